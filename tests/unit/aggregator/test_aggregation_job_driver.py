@@ -5,6 +5,8 @@ nothing of the machine.
 from __future__ import annotations
 
 import json
+import re
+import threading
 import time
 
 import pytest
@@ -18,6 +20,7 @@ from hdpmf.errors import (
     StorageError,
     TransportError,
 )
+from hdpmf.untrusted.aggregator import aggregation_job_driver
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.http import problem_response
@@ -53,6 +56,122 @@ def test_the_worker_says_how_many_it_has_aggregated() -> None:
     worker.stop()
     assert b"aggregated_reports_total 3.0" in metrics.text()
     assert pair.leader.counts(task).counted == 3
+
+
+class Story:
+    """A leader, the time and the driver's events, all played; waits pass time and are noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *script: int | Exception) -> None:
+        self.now, self.script = 10_000.0, list(script)
+        self.waits: list[tuple[str, float]] = []
+        self.done: list[tuple[str, float]] = []
+        self.lacks_partner_keys = False
+        self.waiting_reports = 0
+        self.keys_are_known = True
+        self.metrics = AggregatorMetrics()
+        limits = Limits(job_reports=256, waiting_reports=7)
+        self.driver = AggregationJobDriver(self, self.metrics, limits)  # type: ignore[arg-type]
+        monkeypatch.setattr(aggregation_job_driver, "time", self)
+        monkeypatch.setattr(
+            aggregation_job_driver, "backoff", lambda tries, first, longest: 100.0 + tries
+        )
+        self.driver._stopping = Played(self, "stopping")  # type: ignore[assignment]
+        self.driver._woken = Played(self, "woken")  # type: ignore[assignment]
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def aggregate(self, most: int) -> int:
+        assert most == 256
+        found = self.script.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def waiting(self) -> int:
+        self.done.append(("count", self.now))
+        return self.waiting_reports
+
+    def collect_garbage(self) -> None:
+        self.done.append(("garbage", self.now))
+
+    def follow_partner_keys(self) -> None:
+        self.done.append(("keys", self.now))
+        if not self.keys_are_known:
+            raise TransportError("away")
+
+    def times(self, what: str) -> list[float]:
+        return [at - 10_000.0 for done, at in self.done if done == what]
+
+
+class Played(threading.Event):
+    def __init__(self, story: Story, name: str) -> None:
+        super().__init__()
+        self._story, self._name = story, name
+
+    def is_set(self) -> bool:
+        return not self._story.script
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._story.waits.append((self._name, timeout or 0.0))
+        self._story.now += timeout or 0.0
+        return False
+
+
+def test_how_long_it_waits_after_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = TransportError("away")
+    story = Story(
+        monkeypatch,
+        256,
+        255,
+        0,
+        away,
+        away,
+        ValueError("x"),
+        3,
+        away,
+        DapError("no", "batchOverlap"),
+    )
+    story.driver._run()
+    gather = ("stopping", 0.5)
+    assert story.waits == [
+        gather,
+        ("woken", 5.0), gather,
+        ("stopping", 100.0), ("stopping", 101.0), ("stopping", 102.0),
+        gather,
+        ("stopping", 100.0),
+        ("stopping", 1.0),
+    ]  # fmt: skip
+    text = story.metrics.text().decode()
+    assert "aggregated_reports_total 514.0" in text
+    for what, count in (("TransportError", 3), ("ValueError", 1), ("batchOverlap", 1)):
+        assert re.search(rf'troubles_total\{{[^}}]*"{what}"\}} {count}\.0', text)
+
+
+def test_what_is_done_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch, *[1] * 7300)
+    story.driver._run()
+    assert story.times("count")[:4] == [0.0, 2.0, 4.0, 6.0]
+    assert story.times("garbage") == [0.0, 3600.0]
+    assert story.times("keys") == [600.0 * n for n in range(7)]
+
+
+def test_keys_that_are_missing_are_looked_for_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch, *[1] * 21)
+    story.lacks_partner_keys, story.keys_are_known = True, False
+    story.driver._run()
+    assert story.times("keys") == [0.0, 5.0, 10.0]
+    assert len(story.waits) == 21  # reports are taken all the same
+
+
+@pytest.mark.parametrize(("waiting", "overloaded"), [(7, False), (8, True)])
+def test_it_is_overloaded_while_more_wait_than_may(
+    monkeypatch: pytest.MonkeyPatch, waiting: int, overloaded: bool
+) -> None:
+    story = Story(monkeypatch, 1)
+    story.waiting_reports = waiting
+    story.driver._run()
+    assert story.driver.overloaded is overloaded
 
 
 @pytest.mark.slow

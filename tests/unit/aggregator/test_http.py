@@ -1,25 +1,45 @@
-"""Tasks over HTTP, without a network: who may give one, and what is wrong with it."""
+"""Tasks and reports over HTTP, without a network: who may give one, and what is wrong with it."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
+import msgspec
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Problem, id_to_text
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    AGGREGATE_SHARES_PATH,
+    AGGREGATION_JOB_PATH,
+    MEDIA_TYPES,
+    REPORTS_PATH,
+    Problem,
+    Report,
+    id_to_text,
+)
 from hdpmf.common.protocol import Accepted, encode
-from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH, encode_submission, task_id
-from hdpmf.errors import ConfigError
+from hdpmf.common.protocol.task import (
+    DEVICE_HEADER,
+    SIGNATURE_HEADER,
+    TASK_MEDIA_TYPE,
+    TASK_PATH,
+    encode_submission,
+    task_id,
+)
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
+from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.prefork import check_servable, open_server
-from tests.aggregator.server_processes import CollectorHere, make_task
+from tests.aggregator.server_processes import _FOLDERS, CollectorHere, make_task
 
 Role = Literal["leader", "helper"]
 
@@ -122,3 +142,277 @@ def test_one_worker_serves_a_folder_with_sqlite_and_no_more(
         check_servable(folders["leader"], 0)
     with pytest.raises(ConfigError, match="several workers need a database"):
         check_servable(folders["leader"], 2)
+
+
+Answers = Callable[[httpx.AsyncClient, LeaderResources], Awaitable[None]]
+REPORT = MEDIA_TYPES[Report]
+
+
+class Uploads:
+    """A leader that takes reports, and aggregates nothing."""
+
+    def __init__(
+        self, folders: dict[str, AggregatorFolder], *, devices: int = 0, waiting: int = 2
+    ) -> None:
+        for folder in folders.values():
+            _FOLDERS[folder.card.identity] = folder
+        servers = folders["leader"].servers
+        assert servers is not None
+        collector = CollectorHere("shop")
+        folders["leader"].admit(collector.card)
+        self.folder = folders["leader"]
+        self.asked = make_task(servers, collector.card, minimum=10, devices=devices)
+        self.path = REPORTS_PATH.format(task_id=id_to_text(self.asked.id))
+        self.metrics = AggregatorMetrics()
+        self.waiting = waiting
+
+    def run(self, story: Answers, make_room: Callable[[], bool] = lambda: False) -> None:
+        limits = msgspec.structs.replace(
+            self.folder.config.limits, waiting_uploads=self.waiting, retry_after=7
+        )
+
+        async def served(engine: Leader) -> None:
+            resources = LeaderResources(self.folder, engine, self.metrics, make_room)
+            resources._limits = limits
+            resources._writer._room = self.waiting
+            app = resources.app()
+            transport = httpx.ASGITransport(app)
+            async with (
+                app.router.lifespan_context(app),
+                httpx.AsyncClient(transport=transport, base_url="https://server") as client,
+            ):
+                await story(client, resources)
+
+        with open_server(self.folder) as engine:
+            assert isinstance(engine, Leader)
+            engine.add_task(self.asked.document, [(name, 1) for name in self.asked.devices])
+            asyncio.run(served(engine))
+
+    def outcomes(self) -> dict[str, float]:
+        return {
+            sample.labels["outcome"]: sample.value
+            for found in self.metrics.uploads.collect()
+            for sample in found.samples
+            if sample.name.endswith("_total")
+        }
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_aggregated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AggregationJobDriver, "_run", lambda driver: None)
+
+
+def test_reports_are_taken_and_refused_for_what_they_are(
+    folders: dict[str, AggregatorFolder],
+) -> None:
+    uploads = Uploads(folders)
+    report = uploads.asked.report([1, 2, 3, 4])
+    answers: list[httpx.Response] = []
+
+    async def cut() -> AsyncIterator[bytes]:
+        yield report[:-1]
+
+    async def more() -> AsyncIterator[bytes]:
+        yield report
+        yield b"x"
+
+    async def story(client: httpx.AsyncClient, _: LeaderResources) -> None:
+        kind = {"content-type": REPORT}
+        length = {"content-length": str(len(report))}
+        unknown = REPORTS_PATH.format(task_id=id_to_text(bytes(32)))
+        sent: list[tuple[str, Any, dict[str, str]]] = [
+            (uploads.path, report, kind),
+            (uploads.path, report, {"content-type": f"{REPORT.upper()}; charset=x"}),
+            (uploads.path, report, {"content-type": "text/plain"}),
+            (uploads.path, report[:-1], kind),
+            (uploads.path, report + b"x", kind),
+            (uploads.path, cut(), kind),
+            (uploads.path, cut(), kind | {"content-length": "1" * 16}),
+            (uploads.path, cut(), kind | {"content-length": "1" * 15}),
+            (uploads.path, cut(), kind | length),
+            (uploads.path, more(), kind | length),
+            (unknown, report, kind),
+            (uploads.path, bytes(len(report)), kind),
+        ]
+        for path, body, headers in sent:
+            answers.append(await client.put(path, content=body, headers=headers))
+
+    uploads.run(story)
+    assert [answer.status_code for answer in answers] == [
+        201, 201, 415, 400, 413, 411, 411, 413, 400, 413, 404, 400,
+    ]  # fmt: skip
+    closed = [answer.headers.get("connection") == "close" for answer in answers]
+    assert closed == [False] * 2 + [True] * 8 + [False] * 2
+    size = len(report)
+    assert answers[3].json() == {
+        "type": "about:blank", "status": 400,
+        "detail": f"expected exactly {size} bytes, not {size - 1}",
+    }  # fmt: skip
+    found = uploads.outcomes()
+    assert (found["accepted"], found["failed"]) == (2, 8)
+    assert found[Problem.UNRECOGNIZED_TASK] == 1
+
+
+def test_a_report_of_an_enrolled_device_is_signed_before_it_is_read(
+    folders: dict[str, AggregatorFolder],
+) -> None:
+    uploads = Uploads(folders, devices=2)
+    asked = uploads.asked
+    report = asked.report([1, 2, 3, 4])
+    first, second = asked.devices
+    good = asked.signed(first, report)
+    answers: list[httpx.Response] = []
+    wrong = [
+        {},
+        {DEVICE_HEADER: first},
+        good | {SIGNATURE_HEADER: good[SIGNATURE_HEADER][:-2]},
+        good | {DEVICE_HEADER: first[:-2]},
+        good | {SIGNATURE_HEADER: "x" * 128},
+        good | {DEVICE_HEADER: "x" * 64},
+        good | {DEVICE_HEADER: second},
+    ]
+
+    async def story(client: httpx.AsyncClient, _: LeaderResources) -> None:
+        for headers in (*wrong, good):
+            sent = headers | {"content-type": REPORT}
+            answers.append(await client.put(uploads.path, content=report, headers=sent))
+
+    uploads.run(story)
+    assert [answer.status_code for answer in answers] == [403] * 7 + [201]
+    assert {answer.json()["type"] for answer in answers[:6]} == {
+        "urn:ietf:params:ppm:dap:error:" + Problem.UNAUTHORIZED_REQUEST
+    }
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_where_no_room_is_left_the_slowest_sender_goes(
+    folders: dict[str, AggregatorFolder], slow: bool
+) -> None:
+    uploads = Uploads(folders)
+    report = uploads.asked.report([1, 2, 3, 4])
+    answers: list[httpx.Response] = []
+    kept: list[LeaderResources] = []
+
+    def make_room() -> bool:
+        if slow:
+            kept[0]._writer.release()
+        return slow
+
+    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
+        kept.append(resources)
+        assert [resources._writer.reserve() for _ in range(3)] == [True, True, False]
+        for _ in range(2):
+            sent = {"content-type": REPORT}
+            answers.append(await client.put(uploads.path, content=report, headers=sent))
+
+    uploads.run(story, make_room)
+    assert [answer.status_code for answer in answers] == [201 if slow else 503] * 2
+    if not slow:
+        assert answers[0].headers["retry-after"] == "7"
+        assert uploads.outcomes() == {"busy": 2}
+
+
+def test_while_too_many_reports_wait_none_is_read(folders: dict[str, AggregatorFolder]) -> None:
+    uploads = Uploads(folders)
+    report = uploads.asked.report([1, 2, 3, 4])
+    statuses: list[int] = []
+
+    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
+        for overloaded in (True, False):
+            resources._driver.overloaded = overloaded
+            sent = {"content-type": REPORT}
+            answer = await client.put(uploads.path, content=report, headers=sent)
+            statuses.append(answer.status_code)
+        assert [resources._writer.reserve() for _ in range(3)] == [True, True, False]
+
+    uploads.run(story)
+    assert statuses == [503, 201]
+
+
+def test_what_is_wrong_here_is_told_to_nobody(
+    folders: dict[str, AggregatorFolder], caplog: pytest.LogCaptureFixture
+) -> None:
+    uploads = Uploads(folders)
+    answers: list[httpx.Response] = []
+
+    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
+        def fail(error: Exception) -> Callable[[], None]:
+            def failing() -> None:
+                raise error
+
+            return failing
+
+        for error in (ValueError("a secret"), StorageError("a secret")):
+            resources._engine.task_ids = fail(error)  # type: ignore[method-assign]
+            answers.append(await client.get("/healthz"))
+        del resources._engine.task_ids
+        answers.append(await client.get("/healthz"))
+
+    uploads.run(story)
+    assert [answer.status_code for answer in answers] == [500, 503, 200]
+    assert "secret" not in "".join(answer.text for answer in answers)
+    assert answers[1].headers["retry-after"] == "7"
+
+
+def test_keys_are_the_same_for_all_tasks(folders: dict[str, AggregatorFolder]) -> None:
+    url = "https://server/hpke_config"
+    answers = answers_to(
+        folders["helper"],
+        [
+            httpx.Request("GET", url),
+            httpx.Request("GET", f"{url}?task_id={id_to_text(bytes(32))}"),
+            httpx.Request("GET", f"{url}?task_id=x"),
+        ],
+    )
+    assert [answer.status_code for answer in answers] == [200, 200, 400]
+    assert answers[0].content == answers[1].content
+    assert answers[0].headers["cache-control"] == "public, max-age=86400"
+
+
+def test_only_the_leader_asks_a_helper_to_aggregate(folders: dict[str, AggregatorFolder]) -> None:
+    folder = folders["helper"]
+    stranger = CollectorHere("shop")
+    folder.admit(stranger.card)
+    task, job = id_to_text(bytes(32)), id_to_text(bytes(16))
+    paths = [
+        ("PUT", AGGREGATION_JOB_PATH.format(task_id=task, aggregation_job_id=job)),
+        ("POST", AGGREGATE_SHARES_PATH.format(task_id=task)),
+    ]
+    partner = folders["leader"].party.token(folder.card.identity, to=folder.card.identity)
+    for headers, status in (
+        ({}, 403),
+        (stranger.headers(folder.card), 403),
+        ({"authorization": f"Bearer {partner}"}, 404),  # there is no such task
+    ):
+        asked = [
+            httpx.Request(method, "https://server" + path, headers=headers)
+            for method, path in paths
+        ]
+        assert [answer.status_code for answer in answers_to(folder, asked)] == [status] * 2
+
+
+def test_a_helper_goes_on_where_old_data_cannot_be_deleted(
+    folders: dict[str, AggregatorFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hdpmf.untrusted.aggregator.http._GARBAGE_SECONDS", 0.01)
+    tried = threading.Event()
+    times: list[int] = []
+
+    async def served(helper: Helper) -> None:
+        def fail() -> None:
+            times.append(1)
+            if len(times) > 2:
+                tried.set()
+            raise StorageError("a full disk")
+
+        monkeypatch.setattr(helper, "collect_garbage", fail)
+        app = HelperResources(folders["helper"], helper, AggregatorMetrics()).app()
+        async with app.router.lifespan_context(app):
+            assert await asyncio.to_thread(tried.wait, 30.0)
+        ended = len(times)
+        await asyncio.sleep(0.1)
+        assert len(times) <= ended + 1
+
+    with open_server(folders["helper"]) as engine:
+        assert isinstance(engine, Helper)
+        asyncio.run(served(engine))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hdpmf.common.protocol import Opening, encode
 from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
+from hdpmf.untrusted.aggregator import aggregation_job
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
+from hdpmf.untrusted.aggregator.report_writer import Upload
+from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, CODES, END, ITEMS, RULERS, Pair
 from tests.world import HOUR, Uploader
 
@@ -151,6 +154,42 @@ def test_keys_are_what_the_card_shows(pair: Pair) -> None:
         with pytest.raises(ConfigError):
             ServerKeys(**(parts | wrong))
     assert keys.party.to_bytes().hex() not in repr(keys)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hidden"),
+    [
+        (aggregation_job._Bucket, {"total"}),
+        (aggregation_job.AggregationJob, {"bodies", "lost"}),
+        (Upload, {"report", "signature"}),
+        (ServerKeys, {"party", "hpke"}),
+        (AggregatorTask, {"document", "prio", "key", "collector"}),
+    ],
+)
+def test_what_is_secret_is_in_no_log(kind: type, hidden: set[str]) -> None:
+    made = object.__new__(kind)
+    for field in fields(kind):
+        object.__setattr__(made, field.name, f"the {field.name}")
+    assert {field.name for field in fields(kind) if f"the {field.name}" not in repr(made)} == hidden
+
+
+def test_a_job_is_as_long_as_its_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper reads no more than that, so it must be right for every number of them."""
+    pair = Pair()
+    task = pair.add()
+    pair.upload(task, [1, 2, 3])
+    sizes: list[int] = []
+    answer = pair.helper.aggregation_job
+
+    def measured(task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+        sizes.append(len(body))
+        return answer(task_id, job_id, body)
+
+    monkeypatch.setattr(pair.helper, "aggregation_job", measured)
+    assert [pair.leader.aggregate(most) for most in (1, 2)] == [1, 2]
+    one, two = sizes
+    assert two - one == pair.leader.task(task).prepare_init_size
+    assert one - pair.leader.task(task).prepare_init_size <= 64
 
 
 # The database

@@ -55,6 +55,7 @@ def run_in_process(
     threshold: int | None = None,
     minimum: int | None = None,
     identities: Sequence[DeviceIdentity] | None = None,
+    resuming: bool = False,
 ) -> SimulatedSum:
     """Sum vectors of words, one device each, with every message as its bytes.
 
@@ -65,6 +66,7 @@ def run_in_process(
         threshold: Neighbours that must survive; None takes the smallest above two thirds.
         minimum: Devices that the sum must be over; None takes the smallest above two thirds.
         identities: The devices' identities; None makes new ones.
+        resuming: Every device goes on in another process after each step.
     """
     drops = dict(drop_after or {})
     if unknown := set(drops.values()) - set(STEPS):
@@ -111,6 +113,9 @@ def run_in_process(
             down[device] += len(data)
             if device in drops and STEPS.index(drops[device]) <= step:
                 continue
+            state = clients[device].suspend() if resuming else None
+            if state is not None:
+                clients[device] = SecureSumClient.resume(state, people[device], roster, policy)
             begin = time.thread_time()
             reply = encode(clients[device].answer(decode_to_device(data)))
             spent[device] += time.thread_time() - begin

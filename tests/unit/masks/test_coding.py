@@ -72,3 +72,13 @@ def test_a_sum_that_is_none_is_refused():
         IntegerCoding(10, 5, wide=True).decode(np.zeros(3, np.uint32))
     with pytest.raises(SecureSumError):
         IntegerCoding(-1, 5)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_coding_has_participants_and_room_for_their_sum(wide):
+    most = (1 << (63 if wide else 31)) - 1
+    for bound, participants in ((0, (1 << 31) - 1), (most, 1), (most // 7, 7)):
+        IntegerCoding(bound, participants, wide=wide)
+    for bound, participants in ((0, 1 << 31), (0, 0), (-1, 7), (most + 1, 1), (most // 7 + 1, 7)):
+        with pytest.raises(SecureSumError):
+            IntegerCoding(bound, participants, wide=wide)

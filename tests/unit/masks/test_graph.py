@@ -1,3 +1,5 @@
+import itertools
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -6,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks.plan import TWO_THIRDS, is_safe, risks, safe_sizes
+from hdpmf.common.aggregation.masks.plan import (
+    TWO_THIRDS,
+    _log_at_least,
+    is_safe,
+    risks,
+    safe_sizes,
+)
 from hdpmf.common.aggregation.masks.roster import bitmap, bitmap_size, draw_holders, read_bitmap
 from hdpmf.errors import SecureSumError
 from tests.unit.masks.sizing import enough_neighbours, table_row
@@ -107,3 +115,15 @@ def test_enough_neighbours_is_the_smallest_that_is():
         enough_neighbours(1000, colluding=0.4, dropping=0.05)
     with pytest.raises(SecureSumError, match="threshold above one half"):
         risks(100, 10, 5, colluding=1, dropping=1)
+
+
+@pytest.mark.parametrize(("population", "drawn"), [(10, 3), (6, 6), (7, 1)])
+def test_chances_of_drawn_holders_are_counted(population, drawn):
+    """Also that all of them are marked, or none is left that is not."""
+    for marked, count in itertools.product(range(population + 1), range(drawn + 1)):
+        ways = sum(
+            math.comb(marked, hits) * math.comb(population - marked, drawn - hits)
+            for hits in range(count, drawn + 1)
+        )
+        chance = np.exp(_log_at_least(count, population, np.array([marked]), drawn))[0]
+        assert chance == pytest.approx(ways / math.comb(population, drawn), abs=1e-12)

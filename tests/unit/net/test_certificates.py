@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from hdpmf.common.net import certificates
 from hdpmf.common.net.certificates import (
@@ -141,3 +142,36 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         ensure_certificates(tmp_path / "file" / "tls", ["localhost"])
+
+
+def test_an_authority_signs_certificates_and_a_server_signs_none(tmp_path: Path):
+    """Whoever checks certificates must understand these limits or refuse: they are critical."""
+    made = ensure_certificates(tmp_path, ["localhost"])
+    found = {}
+    for role, path in (("authority", made.authority), ("server", made.server)):
+        extensions = x509.load_pem_x509_certificate(path.read_bytes()).extensions
+        found[role] = extensions
+        limits = extensions.get_extension_for_class(x509.BasicConstraints)
+        assert limits.critical
+        assert limits.value == x509.BasicConstraints(
+            ca=role == "authority", path_length=0 if role == "authority" else None
+        )
+    usage = found["authority"].get_extension_for_class(x509.KeyUsage)
+    assert usage.critical
+    assert usage.value.key_cert_sign
+    assert usage.value.crl_sign
+    assert not any(
+        getattr(usage.value, name)
+        for name in (
+            "digital_signature", "content_commitment", "key_agreement", "key_encipherment",
+            "data_encipherment",
+        )
+    )  # fmt: skip
+    purposes = found["server"].get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
+
+
+def test_certificates_can_be_read_by_everybody(tmp_path: Path):
+    made = ensure_certificates(tmp_path, ["localhost"])
+    for path in (made.authority, made.server):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644

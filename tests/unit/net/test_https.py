@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpcore
 import pytest
 
+from hdpmf.common.net import https
 from hdpmf.common.net.carrier import backoff
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient
@@ -188,3 +190,48 @@ def test_pauses_double_up_to_a_limit_and_are_drawn() -> None:
     ]
     assert backoff(10_000, 1.0, 5.0, lambda: 1.0) == 7.5
     assert len({backoff(0, 1.0, 5.0) for _ in range(20)}) > 10
+
+
+class Unreachable(httpcore.NetworkBackend):
+    """Nobody answers; how long each attempt waited is noted."""
+
+    def __init__(self) -> None:
+        self.waited: list[float | None] = []
+        self.then: Callable[[], object] = lambda: None
+
+    def connect_tcp(self, *given: object, **named: object) -> httpcore.NetworkStream:
+        self.waited.append(given[2])  # type: ignore[arg-type]
+        self.then()
+        raise httpcore.ConnectTimeout("nobody is there")
+
+
+@pytest.mark.parametrize(
+    ("timeout", "attempts"), [(4.0, [1.5, 1.5, 1.0]), (3.0, [1.5, 1.5]), (0.5, [0.5])]
+)
+def test_connecting_is_tried_for_as_long_as_it_may_take(
+    timeout: float, attempts: list[float]
+) -> None:
+    sockets, nobody = https._Sockets(), Unreachable()
+    sockets._backend = nobody  # type: ignore[assignment]
+    with pytest.raises(httpcore.ConnectTimeout):
+        sockets.connect_tcp("films.example.org", 443, timeout)
+    assert nobody.waited == attempts
+
+
+@pytest.mark.parametrize("how", ["cut", "end"])
+def test_who_is_connecting_gives_up_when_it_is_interrupted(how: str) -> None:
+    sockets, nobody = https._Sockets(), Unreachable()
+    sockets._backend = nobody  # type: ignore[assignment]
+    child = sockets.child()
+    child._backend = nobody  # type: ignore[assignment]
+    for each in (sockets, child):
+        nobody.then = getattr(sockets, how)
+        with pytest.raises(httpcore.ConnectError, match="interrupted"):
+            each.connect_tcp("films.example.org", 443, 60.0)
+    assert len(nobody.waited) == (1 if how == "end" else 2)
+    nobody.then = lambda: None
+    again = sockets.child()
+    again._backend = nobody  # type: ignore[assignment]
+    expected = httpcore.ConnectError if how == "end" else httpcore.ConnectTimeout
+    with pytest.raises(expected):
+        again.connect_tcp("films.example.org", 443, 1.0)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from hdpmf.common.net import InProcessNetwork
+from hdpmf.common.net.carrier import FilesHere
+from hdpmf.errors import ProtocolError, TooLongError, TransportError
 from tests.federation.transport_contract import (
     MAX_BYTES,
     Network,
@@ -74,3 +76,32 @@ def test_devices_come_and_go():
     transport.detach("aa")
     transport.detach("aa")
     assert network.ask_both(b"name") == {}
+
+
+def test_a_message_may_be_as_long_as_the_limit_and_no_longer():
+    network = _one_by_one(max_bytes=8)
+    assert network.ask({"aa": b"echo 789"}) == {"aa": b"789"}
+    with pytest.raises(ProtocolError, match="longer than the limit of 8"):
+        network.ask({"aa": b"echo 789!"})
+
+
+def test_why_a_device_failed_is_logged_without_its_words(caplog: pytest.LogCaptureFixture):
+    def fail(message: bytes) -> bytes:
+        raise ValueError("rated 5 stars")
+
+    assert list(InProcessNetwork({"aa": fail}).exchange({"aa": b"x"}, 10.0)) == []
+    assert "device aa failed to answer (ValueError)" in caplog.text
+    assert "5 stars" not in caplog.text
+
+
+def test_files_here_are_fetched_up_to_their_length_and_nothing_else_leaves():
+    files = FilesHere({"index": b"12345"})
+    assert files.fetch("index", 5) == b"12345"
+    with pytest.raises(TooLongError):
+        files.fetch("index", 4)
+    with pytest.raises(TransportError, match="there is no other"):
+        files.fetch("other", 5)
+    with pytest.raises(TransportError, match="no way to a leader"):
+        files.upload(None, "/", {}, b"", lambda: None)
+    with pytest.raises(TransportError, match="no way to a recommender"):
+        files.share("/", {}, b"", lambda: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import pytest
@@ -49,13 +49,17 @@ class Device:
 
     def ask(self, method: str, path: str, body: bytes = b"") -> httpx.Response:
         headers = signed_headers(self.identity, HERE, method, path, body)
+        return self.send(method, path, body, headers)
 
-        async def send() -> httpx.Response:
+    def send(
+        self, method: str, path: str, body: bytes | AsyncIterator[bytes], headers: dict[str, str]
+    ) -> httpx.Response:
+        async def request() -> httpx.Response:
             transport = httpx.ASGITransport(self._app)
             async with httpx.AsyncClient(transport=transport, base_url="https://x") as client:
                 return await client.request(method, path, content=body, headers=headers)
 
-        return asyncio.run(send())
+        return asyncio.run(request())
 
     def poll(self) -> httpx.Response:
         return self.ask("GET", OFFERS)
@@ -193,3 +197,187 @@ def test_what_nobody_takes_any_more_holds_no_room(
     again = Exchange(mailbox, first)
     assert first.contribute(first.offer(), b"z") == 201
     assert again.is_over()
+
+
+def test_a_contribution_may_come_again_but_no_other(mailbox: Mailbox) -> None:
+    """It comes again where the answer to the first was lost."""
+    first, second = Device(mailbox), Device(mailbox)
+    mailbox.admit([first.name, second.name])
+    exchange = Exchange(mailbox, first, second)
+    one, two = first.offer(), second.offer()
+    assert [first.contribute(one, body) for body in (b"x", b"x", b"y")] == [201, 201, 409]
+    assert first.ask("DELETE", CONTRIBUTION.format(id=one)).status_code == 204
+    assert first.poll().status_code == 204  # nothing more is offered to it
+    assert first.contribute(two, b"x") == 410  # that of another
+    assert second.contribute(two, b"z") == 201
+    assert exchange.is_over()
+    assert exchange.heard == [b"x", b"z"]
+
+
+@pytest.mark.parametrize(("longest", "most"), [(10, 10), (None, 20), (100, 20)])
+def test_a_contribution_that_is_too_long_is_not_read(
+    clock: Clock, longest: int | None, most: int
+) -> None:
+    mailbox = Mailbox([HERE], longest=None if longest is None else lambda: longest, max_bytes=20)
+    device = Device(mailbox)
+    mailbox.admit([device.name])
+    exchange = Exchange(mailbox, device)
+    offer = device.offer()
+    assert device.contribute(offer, bytes(most + 1)) == 413
+    assert device.contribute(offer, bytes(most)) == 201
+    assert exchange.is_over()
+    assert exchange.heard == [bytes(most)]
+
+
+def test_a_body_that_is_not_what_was_signed_is_not_taken(mailbox: Mailbox, device: Device) -> None:
+    exchange = Exchange(mailbox, device)
+    offer = device.offer()
+    path = CONTRIBUTION.format(id=offer)
+    signed = signed_headers(device.identity, HERE, "PUT", path, b"mine")
+    assert device.send("PUT", path, b"ours", signed).status_code == 400
+    assert device.contribute(offer, b"mine") == 201
+    assert exchange.is_over()
+    assert exchange.heard == [b"mine"]
+
+
+@pytest.mark.parametrize(
+    ("length", "status"), [(None, 411), ("", 411), ("1e3", 411), ("-1", 411), ("9" * 13, 411),
+                           ("9" * 12, 401), ("4", 400)],
+)  # fmt: skip
+def test_without_a_length_nothing_is_read(
+    mailbox: Mailbox, device: Device, length: str | None, status: int
+) -> None:
+    Exchange(mailbox, device)
+    path = CONTRIBUTION.format(id=device.offer())
+    headers = signed_headers(device.identity, HERE, "PUT", path, b"mine")
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"ours"
+
+    if length is not None:
+        headers["content-length"] = length
+    assert device.send("PUT", path, body(), headers).status_code == status
+
+
+def test_one_contribution_of_a_device_is_read_at_a_time(
+    mailbox: Mailbox, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Exchange(mailbox, device)
+    offer = device.offer()
+    path = CONTRIBUTION.format(id=offer)
+    headers = signed_headers(device.identity, HERE, "PUT", path, b"mine")
+    headers["content-length"] = "4"
+    answers = []
+
+    async def body() -> AsyncIterator[bytes]:
+        second = await asyncio.to_thread(device.ask, "PUT", path, b"more")
+        answers.append(second)
+        yield b"mine"
+
+    assert device.send("PUT", path, body(), headers).status_code == 201
+    assert [answer.status_code for answer in answers] == [429]
+    assert answers[0].headers["retry-after"] == "5"
+    assert answers[0].headers["connection"] == "close"
+
+
+def test_a_contribution_that_never_arrives_is_given_up(
+    mailbox: Mailbox, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BODY_SECONDS", 0.05)
+    exchange = Exchange(mailbox, device)
+    offer = device.offer()
+    path = CONTRIBUTION.format(id=offer)
+    headers = signed_headers(device.identity, HERE, "PUT", path, b"mine")
+    headers["content-length"] = "4"
+
+    async def body() -> AsyncIterator[bytes]:
+        await asyncio.sleep(5.0)
+        yield b"mine"
+
+    assert device.send("PUT", path, body(), headers).status_code == 408
+    assert device.contribute(offer, b"mine") == 201
+    assert exchange.is_over()
+
+
+def test_while_much_waits_others_come_back_later(
+    mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Device(mailbox), Device(mailbox)
+    mailbox.admit([first.name, second.name])
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 99)
+    replies = mailbox.exchange({first.name: b"?", second.name: b"?"}, 600.0)
+    begun = threading.Thread(target=lambda: next(replies), daemon=True)
+    begun.start()
+    one, two = first.offer(), second.offer()
+    assert soon(lambda: mailbox._offers[first.name][one].fetched)
+    mailbox._count(99)  # of another run
+    assert first.contribute(one, b"x") == 201
+    begun.join(30.0)
+    mailbox._count(1)
+    answer = second.ask("PUT", CONTRIBUTION.format(id=two), b"y")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    mailbox._count(-1)
+    assert second.contribute(two, b"y") == 201
+    assert [reply.data for reply in replies] == [b"y"]
+
+
+def test_who_polled_lately_is_present(mailbox: Mailbox, device: Device, clock: Clock) -> None:
+    assert mailbox.present() == frozenset()
+    device.poll()
+    clock.now += 14.9
+    assert mailbox.present() == {device.name}
+    clock.now += 0.2
+    assert mailbox.present() == frozenset()
+    device.poll()
+    mailbox.admit([])
+    assert mailbox.present() == frozenset()
+
+
+def test_the_more_poll_the_longer_each_waits(
+    mailbox: Mailbox, device: Device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_RATE", 0.05)
+    monkeypatch.setattr(module, "BUSY_RATE", 0.5)
+
+    def pause() -> float:
+        clock.now += 5.1  # they are counted that often
+        return float(device.poll().headers[PAUSE_HEADER])
+
+    assert pause() == 5.0  # nobody was here
+    assert pause() == 20.0
+    clock.now += 39.0
+    assert mailbox.present() == {device.name}  # it was told to wait, and did
+    clock.now += 22.0
+    assert mailbox.present() == frozenset()
+    exchange = Exchange(mailbox, device)
+    assert soon(lambda: device.poll().status_code == 200)
+    assert pause() == 2.0
+    monkeypatch.setattr(module, "BUSY_RATE", 1e-9)
+    assert pause() == 300.0
+    monkeypatch.setattr(module, "BUSY_RATE", 1e9)
+    assert pause() == 0.2
+    mailbox.close()
+    assert exchange.is_over()
+    clock.now += 10.1
+    monkeypatch.setattr(module, "IDLE_RATE", 1e-9)
+    assert pause() == 300.0
+    clock.now += 700.0
+    assert pause() == 5.0  # nobody was here any more
+
+
+def test_a_long_offer_arrives_whole(mailbox: Mailbox, device: Device) -> None:
+    message = bytes(range(256)) * 600
+    replies = mailbox.exchange({device.name: message}, 600.0)
+    threading.Thread(target=lambda: list(replies), daemon=True).start()
+    device.offer()
+    answer = device.poll()
+    assert answer.content == message
+    assert answer.headers["content-length"] == str(len(message))
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_nothing_is_offered_to_who_is_not_enrolled_any_more(
+    mailbox: Mailbox, device: Device
+) -> None:
+    mailbox.admit([])
+    assert list(mailbox.exchange({device.name: b"?"}, 600.0)) == []

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyhpke")
@@ -17,7 +18,12 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.net.sum_servers import MAX_ANSWER, TwoServers
+from hdpmf.common.net.sum_servers import MAX_ANSWER, ServersHere, TwoServers
+from hdpmf.common.protocol.key_list import (
+    MAX_LIST,
+    SIGNED_KEYS_MEDIA_TYPE,
+    PublishedKeys,
+)
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import decode_submission
 from hdpmf.errors import ConfigError, DapError, TransportError
@@ -159,3 +165,78 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
     assert isinstance(far.client._leader._client, HttpsClient)
     with pytest.raises(TransportError, match=r"the server of 'library' cannot be reached \("):
         far.client.collection(TASK, JOB)
+
+
+KEYS = {"kind": SIGNED_KEYS_MEDIA_TYPE}
+
+
+def with_lists(answer: Answer) -> Far:
+    """Servers whose cards name a key that signs lists of keys."""
+    far = Far(answer)
+    for server in (far.client._leader, far.client._helper):
+        server._card = msgspec.structs.replace(server._card, hpke=msgspec.UNSET, signing="ab" * 32)
+    return far
+
+
+def test_lists_of_keys_are_asked_for_where_a_card_names_who_signs_them() -> None:
+    far = Far(answering(200, b"list", **KEYS))
+    assert [far.client._leader.signed_keys(), far.seen] == [b"", []]
+    far = with_lists(answering(200, bytes(MAX_LIST), **KEYS))
+    assert far.client.signed_keys() == PublishedKeys(leader=bytes(MAX_LIST), helper=bytes(MAX_LIST))
+    assert [sent.method for sent in far.seen] == ["GET", "GET"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [answering(200, b"list", kind="text/html"), answering(200, bytes(MAX_LIST + 1), **KEYS)],
+)
+def test_what_is_no_list_of_keys_is_not_taken(answer: Answer) -> None:
+    with pytest.raises(TransportError, match="'library' gave no list of keys"):
+        with_lists(answer).client.signed_keys()
+
+
+def test_both_connections_are_ended() -> None:
+    far, ended = Far(answering(200)), list[str]()
+    for name, server in (("leader", far.client._leader), ("helper", far.client._helper)):
+        server._client.close = lambda name=name: ended.append(name)  # type: ignore[method-assign]
+    with far.client:
+        assert ended == []
+    assert ended == ["leader", "helper"]
+
+
+class Here:
+    """A server in this process, which notes what it is asked."""
+
+    def __init__(self, name: str, calls: list[tuple[object, ...]]) -> None:
+        self._name, self._calls, self.waiting = name, calls, 2
+
+    def add_task(self, *given: object) -> None:
+        self._calls.append((self._name, "task", *given))
+
+    def begin_collection(self, *given: object) -> None:
+        self._calls.append((self._name, "begin", *given))
+
+    def aggregate(self) -> int:
+        self.waiting -= 1
+        return self.waiting
+
+    def collection(self, task_id: bytes, job_id: bytes) -> bytes:
+        assert self.waiting == 0  # all reports are in it
+        return b"sum"
+
+    def signed_keys(self) -> bytes:
+        return self._name.encode()
+
+
+def test_servers_in_this_process_do_the_same() -> None:
+    calls: list[tuple[object, ...]] = []
+    servers = ServersHere(Here("leader", calls), Here("helper", calls))  # type: ignore[arg-type]
+    servers.add_task(b"document", [("ab", 2)])
+    servers.begin_collection(TASK, JOB, b"request")
+    assert calls == [
+        ("helper", "task", b"document"),
+        ("leader", "task", b"document", [("ab", 2)]),
+        ("leader", "begin", TASK, JOB, b"request"),
+    ]
+    assert servers.collection(TASK, JOB) == b"sum"
+    assert servers.signed_keys() == PublishedKeys(leader=b"leader", helper=b"helper")

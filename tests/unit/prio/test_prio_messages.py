@@ -131,3 +131,14 @@ def test_sum_vec_adds_up_and_refuses_what_is_no_bit(chunk: int | None):
     for row in ([0, 0, 0, 32], [0, 0, -1, 0], [1, 2, 3]):
         with pytest.raises(PrioError, match="5 bits"):
             vdaf.circuit.encode(row)
+
+
+def test_a_report_is_made_with_numbers_of_the_right_size_only() -> None:
+    """A nonce of another size would bind the proof to something that servers never see."""
+    vector = VDAF.circuit.encode(np.array([64, 0, 9]), np.array([0, 1, 2]))
+    for size in (0, len(NONCE) - 1, len(NONCE) + 1):
+        with pytest.raises(PrioError, match="nonce"):
+            VDAF.shard(vector, bytes(size))
+    for size in (VDAF.random_size - 1, VDAF.random_size + 1):
+        with pytest.raises(PrioError, match="randomness"):
+            VDAF.shard(vector, NONCE, bytes(size))

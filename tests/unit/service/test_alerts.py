@@ -24,6 +24,7 @@ from hdpmf.untrusted.service.health import (
     inspect_folder,
 )
 from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
@@ -31,6 +32,9 @@ from tests.world import small_federation
 
 NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
+
+
+AWAY = Trouble(cause="North cannot be reached", remedy="see that it runs", at=NOW)
 
 
 def seen(**change: Any) -> RunHealth:
@@ -70,6 +74,7 @@ def test_without_trouble_there_are_none() -> None:
         ({}, {"ending": "given up"}, ["run"]),
         ({}, {"ending": "stopped"}, ["run"]),
         ({}, {"ending": "under way"}, []),
+        ({}, {"ending": "under way", "trouble": AWAY}, ["run"]),
         ({"ending": "given up"}, {}, []),  # the last one counts
         ({}, {"refusals": 7}, []),
         ({}, {"refusals": 8}, ["refusals"]),
@@ -158,6 +163,26 @@ def test_a_folder_is_looked_at(folder: ServiceFolder) -> None:
     assert [alert.name for alert in inspect_folder(folder).alerts] == ["cohort", "refusals"]
     later = inspect_folder(folder, now=inspect_folder(folder).now + 397 * DAY)
     assert [alert.name for alert in later.alerts] == ["certificate", "cohort", "refusals"]
+
+
+def test_a_run_that_cannot_go_on_says_why_until_it_goes_on(folder: ServiceFolder) -> None:
+    run = begin(folder, 1)
+    files = folder.run_files(run)
+    files.keep_trouble(AWAY)
+    with folder.serving():
+        (alert,) = inspect_folder(folder).alerts
+        assert alert.words == f"run {run.hex()[:12]} cannot go on: North cannot be reached"
+        assert alert.todo == "see that it runs"
+    (alert,) = inspect_folder(folder).alerts
+    assert alert.words.endswith("nothing serves it. It could not go on: North cannot be reached")
+    assert alert.todo.startswith("see that it runs. Then start serve again")
+    files.save(Checkpoint(stage="open"))
+    assert files.trouble() is None
+    with folder.serving():
+        assert inspect_folder(folder).alerts == ()
+    (files.folder / "trouble.json").write_text("{")
+    with pytest.raises(StorageError, match="delete it"):
+        files.trouble()
 
 
 def test_looking_leaves_the_folder_to_whoever_wants_to_serve_it(folder: ServiceFolder) -> None:

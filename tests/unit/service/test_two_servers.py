@@ -25,7 +25,7 @@ from hdpmf.untrusted.service.aggregation.two_servers import open_collection
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.run_files import Checkpoint
+from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
 
@@ -172,10 +172,16 @@ def test_a_helper_that_is_away_is_waited_for() -> None:
         return real(*given)
 
     world.helper.aggregation_job = job  # type: ignore[method-assign]
-    run = world.run()
+    told: list[Trouble | None] = []
+    files = Kept()
+    files.keep_trouble = told.append  # type: ignore[method-assign]
+    run = world.run(files=files)
     outcome = run.conduct()
     check(world, outcome, run.checkpoint)
     assert world.lines.count("the helper cannot be reached; asking again until it is there") == 1
+    assert told[0] is not None
+    assert told[0].cause == "the helper cannot be reached"
+    assert "both servers run" in told[0].remedy
 
 
 def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_later() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -32,7 +32,7 @@ class _Body(sa.types.UserDefinedType[bytes]):
         return "BLOB"
 
 
-_BODY = _Body().with_variant(sa.LargeBinary(), "postgresql")
+_BODY = _Body().with_variant(sa.LargeBinary, "postgresql")
 
 metadata = sa.MetaData()
 
@@ -47,7 +47,7 @@ class ReportState(IntEnum):
 
 
 def _task() -> sa.Column[int]:
-    return sa.Column("task", sa.Integer, primary_key=True, autoincrement=False)
+    return sa.Column("task", sa.Integer, primary_key=True)
 
 
 facts = sa.Table(  # of the database itself: schema, role
@@ -61,9 +61,9 @@ tasks = sa.Table(
     "tasks",
     metadata,
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("id", sa.LargeBinary(32), nullable=False, unique=True),
+    sa.Column("id", sa.LargeBinary, nullable=False, unique=True),
     sa.Column("document", sa.LargeBinary, nullable=False),
-    sa.Column("devices", sa.LargeBinary(32), nullable=False),  # digest of the list, to see a repeat
+    sa.Column("devices", sa.LargeBinary, nullable=False),  # digest of the list, to see a repeat
     sa.Column("end", sa.BigInteger, nullable=False),
     sa.Column("purged", sa.Boolean, nullable=False),
 )
@@ -82,11 +82,11 @@ reports = sa.Table(
     "reports",
     metadata,
     _task(),
-    sa.Column("id", sa.LargeBinary(16), primary_key=True),
+    sa.Column("id", sa.LargeBinary, primary_key=True),
     sa.Column("bucket", sa.BigInteger, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
-    sa.Column("digest", sa.LargeBinary(32)),  # leader: of the bytes, to see a repeat
-    sa.Column("job", sa.LargeBinary(16)),  # leader: while it is claimed
+    sa.Column("digest", sa.LargeBinary),  # leader: of the bytes, to see a repeat
+    sa.Column("job", sa.LargeBinary),  # leader: while it is claimed
     sqlite_with_rowid=False,
 )
 
@@ -110,14 +110,14 @@ payloads = sa.Table(
     "payloads",
     metadata,
     _task(),
-    sa.Column("report", sa.LargeBinary(16), primary_key=True),
+    sa.Column("report", sa.LargeBinary, primary_key=True),
     sa.Column("body", _BODY, nullable=False),
 )
 
 jobs = sa.Table(  # leader: what it asks the helper, until it is done
     "jobs",
     metadata,
-    sa.Column("id", sa.LargeBinary(16), primary_key=True),
+    sa.Column("id", sa.LargeBinary, primary_key=True),
     sa.Column("task", sa.Integer, nullable=False),
     sa.Column("lease", sa.Float, nullable=False),  # until when a worker has it
 )
@@ -126,8 +126,8 @@ answers = sa.Table(  # helper: what it answered, for as long as the task lives
     "answers",
     metadata,
     _task(),
-    sa.Column("job", sa.LargeBinary(16), primary_key=True),
-    sa.Column("digest", sa.LargeBinary(32), nullable=False),
+    sa.Column("job", sa.LargeBinary, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("response", sa.LargeBinary),
 )
 
@@ -135,10 +135,10 @@ accumulators = sa.Table(
     "accumulators",
     metadata,
     _task(),
-    sa.Column("bucket", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("shard", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("bucket", sa.BigInteger, primary_key=True),
+    sa.Column("shard", sa.SmallInteger, primary_key=True),
     sa.Column("amount", sa.BigInteger, nullable=False),
-    sa.Column("checksum", sa.LargeBinary(32), nullable=False),
+    sa.Column("checksum", sa.LargeBinary, nullable=False),
     sa.Column("total", sa.LargeBinary, nullable=False),  # sealed
 )
 
@@ -146,7 +146,7 @@ rejections = sa.Table(
     "rejections",
     metadata,
     _task(),
-    sa.Column("reason", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("reason", sa.SmallInteger, primary_key=True),
     sa.Column("amount", sa.BigInteger, nullable=False),
 )
 
@@ -154,10 +154,10 @@ batches = sa.Table(  # closed ones
     "batches",
     metadata,
     _task(),
-    sa.Column("start", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("duration", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("start", sa.BigInteger, primary_key=True),
+    sa.Column("duration", sa.BigInteger, primary_key=True),
     sa.Column("amount", sa.BigInteger, nullable=False),
-    sa.Column("checksum", sa.LargeBinary(32), nullable=False),
+    sa.Column("checksum", sa.LargeBinary, nullable=False),
     sa.Column("first", sa.BigInteger, nullable=False),  # the buckets that reports are in
     sa.Column("last", sa.BigInteger, nullable=False),
     sa.Column(
@@ -170,7 +170,7 @@ collections = sa.Table(  # leader: what the collector asked for
     "collections",
     metadata,
     _task(),
-    sa.Column("job", sa.LargeBinary(16), primary_key=True),
+    sa.Column("job", sa.LargeBinary, primary_key=True),
     sa.Column("request", sa.LargeBinary, nullable=False),
     sa.Column("start", sa.BigInteger, nullable=False),
     sa.Column("duration", sa.BigInteger, nullable=False),
@@ -322,13 +322,11 @@ class ServerDatabase:
     def _outside_transaction(self, statement: str) -> None:
         if not self._sqlite or self.in_memory:
             return
-        raw = self._engine.raw_connection()
-        try:
-            raw.cursor().execute(statement).fetchall()
-        except sqlite3.Error as error:
-            raise StorageError(f"the database refused: {error}; try again") from None
-        finally:
-            raw.close()
+        with closing(self._engine.raw_connection()) as raw:
+            try:
+                raw.cursor().execute(statement).fetchall()
+            except sqlite3.Error as error:
+                raise StorageError(f"the database refused: {error}; try again") from None
 
     def _connected(self, raw: Any, record: Any) -> None:
         raw.isolation_level = None  # we begin transactions ourselves

@@ -25,6 +25,7 @@ from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import no_log
+from hdpmf.untrusted.service.run_files import Trouble
 from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
@@ -146,8 +147,10 @@ class Daemon:
         except StorageError:
             raise
         except HdpmfError as error:
-            self._say(f"a run is {why} and cannot begin: {error}")
+            self._metrics.not_begun = f"a run is {why} and cannot begin: {error}"
+            self._say(self._metrics.not_begun)
             return None
+        self._metrics.not_begun = ""
         self._log(f"run {run.hex()[:12]} begins, since it is {why}")
         return run
 
@@ -176,11 +179,32 @@ class Daemon:
             self._pause = min(max(2 * self._pause, least), LONGEST_PAUSE)
             self._log(f"run {run.hex()[:12]} waits {self._pause:.0f} s: {error}")
             end = self._clock() + self._pause
-            while self._clock() < end:
-                self._idle(service)
+            trouble = self._trouble(error, end)
+            self._written(lambda: self._folder.run_files(run).keep_trouble(trouble))
+            self._wait_until(end, service)
+        except HdpmfError as error:
+            self._folder.run_files(run).keep_trouble(self._trouble(error))
+            raise
         else:
             self._pause = 0.0
             self._report(outcome)
+
+    def _trouble(self, error: HdpmfError, retry: float | None = None) -> Trouble:
+        """Return why a run cannot go on, for the operator's page and ``status``."""
+        cause = str(error)
+        remedy = ""
+        if isinstance(error, FederationError):
+            cause = error.cause
+            remedy = error.remedy
+        return Trouble(cause=cause, remedy=remedy, at=self._clock(), retry=retry)
+
+    def _wait_until(self, end: float, service: Service) -> None:
+        self._metrics.until = end
+        try:
+            while self._clock() < end:
+                self._idle(service)
+        finally:
+            self._metrics.until = None
 
     def _idle(self, service: Service) -> None:
         model = self._folder.model() is not None

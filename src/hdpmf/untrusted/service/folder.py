@@ -13,6 +13,7 @@
       runs/ID/settings.json       settings of the run, and who may take part
       runs/ID/checkpoint.msgpack  progress of the run
       runs/ID/sum-N.log           the secure sum under way
+      runs/ID/trouble.json        why the run cannot go on, while that is so
       runs/ID/ratings.release     of hdp-bit: all bits, as a data set for ``hdpmf train``
       runs/ID/summary.json        outcome of the run
       runs/ID/model/              its result

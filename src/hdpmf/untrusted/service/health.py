@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.run_files import Trouble
 
 DAY = 86_400.0
 
@@ -51,6 +52,7 @@ class RunHealth:
         refusals: Answers that were refusals or could not be taken.
         minimum: Users that it needed.
         enrolled_now: Users of today's roster, as that run would count them.
+        trouble: Why it cannot go on, while that is so.
     """
 
     run: str
@@ -59,6 +61,7 @@ class RunHealth:
     refusals: int
     minimum: int
     enrolled_now: int
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ def alerts(
     free: int,
     total: int,
     now: float,
+    not_begun: str = "",
 ) -> list[Alert]:
     """Return all current alerts.
 
@@ -90,6 +94,7 @@ def alerts(
         free: Free bytes on the disk of its folder.
         total: Bytes of that disk.
         now: Unix time.
+        not_begun: Why the serving process could not begin a run.
     """
     found = [_certificate(end, now) for end in certificates]
     if runs:
@@ -97,6 +102,8 @@ def alerts(
     finished = [run for run in runs if run.ending == "done"]
     if len(finished) > 1:
         found.append(_refusals(finished[-2], finished[-1]))
+    if not_begun:
+        found.append(Alert(RUN, not_begun, "when its reason is gone, ask for the run again"))
     found.append(_disk(free, total))
     return [alert for alert in found if alert is not None]
 
@@ -137,14 +144,25 @@ def _cohort(last: RunHealth) -> Alert | None:
     )
 
 
+_WAIT = (
+    "wait, because it is tried again by itself; if that does not help, give it up: "
+    "hdpmf recommender run FOLDER --give-up"
+)
+
+
 def _ended_badly(last: RunHealth) -> Alert | None:
     name = last.run[:12]
+    trouble = last.trouble
     if last.ending == "stopped":
+        why = "" if trouble is None else f". It could not go on: {trouble.cause}"
+        remedy = "" if trouble is None or not trouble.remedy else f"{trouble.remedy}. Then "
         return Alert(
             RUN,
-            f"run {name} has not ended, and nothing serves it",
-            "start serve again: it goes on where it was; or give it up (run --give-up)",
+            f"run {name} has not ended, and nothing serves it{why}",
+            f"{remedy}start serve again: it goes on where it was; or give it up (run --give-up)",
         )
+    if last.ending == "under way" and trouble is not None:
+        return Alert(RUN, f"run {name} cannot go on: {trouble.cause}", trouble.remedy or _WAIT)
     if last.ending == "given up":
         return Alert(
             RUN, f"the last run, {name}, was given up", "begin a new one when its reason is gone"
@@ -209,7 +227,15 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
         seen = _seen(folder, run)
         runs.append(seen)
         done += seen.ending == "done"
-    found = alerts(runs=runs[::-1], certificates=ends, free=disk.free, total=disk.total, now=now)
+    state = folder.state() if folder.is_serving() else None
+    found = alerts(
+        runs=runs[::-1],
+        certificates=ends,
+        free=disk.free,
+        total=disk.total,
+        now=now,
+        not_begun=str((state or {}).get("not_begun", "")),
+    )
     return FolderHealth(ends, disk.free, tuple(found), now)
 
 
@@ -239,4 +265,5 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
         refusals=sum(refusals.values()) if isinstance(refusals, dict) else 0,
         minimum=record.settings.minimum,
         enrolled_now=record.settings.counted(folder.enrolled.users.values()),
+        trouble=folder.run_files(run).trouble() if summary is None else None,
     )

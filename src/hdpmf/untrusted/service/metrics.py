@@ -31,6 +31,7 @@ class Metrics:
         refusals: By reason: a device's own word, or ours for a reply that could not be taken.
         round_seconds: Of all completed rounds together.
         until: Unix time at which the wait under way ends, if known.
+        not_begun: Why the run that was asked for, or is due, cannot begin; empty if it can.
         listeners: Called after every round, and now and then in a wait.
     """
 
@@ -51,6 +52,7 @@ class Metrics:
     replies: int = 0
     round_seconds: float = 0.0
     until: float | None = None
+    not_begun: str = ""
     refusals: Counter[str] = field(default_factory=Counter)
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _recent: list[float] = field(default_factory=list)

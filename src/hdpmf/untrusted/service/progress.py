@@ -145,6 +145,7 @@ def _tasks_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:
                 "begin": task.begin,
                 "end": task.end,
                 "minimum": task.minimum,
+                "servers": task.servers.names,
                 "state": state,
             }
         )

@@ -36,6 +36,22 @@ class Period(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     collection: bytes = b""
 
 
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason why a run cannot go on, for the operator.
+
+    Attributes:
+        cause: What was wrong.
+        remedy: What the operator can do; empty if nothing but to wait.
+        at: Unix time at which it was found.
+        retry: Unix time of the next attempt; None if there is none, or one is under way.
+    """
+
+    cause: str
+    remedy: str = ""
+    at: float
+    retry: float | None = None
+
+
 class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The state of a run, saved before it is acted upon, so that a restart says the same again.
 
@@ -99,6 +115,13 @@ class RunFiles:
         """The last one; a new one where there is none."""
         return Checkpoint()
 
+    def keep_trouble(self, trouble: Trouble | None) -> None:
+        """Keep why the run cannot go on; None: it goes on."""
+
+    def trouble(self) -> Trouble | None:
+        """Return why the run cannot go on; None if it goes on."""
+        return None
+
     def sum_log(self, number: int) -> SumLog:
         """The log of the secure sum of a job."""
         return SumLog()
@@ -121,10 +144,11 @@ class RunFolder(RunFiles):
         self.folder = folder
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """As in ``RunFiles``."""
+        """As in ``RunFiles``. A run that has something to save goes on."""
         atomic_write(
             self.folder / "checkpoint.msgpack", msgspec.msgpack.encode(checkpoint), mode=0o600
         )
+        self.keep_trouble(None)
 
     def load(self) -> Checkpoint:
         """As in ``RunFiles``."""
@@ -136,6 +160,27 @@ class RunFolder(RunFiles):
         except (OSError, msgspec.MsgspecError) as error:
             raise StorageError(
                 f"{path} cannot be read ({type(error).__name__}); start a new run"
+            ) from error
+
+    def keep_trouble(self, trouble: Trouble | None) -> None:
+        """As in ``RunFiles``."""
+        path = self.folder / _TROUBLE
+        if trouble is None:
+            path.unlink(missing_ok=True)
+        else:
+            atomic_write(path, msgspec.json.format(msgspec.json.encode(trouble), indent=1))
+
+    def trouble(self) -> Trouble | None:
+        """As in ``RunFiles``."""
+        path = self.folder / _TROUBLE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Trouble)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(
+                f"{path} cannot be read ({type(error).__name__}); it only says why the run waits: "
+                "delete it"
             ) from error
 
     def sum_log(self, number: int) -> SumLog:
@@ -157,6 +202,8 @@ class RunFolder(RunFiles):
     def _log_path(self, number: int) -> Path:
         return self.folder / f"sum-{number}.log"
 
+
+_TROUBLE = "trouble.json"
 
 _HEADER = 12  # length, checksum, device, 4 bytes each
 

@@ -54,7 +54,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         h_per_item: Draw h for every item, or one for all.
         design: Of ``hdp-sum``: ``A`` or ``S``.
         coding: Of the one-round designs.
-        patterns: Of ``hdp-bit``: factors of who rates what with whom.
+        patterns: Of ``hdp-bit``: factors of who rates what with whom; None chooses by the bits.
         list_model: Of ``hdp-bit``: the model that devices order items by.
         labels: Of ``hdp-sum``: the weight of each item feature, and ``popularity``, in the public
             score by which devices draw taste labels; None for no labels. The numbers come with a
@@ -82,7 +82,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     h_per_item: bool = True
     design: Literal["A", "S"] = "A"
     coding: str = "auto"
-    patterns: int = 8
+    patterns: int | None = None
     list_model: str = "ease"
     labels: dict[str, float] | None = None
     prior: str | None = None
@@ -125,7 +125,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         for name in ("epsilon", "learning_rate"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ConfigError(f"{name} must be a positive number, not {getattr(self, name)}")
-        if not 0 <= self.patterns <= 100:
+        if self.patterns is not None and not 0 <= self.patterns <= 100:
             raise ConfigError(f"patterns must be from 0 to 100, not {self.patterns}")
         if "list_model" in method.options:
             method.options["list_model"].check(self.list_model)

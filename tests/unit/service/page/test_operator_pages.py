@@ -6,20 +6,40 @@ import html
 import math
 import re
 import shutil
+import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hdpmf.common.methods import method_named
+from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
+from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import encode
 from hdpmf.errors import ConfigError
+from hdpmf.private.device.policy import Policy
 from hdpmf.untrusted.service import health
+from hdpmf.untrusted.service.aggregation.two_servers import make_task
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.keys import pin_servers
+from hdpmf.untrusted.service.page.charts import (
+    HEIGHT,
+    LIFE_EPSILON,
+    WIDTH,
+    column_chart,
+    spent_by,
+)
 from hdpmf.untrusted.service.page.views import ModelItems
 from hdpmf.untrusted.service.past_runs import weight_deviations
+from hdpmf.untrusted.service.run_files import Checkpoint, Period, Trouble
+from hdpmf.untrusted.service.scheduler import Schedule
+from hdpmf.untrusted.service.settings import RunSettings
 from tests.unit.service.page.conftest import PAGES
-from tests.world import BITS, GROWING, SUMS, Federation, growing_federation
+from tests.world import BITS, GROWING, SUMS, Federation, ServerPair, growing_federation
 
 
 def told(operator, path: str) -> str:
@@ -36,7 +56,7 @@ def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Federation):
     assert "8 enrolled, for 8 users" in text
     assert "No process serves this folder now" in text
     assert "was given up" in text
-    assert "To do: begin a new one when its reason is gone" in text
+    assert "To do: Begin a new one when its reason is gone." in text
     assert "authority ends on " in text
     assert "server ends on " in text
     with town.folder.serving():
@@ -57,8 +77,142 @@ def test_runs_with_their_budgets(operator, town: Federation):
     text = told(operator, "/runs")
     done, given_up = (run.hex()[:12] for run in town.folder.runs())
     assert text.index(given_up) < text.index(done)
-    assert f"{done} hdp-sum sums done 1/1 8 8 5000, proved 0" in text
-    assert f"{given_up} hdp-sum sums given up 0/1" in text
+    assert (
+        "Method hdp-sum Seen sums Rounds 1/1 Devices 8 Users 8 Needed at least "
+        f"{SUMS.minimum} Epsilon 5000, proved Refusals 0" in text[text.index(done) :]
+    )
+    assert "Method hdp-sum Seen sums Rounds 0/1" in text[text.index(given_up) : text.index(done)]
+    for run, stage in ((done, "done"), (given_up, "given up")):
+        moment = r"20\d\d-\d\d-\d\d \d\d:\d\d UTC , \d+ (s|min) ago"
+        assert re.search(f"{run} {stage} Begun {moment} ?; ended {moment}", text)
+
+
+def test_a_run_that_cannot_go_on_says_why_what_to_do_and_when_it_is_tried_again(
+    visitor, tmp_path: Path
+):
+    town = growing_federation(tmp_path)
+    files = town.folder.run_files(town.service.begin(SUMS))
+    now = time.time()
+    files.keep_trouble(
+        Trouble(cause="3 users agreed", remedy="Have more take part", at=now, retry=now + 900)
+    )
+    visit = visitor(town.folder.path)
+    visit.enter()
+    with town.folder.serving():
+        overview = told(visit, "/overview")
+        runs = told(visit, "/runs")
+        title = visit.get("/overview").text.partition("<title>")[2].partition("<")[0]
+    assert "cannot go on: 3 users agreed. To do: Have more take part." in overview
+    assert "Nothing needs your attention" not in overview
+    assert title == "(1) Overview · town"
+    assert "It cannot go on: 3 users agreed. To do: Have more take part." in runs
+    assert re.search(r"It is tried again 20\S+ \S+ UTC , in 14 min", runs)
+    assert "No process serves this folder now" in told(visit, "/runs")
+    files.keep_trouble(Trouble(cause="3 users agreed", at=now - 9, retry=now - 1))
+    with town.folder.serving():
+        assert "It is being tried again." in told(visit, "/runs")
+
+
+def test_names_of_the_recommender_and_of_the_servers(visitor, tmp_path: Path):
+    town = growing_federation(tmp_path)
+    visit = visitor(town.folder.path)
+    visit.enter()
+    assert "none are pinned" in told(visit, "/overview")
+    pair = ServerPair(time.time, (SeededNoise(1), SeededNoise(2))).servers
+    pin_servers(town.folder.path, town.folder.config.name, pair, same_host=True)
+    text = told(visit, "/overview")
+    for server in (pair.leader, pair.helper):
+        assert f"{server.organisation} {server.url}" in text
+    assert f"Address for devices {town.folder.config.address}" in text
+    for path in PAGES:
+        assert '<p class="brand">town</p>' in visit.get(path).text
+
+
+def test_a_task_of_two_servers_says_who_sums_it_and_until_when(visitor, tmp_path: Path):
+    town = growing_federation(tmp_path)
+    folder = town.folder
+    pair = ServerPair(time.time, (SeededNoise(1), SeededNoise(2))).servers
+    keys = pin_servers(folder.path, folder.config.name, pair, same_host=True)
+    settings = RunSettings(
+        method="hdp-sum", view="two-servers", minimum=3, rounds=1, period=7300, precision=1
+    )
+    run = town.service.begin(settings)
+    task = make_task(settings, folder.known, pair, keys, time.time() - 60)
+    period = Period(document=encode(task), job=b"j" * 16, placed=True)
+    folder.run_files(run).save(Checkpoint(stage="open", periods=[period]))
+    visit = visitor(folder.path)
+    visit.enter()
+    text = told(visit, "/runs")
+    assert "Seen sums by two servers Rounds 0/1 Devices not known" in text
+    assert f"by {pair.names}: takes reports. Takes reports until 20" in text
+    assert "UTC , in 2 h" in text
+    task = make_task(settings, folder.known, pair, keys, time.time() - 9000)
+    period = Period(document=encode(task), job=b"j" * 16, placed=True)
+    folder.run_files(run).save(Checkpoint(stage="open", periods=[period]))
+    assert "its sum is asked for. Took reports until 20" in told(visit, "/runs")
+
+
+def test_what_comes_next_and_until_when(visitor, tmp_path: Path, monkeypatch):
+    town = growing_federation(tmp_path)
+    town.run(SUMS)
+    visit = visitor(town.folder.path)
+    visit.enter()
+    assert "Next run when it is asked for" in told(visit, "/overview")
+    for schedule, words in (
+        (Schedule(rule=True), "Next run when it is worth one"),
+        (Schedule(every="7d"), "UTC , in 6 days"),
+        (Schedule(every="1s"), "Next run due"),
+    ):
+        config = msgspec.structs.replace(town.folder.config, schedule=schedule)
+        monkeypatch.setattr(visit._folder, "config", config)
+        time.sleep(1.1 if schedule.every == "1s" else 0)
+        assert words in told(visit, "/overview")
+    town.service.metrics.until = time.time() + 7300
+    town.service.write_state()
+    assert " Until 20" not in told(visit, "/overview")  # nobody serves it
+    with town.folder.serving():
+        assert re.search(r" Until 20\S+ \S+ UTC , in 2 h", told(visit, "/overview"))
+
+
+def test_charts_show_what_runs_say(operator, town: Federation):
+    text = operator.get("/overview").text
+    (done, _) = town.folder.runs()
+    numbers = PublicModel.load(town.folder.path / "runs" / done.hex() / "model")
+    typical = float(np.median(np.sqrt(numbers.numbers.variance))) * numbers.scale.width / 4
+    drawn = dict(re.findall(r'aria-label="([^:"]+): ([^"]+)"', text))
+    values = {name: re.findall(r"\d\d-\d\d: (\S+?)(?:,|$)", said) for name, said in drawn.items()}
+    assert values == {
+        "Reports in each run": ["8", "0"],
+        "Devices on the roster": ["8", "8"],
+        "Accuracy released": [f"±{typical:.2f}"],
+        "Budget left": ["0", "0"],  # epsilon 5,000
+    }
+
+
+def test_what_is_left_of_a_budget_is_counted_as_devices_do():
+    def run(method: str, epsilon: float | None, *, one_round: bool) -> dict[str, object]:
+        return {"method": method, "epsilon": epsilon, "one_round": one_round}
+
+    runs = [
+        run("hdp-sum", 0.5, one_round=True),
+        run("hdp-sum", 0.25, one_round=True),  # a rating is in one of them
+        run("hdp-bit", 0.25, one_round=True),
+        run("hdpmf", 1.0, one_round=False),
+        run("hdpmf", 1.0, one_round=False),
+        run("mf", None, one_round=False),
+    ]
+    assert spent_by(runs) == [0.5, 0.5, 0.75, 1.75, 2.75, 2.75]
+    assert Policy().epsilon == LIFE_EPSILON
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=8), st.none() | st.floats(0, 1e6))
+def test_columns_stay_inside_the_picture_and_in_proportion(values, mark):
+    chart = column_chart("reports", [("x", value) for value in values], mark=mark)
+    highest = max([*values, *([] if mark is None else [mark])])
+    for column, value in zip(chart.columns, values, strict=True):
+        assert 0 <= column.x < column.x + column.width <= WIDTH
+        assert 10 < column.y <= column.y + column.height <= HEIGHT
+        assert column.height == pytest.approx(96 * value / (highest or 1), abs=0.1)
 
 
 def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.service.page.http import ProxyLogin
+from hdpmf.untrusted.service.page.http import REFRESH, ProxyLogin
 from tests.unit.page.conftest import HOST, ORIGIN
 from tests.unit.service.page.conftest import OWN, PAGES, Operator
 
@@ -104,6 +104,15 @@ def test_after_a_while_it_locks_and_a_new_link_is_the_key(operator: Operator):
     assert "Closed" in operator.get("/runs").text
     operator.enter()
     assert operator.get("/runs").status_code == 200
+
+
+def test_a_page_that_refreshes_itself_does_not_keep_it_open(operator: Operator):
+    for _ in range(6):
+        operator.clock.now += 11
+        answer = operator.get("/overview", **{REFRESH: "1"})
+    assert answer.status_code == 403
+    assert "Locked" in answer.text
+    assert shows_nothing(answer.text)
 
 
 def proxied(outside: Operator, address: str = PROXY):

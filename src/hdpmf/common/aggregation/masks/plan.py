@@ -76,7 +76,7 @@ def risks(
     # there are (h over s) such parts.
     honest = n_devices - colluding
     sizes = np.arange(1, honest // 2 + 1)
-    each = _log_at_least(threshold, others, np.minimum(sizes - 1 + colluding, others), degree)
+    each = _log_at_least(threshold, others, sizes - 1 + colluding, degree)
     with np.errstate(over="ignore"):
         split = float(
             np.exp(np.minimum(_log_comb(honest, sizes, honest) + sizes * each, 1.0)).sum()

@@ -79,9 +79,9 @@ class Direct(Aggregation):
                     f"{len(refused)} refused, {len(run.cohort - agreed - refused)} were silent or "
                     "busy; refusals: "
                     f"{refusals_in_short(run.metrics.refusals_of_run)}), and the run needs "
-                    f"{run.settings.minimum}; "
-                    "start it again when more devices are there (hdpmf recommender status says "
-                    "why devices refuse)"
+                    f"{run.settings.minimum}",
+                    "The run is kept, and tried again while it is served: have more devices take "
+                    "part (hdpmf recommender status says why devices refuse)",
                 )
             self.meanwhile()
             run.sleep(run.pace.pause)

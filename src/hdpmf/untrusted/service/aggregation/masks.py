@@ -127,9 +127,9 @@ class Masks(Direct):
                     raise FederationError(
                         f"the secure sum of job {job.number} broke off {run.pace.attempts} times "
                         "before anything was "
-                        f"sent, the last time because: {error}. The run is kept; start it again "
-                        "when more devices are "
-                        "there"
+                        f"sent, the last time because: {error}",
+                        "The run is kept, and tried again while it is served: have more devices "
+                        "take part",
                     ) from error
                 run.log(f"the secure sum broke off and is tried again: {error}")
             else:

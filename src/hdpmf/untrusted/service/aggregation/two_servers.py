@@ -33,7 +33,7 @@ from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
 from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
 from hdpmf.untrusted.service.keys import CollectorKeys
-from hdpmf.untrusted.service.run_files import Period
+from hdpmf.untrusted.service.run_files import Period, Trouble
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
@@ -42,6 +42,11 @@ LONGEST_PAUSE = 30.0
 
 LONGEST_WAIT = 600.0
 """Most seconds between two progress messages; towards the end of a period they come more often."""
+
+_AWAY = (
+    "See that both servers run and can be reached; their operators see it, too. Nothing is lost: "
+    "the sum is asked for until it is there"
+)
 
 _SHORT_MESSAGE, _BYTES_PER_RATING = 1 << 12, 32  # of what people show
 
@@ -112,8 +117,8 @@ class TwoServers(Aggregation):
         if reports > run.enrolled.count_users(run.enrolled.users):
             raise FederationError(
                 f"the servers counted {reports} reports, more than users are enrolled: a server "
-                "does not keep to the "
-                "task, and its sum is not used. Give the run up (--give-up)"
+                "does not keep to the task, and its sum is not used",
+                "Give the run up (--give-up)",
             )
         run.log(f"{reports} reports are in the sum")
         return JobResult(answer, None, reports, self.noises)
@@ -176,8 +181,9 @@ class TwoServers(Aggregation):
             if self._clock() >= task.end:
                 raise FederationError(
                     f"the period of task {name} was over before both servers had it; nobody has "
-                    "reported. Give the run "
-                    "up (--give-up), and begin a new one when both servers can be reached"
+                    "reported",
+                    "Give the run up (--give-up), and begin a new one when both servers can be "
+                    "reached",
                 )
             self.run.stage(f"giving task {name} to {task.servers.names}")
             devices = [(card.identity, card.users) for card in self.run.enrolled.cards]
@@ -217,19 +223,22 @@ class TwoServers(Aggregation):
                     self._sum_servers.begin_collection(name, period.job, collection_request(task))
                     asked = True
                 found = self._sum_servers.collection(name, period.job)
-                trouble = "" if found is not None else "the servers are still summing"
+                words = "" if found is not None else "the servers are still summing"
+                trouble = None
             except TransportError as error:
                 found = None
-                trouble = str(error)
+                words = str(error)
+                trouble = Trouble(cause=words, remedy=_AWAY, at=self._clock())
             except DapError as error:
                 raise self._refused(error, task, name) from error
             if found is not None:
                 period.collection = found
                 self.run.save()
                 return
-            if trouble != said:
-                self.run.log(f"{trouble}; asking again until it is there")
-            said = trouble
+            if words != said:
+                self.run.log(f"{words}; asking again until it is there")
+                self.run.files.keep_trouble(trouble)
+            said = words
             self.run.sleep(pause)
             pause = min(max(2 * pause, 0.1), LONGEST_PAUSE)
 
@@ -239,19 +248,18 @@ class TwoServers(Aggregation):
         if error.kind == Problem.INVALID_BATCH_SIZE:
             return FederationError(
                 f"{what}: fewer than {task.minimum} reports that count came in its period, or "
-                "fewer than a server's "
-                f"own minimum. Nothing was released. {give_up} with a longer --period, more "
-                "devices or a lower "
-                "--minimum (devices and servers have one of their own)"
+                "fewer than a server's own minimum. Nothing was released",
+                f"{give_up} with a longer --period, more devices or a lower --minimum (devices "
+                "and servers have one of their own)",
             )
         if error.kind == Problem.UNAUTHORIZED_REQUEST:
             return FederationError(
-                f"{what}: they do not know this recommender. Their operators admit it: hdpmf "
-                "aggregator admit FOLDER "
-                "collector-card.json. Nothing was released"
+                f"{what}: they do not know this recommender. Nothing was released",
+                "Their operators admit it: hdpmf aggregator admit FOLDER collector-card.json",
             )
         return FederationError(
-            f"{what} ({error.kind}): {error}. Nothing was released. {give_up} if this stays so"
+            f"{what} ({error.kind}): {error}. Nothing was released",
+            f"{give_up} if this stays so",
         )
 
     def _try(self, call: Callable[[], R]) -> R:
@@ -262,16 +270,17 @@ class TwoServers(Aggregation):
             except TransportError as error:
                 if attempt == self.run.pace.attempts:
                     raise FederationError(
-                        f"{error}; tried {attempt} times. The run is kept and goes on when it is "
-                        "started again"
+                        f"{error}; tried {attempt} times",
+                        "The run is kept, and tried again while it is served: see that both "
+                        "servers run and can be reached",
                     ) from error
                 self.run.log(f"{error}; trying again")
                 self.run.sleep(self.run.pace.pause)
             except (DapError, ProtocolError) as error:
                 raise FederationError(
-                    f"a server refuses the task: {error}. Has its operator admitted this "
-                    "recommender (hdpmf aggregator "
-                    "admit FOLDER collector-card.json)?"
+                    f"a server refuses the task: {error}",
+                    "Has its operator admitted this recommender (hdpmf aggregator admit FOLDER "
+                    "collector-card.json)?",
                 ) from error
         raise FederationError("attempts must be at least 1")
 

@@ -6,8 +6,14 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Literal, Protocol
 
-from hdpmf.common.web.local_server import App, BrowserSessions, PageGuard, json_fields, read_body
-from hdpmf.common.web.templates import ENTER, ENTRY, PageTemplates
+from hdpmf.common.web.local_server import (
+    ENTER,
+    App,
+    BrowserSessions,
+    PageGuard,
+    entry_token,
+)
+from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.page.views import OperatorViews
@@ -21,6 +27,9 @@ with needs("starlette", "page"):
 
 
 Seen = Literal["operator", "locked", "nobody"]
+
+REFRESH = "x-hdpmf-refresh"
+"""Header of a request that the page's script made, and no person."""
 
 _LONGEST_NAME = 200
 
@@ -48,7 +57,9 @@ class TokenLogin:
 
     def seen(self, request: Request) -> Seen:
         """As in ``Login``."""
-        session = self._sessions.session(request.cookies.get(self._cookie, ""))
+        # A page that refreshes itself is nobody's use of it, and locks as it would otherwise.
+        used = REFRESH not in request.headers
+        session = self._sessions.session(request.cookies.get(self._cookie, ""), used=used)
         if session is None:
             return "nobody"
         if session.locked:
@@ -128,8 +139,6 @@ def _address(text: str) -> object:
 _START = "/"
 """Shows nothing and leads on, so that a proxy's login page may lead here."""
 
-_LONGEST_TOKEN = 1000
-
 
 class OperatorPage:
     """The operator's page, for browsers that know us by this host."""
@@ -140,6 +149,7 @@ class OperatorPage:
         self._login = login
         self._host = host
         self._scheme = scheme
+        self._name = folder.config.name
         self._pages = OperatorViews(folder).pages
         self._templates = PageTemplates(
             "hdpmf.untrusted.service.page", {path: name for path, (name, _) in self._pages.items()}
@@ -162,12 +172,18 @@ class OperatorPage:
     async def _enter(self, request: Request) -> Response:
         if request.method == "GET" or not isinstance(self._login, TokenLogin):
             return self._templates.show("enter", {}, inside=False)
-        answer = JSONResponse({"next": next(iter(self._pages))})
-        if not self._login.enter(
-            json_fields(await read_body(request, _LONGEST_TOKEN)).get("token", ""), answer
-        ):
+        token, by_script = await entry_token(request)
+        first = next(iter(self._pages))
+        answer = (
+            JSONResponse({"next": first})
+            if by_script
+            else self._templates.show("entered", {"next": first}, inside=False)
+        )
+        if self._login.enter(token, answer):
+            return answer
+        if by_script:
             return JSONResponse({"error": self._templates.t("enter.used")}, 403)
-        return answer
+        return self._templates.show("closed", {}, inside=False, status=403)
 
     async def _page(self, request: Request) -> Response:
         seen = self._login.seen(request)
@@ -179,8 +195,9 @@ class OperatorPage:
         try:
             facts = await run_in_threadpool(view, request.query_params.get("words", ""))
         except HdpmfError as problem:
-            return self._templates.show("problem", {"error": str(problem)}, inside=True, status=500)
-        return self._templates.show(name, facts, inside=True)
+            facts = {"error": str(problem), "recommender": self._name}
+            return self._templates.show("problem", facts, inside=True, status=500)
+        return self._templates.show(name, facts | {"recommender": self._name}, inside=True)
 
     async def _file(self, request: Request) -> Response:
         return self._templates.file(request.path_params["name"])

@@ -5,19 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hdpmf.common.methods import method_named
-from hdpmf.common.methods.registry import PROMISE, guess_at, percent
+from hdpmf.common.methods.registry import PROMISE, at_most, guess_at
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import ItemFacts
-from hdpmf.common.protocol.catalogue import TitleSearch, catalogue_table
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.titles import TitleSearch
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.health import ending_in, inspect_folder
+from hdpmf.untrusted.service.keys import pinned_servers
 from hdpmf.untrusted.service.outcome import state
+from hdpmf.untrusted.service.page.charts import RunCharts
 from hdpmf.untrusted.service.past_runs import weight_deviations
 from hdpmf.untrusted.service.progress import run_facts
 from hdpmf.untrusted.service.refusals import refusal_classes
@@ -113,6 +117,32 @@ def _first(values: np.ndarray, n: int) -> list[int]:
     return [int(index) for index in np.argsort(-values, kind="stable")[:n]]
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time for people: for machines, in words, and how far from now it is."""
+
+    machine: str
+    words: str
+    distance: str
+    past: bool
+
+
+_UNITS = ((86_400, "days"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def moment(at: float, now: float) -> Moment:
+    """Return a Unix time as seen from now."""
+    away = int(abs(at - now))
+    size, unit = next((pair for pair in _UNITS if away >= 2 * pair[0]), _UNITS[-1])
+    when = time.gmtime(at)
+    return Moment(
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", when),
+        time.strftime("%Y-%m-%d %H:%M UTC", when),
+        f"{away // size} {unit}",
+        at <= now,
+    )
+
+
 _SHOWN = 10
 _FOUND = 20
 _MOST_RUNS = 50
@@ -126,6 +156,9 @@ class OperatorViews:
     def __init__(self, folder: ServiceFolder) -> None:
         self._folder = folder
         self._items = LatestItems(folder)
+        self._charts = RunCharts(folder)
+        self._planned: dict[bytes, dict[str, Any]] = {}  # by run; settings do not change
+        self._ended: dict[bytes, dict[str, Any]] = {}
         self.pages: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
             "/overview": ("overview", self._overview),
             "/runs": ("runs", self._runs),
@@ -139,10 +172,19 @@ class OperatorViews:
         folder = self._folder
         seen = inspect_folder(self._folder)
         enrolled = folder.enrolled
+        served = folder.is_serving()
+        state_now = folder.state()
+        until = (state_now or {}).get("until") if served else None
+        runs = [self._run(run) for run in folder.runs()]
         return {
-            "recommender": folder.config.name,
-            "served": folder.is_serving(),
-            "state": folder.state(),
+            "served": served,
+            "state": state_now,
+            "until": None if until is None else moment(float(until), seen.now),
+            "next": self._next_run(seen.now),
+            "rule": folder.config.schedule.rule,
+            "address": folder.config.address,
+            "servers": pinned_servers(folder.path),
+            "charts": self._charts.draw(runs),
             "alerts": seen.alerts,
             "certificates": [
                 (each.name, None if each.ends is None else ending_in(each.ends, seen.now))
@@ -156,24 +198,64 @@ class OperatorViews:
             "at": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seen.now)),
         }
 
+    def _next_run(self, now: float) -> Moment | None:
+        """Return when the schedule repeats the last run; None where it names no time."""
+        folder = self._folder
+        seconds = folder.config.schedule.seconds
+        runs = folder.runs()
+        if seconds is None or not runs or not folder.summary_path(runs[-1]).exists():
+            return None
+        return moment(folder.summary_path(runs[-1]).stat().st_mtime + seconds, now)
+
     def _runs(self, _: str) -> dict[str, Any]:
         runs = self._folder.runs()
-        return {"runs": [self._run(run) for run in runs[: -_MOST_RUNS - 1 : -1]], "all": len(runs)}
+        return {
+            "runs": [self._run(run) for run in runs[: -_MOST_RUNS - 1 : -1]],
+            "all": len(runs),
+            "served": self._folder.is_serving(),
+        }
 
     def _run(self, run: bytes) -> dict[str, Any]:
+        folder = self._folder
+        now = time.time()
+        begun = (folder.path / "runs" / run.hex() / "settings.json").stat().st_mtime
+        summary = folder.summary_path(run)
+        ended = summary.stat().st_mtime if summary.exists() else None
+        trouble = folder.run_files(run).trouble() if ended is None else None
+        retry = None if trouble is None else trouble.retry
+        facts = self._facts(run, ended=ended is not None)
+        return facts | {
+            "begun_at": begun,
+            "begun": moment(begun, now),
+            "ended": None if ended is None else moment(ended, now),
+            "trouble": trouble,
+            "retry": None if retry is None else moment(retry, now),
+            "tasks": [task | {"end": moment(task["end"], now)} for task in facts["tasks"]],
+        }
+
+    def _facts(self, run: bytes, *, ended: bool) -> dict[str, Any]:
+        """Return what does not change with time; of a run that has ended it is read once."""
+        if run in self._ended:
+            return self._ended[run]
+        record = self._folder.record(run)
         facts = run_facts(self._folder, run)
-        settings = self._folder.record(run).settings
-        about = {
+        facts |= self._promised(run, record.settings) | {
+            "roster": len(record.devices),
+            "one_round": record.settings.one_round,
             "refusals": sum(self._refusals(run).values()),
             "wrong_shares": len(facts["wrong_shares"]),
         }
-        return facts | self._promised(run, settings) | about
+        if ended:
+            self._ended[run] = facts
+        return facts
 
     def _promised(self, run: bytes, settings: RunSettings) -> dict[str, Any]:
         """Return a rating's epsilon: as the run ended, else as it was planned."""
         stated = (self._folder.summary(run) or {}).get("privacy")
         if not isinstance(stated, dict):
-            stated = state(settings, self._folder.known.scale).as_dict()
+            if run not in self._planned:
+                self._planned[run] = state(settings, self._folder.known.scale).as_dict()
+            stated = self._planned[run]
         return {
             "epsilon": stated.get("epsilon"),
             "status": stated.get("status"),
@@ -285,8 +367,4 @@ class OperatorViews:
 
 def _guess(epsilon: float | None, factor: float | None) -> str | None:
     """Return the highest success rate of a guess about a rating of weight 1."""
-    return (
-        None
-        if epsilon is None or factor is None
-        else percent(guess_at(epsilon * factor), at_most=True)
-    )
+    return None if epsilon is None or factor is None else at_most(guess_at(epsilon * factor))
