@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 STAGE, HTML, SITE = ROOT / "build" / "docs", ROOT / "build" / "html", ROOT / "build" / "site"
 VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 
-LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+LINK = re.compile(r"(\]\(|<img src=\")([^)\s\"]+)(\)|\")")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 REDIRECT = """<!doctype html>

@@ -152,6 +152,24 @@ def test_every_page_is_there_and_the_home_page_is_the_readme(version: Path) -> N
     assert "github.com" not in (version / "proofs" / "index.html").read_text("utf-8")
 
 
+def test_the_home_page_begins_with_pictures_and_three_doors_and_has_no_formula_before(
+    version: Path,
+) -> None:
+    text = (version / "index.html").read_text("utf-8")
+    article = text[text.index("<article") :]
+    head = article[: article.index('<h2 id="the-idea"')]
+    assert re.findall(r'<img[^>]* src="([^"]+)"', head) == [
+        "images/page/recommendations-desktop-light.webp",
+        "images/operator/overview-desktop-light.webp",
+        "results/figures/lists_k10_ndcg_at_10.png",
+    ]
+    assert head.index("<img") < head.index("<a href=")
+    doors = re.findall(r'<strong><a href="([^"]+)">', head)
+    assert doors == ["page.html", "deploy.html", "tutorial.html"]
+    assert "W_ij" not in head
+    assert "W_ij" in article
+
+
 def test_the_api_has_every_public_name(version: Path) -> None:
     names = {name for path in (version / "api").glob("*.html") for name in parsed(path).names}
     public = {name.rpartition(".")[2] for name in names if name.startswith("hdpmf.")}

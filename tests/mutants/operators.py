@@ -31,8 +31,8 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.BitXor: "&",
 }
 _SKIPPED = "no mutant"
-"""A line with this comment is left alone, with the reason after it: the changed code would mean
-the same.
+"""A line with this comment is left alone, and a statement with it at its end or just before it. The
+reason comes after it: the changed code would mean the same.
 """
 
 
@@ -73,10 +73,12 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     found = []
-    for node, new in _changes(ast.parse(source)):
+    tree = ast.parse(source)
+    skipped = _skipped(tree, source.decode().split("\n"))
+    for node, new in _changes(tree):
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        if _SKIPPED.encode() not in lines[node.lineno - 1]:
+        if node.lineno not in skipped:
             found.append(
                 Mutant(
                     path,
@@ -89,6 +91,20 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
                 )
             )
     return sorted(found, key=lambda mutant: (mutant.start, mutant.end, mutant.new))
+
+
+def _skipped(tree: ast.AST, lines: list[str]) -> set[int]:
+    """Lines with the comment, and all lines of a statement that has it at its end or before it."""
+    found = {number for number, line in enumerate(lines, 1) if _SKIPPED in line}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+            end = node.end_lineno or node.lineno
+            before = node.lineno - 1
+            while before and lines[before - 1].lstrip().startswith("#"):
+                before -= 1
+            if any(_SKIPPED in line for line in (*lines[before : node.lineno - 1], lines[end - 1])):
+                found.update(range(node.lineno, end + 1))
+    return found
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:

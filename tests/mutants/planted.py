@@ -26,6 +26,10 @@ _WITHDRAWN = "tests/attacks/test_withdrawn.py"
 _SIZES = "tests/unit/client/test_share_sizes.py"
 _HALVES = "tests/unit/audit/test_halves.py"  # slow: a fault has to name its tests
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
+_PATTERNS = "tests/unit/recommender/test_pattern_choice.py"
+_BOTH_SIDES = (
+    "tests/unit/simulate/test_both_sides.py::test_bits_choose_whether_who_rated_what_is_used[-1.0]"
+)
 _BESIDE = (
     "tests/unit/paper/test_report_page.py::"
     "test_beside_each_number_stands_the_papers_mean_and_deviation"
@@ -234,6 +238,34 @@ PLANTED = (
         "expected, share = columns @ coefficients, spread * weight",
         "expected, share = columns @ coefficients, (told > 0) * 1.0",
         (_ESTIMATES,),
+    ),
+    Planted(
+        "patterns are used whatever bits say",
+        "untrusted/recommender/pattern_choice.py",
+        "PATTERNS if gains.sum() > gains.std() * np.sqrt(len(gains)) else 0",
+        "PATTERNS",
+        (_PATTERNS,),
+    ),
+    Planted(
+        "patterns are chosen by bits that they were learned from",
+        "untrusted/recommender/pattern_choice.py",
+        "known, unknown = bits.only(~held_out), bits.only(held_out)",
+        "known, unknown = bits, bits.only(held_out)",
+        (_PATTERNS,),
+    ),
+    Planted(
+        "a federation uses patterns whatever bits say",
+        "untrusted/service/settings.py",
+        "patterns: int | None = None",
+        "patterns: int | None = 8",
+        (_BOTH_SIDES,),
+    ),
+    Planted(
+        "a model for lists has the error of user means",
+        "models/base.py",
+        "if not self.predicts_ratings:",
+        "if False:",
+        ("tests/unit/models/test_models.py",),
     ),
     Planted(
         "no shrinkage of biases, design S",
@@ -876,8 +908,8 @@ PLANTED = (
     Planted(
         "levels are not looked at when what is shown leaves",
         "private/device/budget.py",
-        "as_bits = (paid > 0) & (levels >= SEEN) &",
-        "as_bits = (paid > 0) &",
+        "as_bits = (paid > 0) & (levels >= SEEN)",
+        "as_bits = paid > 0",
         (f"{_SHOWN}::test_a_lowered_level_counts_up_to_the_first_byte",),
     ),
     Planted(
@@ -890,16 +922,44 @@ PLANTED = (
     Planted(
         "shown ratings are in the report, too",
         "private/device/budget.py",
-        "hidden = levels_in(store, terms)[chosen] == HIDDEN",
-        "hidden = levels_in(store, terms)[chosen] >= HIDDEN",
+        "hidden = levels_in(store, terms)[taken.positions] == HIDDEN",
+        "hidden = levels_in(store, terms)[taken.positions] >= HIDDEN",
         (f"{_SHARED}::test_seen_ratings_are_one_bit_each_and_not_in_the_sums",),
     ),
     Planted(
         "hidden ratings push shown ones out",
+        "private/device/disclosures/limits.py",
+        "(np.flatnonzero(visible), self._rooms(policy, shown=True), False),",
+        "(np.flatnonzero(visible), self._rooms(policy, shown=False), False),",
+        (f"{_SHARED}::test_what_hidden_ratings_spent_before_does_not_show",),
+    ),
+    Planted(
+        "who was pushed out of a sum is shown later",
+        "private/device/budget.py",
+        "store.ledger.charge(entry, store.ratings(), chosen, pays, opened, short)",
+        "store.ledger.charge(entry, store.ratings(), chosen, pays, opened)",
+        (f"{_SHARED}::test_who_was_pushed_out_of_a_sum_is_not_shown_later",),
+    ),
+    Planted(
+        "a rating that is too much is left out, not cut short",
+        "private/device/disclosures/limits.py",
+        "            found[at] = left * unit",
+        "            found[at] = None",
+        ("tests/unit/device/test_limits.py::test_what_is_left_of_the_total_is_filled",),
+    ),
+    Planted(
+        "ratings in sums are limited by their number",
+        "private/device/disclosures/limits.py",
+        "if in_weight and most is not None and unit is not None:",
+        "if False:",
+        ("tests/unit/device/test_limits.py::test_a_rating_moves_others_once_in_its_life",),
+    ),
+    Planted(
+        "a rating that was cut short can afford more later",
         "private/device/disclosures/ledger.py",
-        "if shown is None or not bool(shown[chosen].any()):",
-        "if True:",
-        (f"{_SHARED}::test_what_is_shown_depends_on_no_hidden_rating",),
+        "return affordable(self.spent(ratings, own), epsilons, own, policy)",
+        "return affordable(self.spent(ratings), epsilons, own, policy)",
+        ("tests/unit/device/test_limits.py::test_who_was_cut_short_counts_as_paid_in_full",),
     ),
     Planted(
         "what is shown leaves in a step that has worked on hidden ratings",
