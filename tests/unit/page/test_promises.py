@@ -97,7 +97,7 @@ class Screens:
     def page(self, name: str, view: Callable[[PageRequest], dict[str, Any]]) -> str:
         """A page as it is read."""
         shown = TEMPLATES.show(
-            name, {"csrf": "", "notes": []} | view(self._request({})), inside=True
+            name, {"csrf": "", "notes": [], "seconds": 900} | view(self._request({})), inside=True
         )
         text = re.sub(r"<[^>]*>", "", bytes(shown.body).decode())
         return " ".join(html.unescape(text).split())
