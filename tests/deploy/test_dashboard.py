@@ -15,22 +15,28 @@ pytest.importorskip("prometheus_client")
 from prometheus_client import generate_latest
 
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.prefork import open_server
 from hdpmf.untrusted.service.health import NAMES, CertificateEnd, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.telemetry import UNREADABLE, RecommenderMetrics
+from tests.aggregator.server_processes import LEADER, Pair
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"
 
 
 @pytest.fixture(scope="module")
-def exported() -> set[str]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Every name that can be asked for."""
+    folder = Pair(tmp_path_factory.mktemp("servers")).folders[LEADER]
     registry = RecommenderMetrics(
         Metrics(), lambda: FolderHealth((CertificateEnd("server", 2.0),), 1, (), 1.0)
     )
-    text = (generate_latest(registry) + AggregatorMetrics().text()).decode()
-    names = set()
+    with open_server(folder) as server:
+        metrics = AggregatorMetrics()
+        metrics.watch(folder, server)
+        text = (generate_latest(registry) + metrics.text()).decode()
+    names = {"up"}  # Prometheus' own
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
         names |= (
             {f"{name}_{part}" for part in ("bucket", "sum", "count")}
@@ -41,14 +47,14 @@ def exported() -> set[str]:
 
 
 def named(text: str) -> set[str]:
-    return set(re.findall(r"\bhdpmf_\w+", text))
+    return set(re.findall(r"\b(?:hdpmf_\w+|process_\w+|up(?={))", text))
 
 
 def expressions() -> list[str]:
     return [
         target["expr"]
         for panel in json.loads(DASHBOARD.read_text())["panels"]
-        for target in panel["targets"]
+        for target in panel.get("targets", ())
     ]
 
 

@@ -144,7 +144,7 @@ def test_how_long_it_waits_after_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     text = story.metrics.text().decode()
     assert "aggregated_reports_total 514.0" in text
-    for what, count in (("TransportError", 3), ("ValueError", 1), ("batchOverlap", 1)):
+    for what, count in (("TransportError", 3), ("unexpected", 1), ("batchOverlap", 1)):
         assert re.search(rf'troubles_total\{{[^}}]*"{what}"\}} {count}\.0', text)
 
 

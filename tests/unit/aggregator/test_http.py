@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -134,6 +136,37 @@ def test_metrics_are_for_the_operator(folders: dict[str, AggregatorFolder]) -> N
     assert ["hdpmf" in answer.text for answer in answers] == [False, False, True]
 
 
+def test_counts_are_there_from_the_start_with_zero(folders: dict[str, AggregatorFolder]) -> None:
+    """Prometheus sees no increase from nothing to 1, so an alert on it would not fire."""
+    folder, metrics = folders["leader"], AggregatorMetrics()
+    with open_server(folder, metrics.transaction) as engine:
+        assert isinstance(engine, Leader)
+        LeaderResources(folder, engine, metrics, lambda: False).routes()
+        metrics.watch(folder, engine)
+        engine.task_ids()
+        values = dict(
+            re.findall(r"^(\w+(?:{[^}]*})?) (\S+)$", metrics.text().decode(), re.MULTILINE)
+        )
+    name = "hdpmf_aggregator_{}".format
+    for zero in (
+        'uploads_total{outcome="failed"}',
+        'uploads_total{outcome="reportRejected"}',
+        'troubles_total{what="TransportError"}',
+        'answers_total{resource="reports",status="500"}',
+        'request_seconds_count{resource="reports"}',
+        'connections_closed_total{why="slow"}',
+        "last_batch_timestamp_seconds",
+    ):
+        assert values[name(zero)] == "0.0", zero
+    assert float(values[name('transaction_seconds_count{kind="read"}')]) >= 1
+    assert float(values[name("free_bytes")]) < float(values[name("disk_bytes")])
+    assert 29 < float(values[name('certificate_seconds{certificate="server"}')]) / 86_400 < 398
+    assert float(values["process_resident_memory_bytes"]) > 10**7
+    (build,) = (key for key in values if key.startswith("hdpmf_build_info"))
+    assert 'role="leader"' in build
+    assert f'version="{version("hdpmf")}"' in build
+
+
 def test_one_worker_serves_a_folder_with_sqlite_and_no_more(
     folders: dict[str, AggregatorFolder],
 ) -> None:
@@ -193,7 +226,7 @@ class Uploads:
             sample.labels["outcome"]: sample.value
             for found in self.metrics.uploads.collect()
             for sample in found.samples
-            if sample.name.endswith("_total")
+            if sample.name.endswith("_total") and sample.value
         }
 
 

@@ -188,7 +188,7 @@ def _conduct(
     with (
         folder.serving(),
         monitoring.monitored(folder, metrics) as log,
-        _on_network(folder) as peers,
+        _on_network(folder, metrics) as peers,
     ):
         if unfinished is not None:
             log(
@@ -326,7 +326,7 @@ _SMALL = 64 << 10  # bytes of an answer while no run is under way
 
 
 @contextmanager
-def _on_network(folder: ServiceFolder) -> Iterator[Peers]:
+def _on_network(folder: ServiceFolder, metrics: Metrics) -> Iterator[Peers]:
     """Serve public files and the mailbox, inside the block; yields the peers to others."""
     from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.shared_inbox import SharedInbox
@@ -336,7 +336,7 @@ def _on_network(folder: ServiceFolder) -> Iterator[Peers]:
     servers = _PinnedServers(folder)
     inbox = SharedInbox()
     try:
-        with serve_website(folder, mailbox, inbox) as address:
+        with serve_website(folder, mailbox, inbox, metrics.requests) as address:
             note(f"listening on {address}")
             yield Peers(
                 devices=mailbox,
@@ -421,7 +421,7 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
         _until_terminated(),
         service.serving(),
         monitoring.monitored(service, metrics) as log,
-        _on_network(service) as peers,
+        _on_network(service, metrics) as peers,
     ):
         Daemon(
             service,

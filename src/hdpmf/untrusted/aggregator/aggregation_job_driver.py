@@ -68,7 +68,7 @@ class AggregationJobDriver:
                 self._failures = 0
             except DapError as error:
                 event("helper-refused", logging.WARNING, error)
-                self._metrics.troubles.labels(error.kind).inc()
+                self._metrics.trouble(error)
                 self._stopping.wait(_FIRST_PAUSE)
                 continue
             except Exception as error:
@@ -80,7 +80,7 @@ class AggregationJobDriver:
                     error,
                     pause=round(pause, 1),
                 )
-                self._metrics.troubles.labels(type(error).__name__).inc()
+                self._metrics.trouble(error)
                 self._stopping.wait(pause)
                 self._failures += 1
                 continue

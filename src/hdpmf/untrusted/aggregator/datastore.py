@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from enum import IntEnum
 from typing import Any
 
@@ -204,18 +204,23 @@ _POSTGRES_SHARDS = 8
 _SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
 
 
+Timer = Callable[[str], AbstractContextManager[object]]
+
+
 class ServerDatabase:
     """A server's database, which several processes may open.
 
     Args:
         url: ``sqlite:///path``, ``postgresql+psycopg://user:password@host/name``, or ``sqlite://``
             in memory.
+        timer: Called with ``read`` or ``write``; what it returns is around each transaction.
 
     Attributes:
         shards: Rows that a sum is spread over, so that workers do not wait for each other.
     """
 
-    def __init__(self, url: str = _IN_MEMORY) -> None:
+    def __init__(self, url: str = _IN_MEMORY, timer: Timer = nullcontext) -> None:
+        self._timer = timer
         try:
             parsed = sa.make_url(url)
             kind = parsed.drivername
@@ -252,13 +257,21 @@ class ServerDatabase:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Begin a durable transaction."""
-        with self._connection(writes=True) as connection, connection.begin():
+        with (
+            self._timer("write"),
+            self._connection(writes=True) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Begin a read-only transaction."""
-        with self._connection(writes=False) as connection, connection.begin():
+        with (
+            self._timer("read"),
+            self._connection(writes=False) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:

@@ -40,7 +40,7 @@ from msgspec import Meta
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.files import FolderLayout, atomic_write, read_config
-from hdpmf.common.net.certificates import Certificates, ensure_certificates
+from hdpmf.common.net.certificates import Certificates, certificate_end, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import (
     Collector,
@@ -256,6 +256,14 @@ class AggregatorFolder:
     def certificates(self) -> Certificates:
         """Return its certificates, renewed where needed."""
         return ensure_certificates(self.path / "tls", (self.config.name,))
+
+    def certificate_ends(self) -> dict[str, float]:
+        """Return when its certificates end (Unix time), as far as they can be read."""
+        ends = {
+            name: certificate_end(self.path / "tls" / f"{name}.pem")
+            for name in ("authority", "server")
+        }
+        return {name: end for name, end in ends.items() if end is not None}
 
     @property
     def servers(self) -> Servers | None:

@@ -210,12 +210,17 @@ class Resources:
         )
 
     def _route(self, path: str, resource: str, **handlers: Handler) -> Route:
+        metrics = self._metrics
+        metrics.begin(resource)
+        seconds = metrics.requests.labels(resource)
+
         async def answer(request: Request) -> Response:
-            try:
-                response = await handlers[request.method](request)
-            except Exception as error:  # the caller gets an answer, the log the kind of error
-                response = problem_response(error, self._limits.retry_after)
-            self._metrics.answers.labels(resource, response.status_code).inc()
+            with seconds.time():
+                try:
+                    response = await handlers[request.method](request)
+                except Exception as error:  # the caller gets an answer, the log the kind of error
+                    response = problem_response(error, self._limits.retry_after)
+            metrics.answers.labels(resource, response.status_code).inc()
             return response
 
         return Route(path, answer, methods=list(handlers), include_in_schema=False)

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -27,7 +27,7 @@ from hdpmf.common.net.server import (
 )
 from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
@@ -54,12 +54,12 @@ def check_servable(folder: AggregatorFolder, workers: int) -> None:
 
 
 @contextmanager
-def open_server(folder: AggregatorFolder) -> Iterator[Leader | Helper]:
-    """Open the server of this folder, without HTTP."""
+def open_server(folder: AggregatorFolder, timer: Timer = nullcontext) -> Iterator[Leader | Helper]:
+    """Open the server of this folder, without HTTP; ``timer`` is for transactions."""
     keys = folder.keys
     rules = folder.config.tasks
     state = folder.path
-    with closing(ServerDatabase(folder.database_url)) as database:
+    with closing(ServerDatabase(folder.database_url, timer)) as database:
         if folder.config.role == "helper":
             yield Helper(keys, database, state=state, rules=rules)
             return
@@ -94,7 +94,8 @@ def run_worker(
         ),
         lambda why: metrics.turned_away.labels(why).inc(),
     )
-    with open_server(folder) as engine:
+    with open_server(folder, metrics.transaction) as engine:
+        metrics.watch(folder, engine)
         if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port
         resources: Resources

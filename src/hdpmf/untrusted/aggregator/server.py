@@ -125,6 +125,12 @@ class Aggregator:
             )
             return int(found.scalar_one())
 
+    def last_batch(self) -> int:
+        """Return the end of the newest closed batch (Unix time); 0 if there is none."""
+        newest = sa.select(sa.func.max(batches.c.start + batches.c.duration))
+        with self._database.read() as connection:
+            return int(connection.execute(newest).scalar() or 0)
+
     def collect_garbage(self) -> int:
         """Delete payloads, jobs and sums of expired tasks; return the number of these tasks.
 

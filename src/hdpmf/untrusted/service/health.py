@@ -53,6 +53,8 @@ class RunHealth:
         minimum: Users that it needed.
         enrolled_now: Users of today's roster, as that run would count them.
         trouble: Why it cannot go on, while that is so.
+        ended: Unix time; 0 if it has not.
+        users: In it, or reports with two servers; 0 if it has not ended.
     """
 
     run: str
@@ -62,6 +64,8 @@ class RunHealth:
     minimum: int
     enrolled_now: int
     trouble: Trouble | None = None
+    ended: float = 0.0
+    users: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,12 +207,20 @@ class FolderHealth:
         free: Free bytes on the disk.
         alerts: Problems to solve.
         now: Unix time.
+        devices: That are enrolled.
+        last_run: Unix time at which the last run that was not given up ended; 0 if there is none.
+        last_users: Users, or reports, in that run.
+        under_way: A run has begun and has not ended.
     """
 
     certificates: tuple[CertificateEnd, ...]
     free: int
     alerts: tuple[Alert, ...]
     now: float
+    devices: int = 0
+    last_run: float = 0.0
+    last_users: int = 0
+    under_way: bool = False
 
 
 def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHealth:
@@ -236,7 +248,17 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
         now=now,
         not_begun=str((state or {}).get("not_begun", "")),
     )
-    return FolderHealth(ends, disk.free, tuple(found), now)
+    last = next((run for run in runs if run.ending == "done"), None)
+    return FolderHealth(
+        certificates=ends,
+        free=disk.free,
+        alerts=tuple(found),
+        now=now,
+        devices=len(folder.enrolled.cards),
+        last_run=0.0 if last is None else last.ended,
+        last_users=0 if last is None else last.users,
+        under_way=bool(runs) and runs[0].ending in ("under way", "stopped"),
+    )
 
 
 def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
@@ -266,4 +288,6 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
         minimum=record.settings.minimum,
         enrolled_now=record.settings.counted(folder.enrolled.users.values()),
         trouble=folder.run_files(run).trouble() if summary is None else None,
+        ended=0.0 if summary is None else folder.summary_path(run).stat().st_mtime,
+        users=int((summary or {}).get("users", 0) or 0),
     )

@@ -29,6 +29,7 @@ class Metrics:
         bytes_in: From devices.
         bytes_out: To devices.
         refusals: By reason: a device's own word, or ours for a reply that could not be taken.
+        requests: Of devices and everybody else, by status.
         round_seconds: Of all completed rounds together.
         until: Unix time at which the wait under way ends, if known.
         not_begun: Why the run that was asked for, or is due, cannot begin; empty if it can.
@@ -54,6 +55,7 @@ class Metrics:
     until: float | None = None
     not_begun: str = ""
     refusals: Counter[str] = field(default_factory=Counter)
+    requests: Counter[int] = field(default_factory=Counter)
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _recent: list[float] = field(default_factory=list)
     _began: float | None = None
@@ -109,7 +111,7 @@ class Metrics:
         names = [
             each.name
             for each in fields(self)
-            if each.name[0] != "_" and each.name not in ("listeners", "refusals")
+            if each.name[0] != "_" and each.name not in ("listeners", "refusals", "requests")
         ]
         return {name: getattr(self, name) for name in names} | {
             "refusals": dict(self.refusals),

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import TextIO
+from typing import Any, TextIO, get_args
 
 from hdpmf.common.base.logs import event, logging_json, remove_ids
+from hdpmf.common.net.metrics import ProcessMetrics, certificate_metrics
+from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.health import NAMES, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 
 with needs("prometheus_client"):
-    from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
-    from prometheus_client.core import Metric
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
 
 
 LOCAL = "127.0.0.1"
@@ -47,9 +49,22 @@ _GAUGES = {
     "present": ("present_devices", "Devices that are connected."),
 }
 
+_OF_FOLDER = {  # by attribute of FolderHealth
+    "free": ("free_bytes", "Free bytes of the folder's disk."),
+    "devices": ("enrolled_devices", "Devices that are enrolled."),
+    "last_run": ("last_run_timestamp_seconds", "End of the last run; 0 if there is none."),
+    "last_users": ("last_run_users", "Users, or reports with two servers, in the last run."),
+    "under_way": ("run_under_way", "1: a run has begun and has not ended."),
+}
+
+_STATUSES = (200, 304, 404)
+
 
 class RecommenderMetrics(CollectorRegistry):
-    """A registry of a recommender's metrics, updated whenever it is read.
+    """A registry of a recommender's metrics, computed whenever it is read.
+
+    Counters have their usual labels from the start, with 0: Prometheus would otherwise see no
+    increase in the first of them.
 
     Args:
         progress: Counts of the running process.
@@ -60,61 +75,72 @@ class RecommenderMetrics(CollectorRegistry):
         self, progress: Metrics, inspect_folder: Callable[[], FolderHealth] | None = None
     ) -> None:
         super().__init__()
-        self._progress = progress
-        self._look = inspect_folder
-        self._counters = {
-            attribute: Counter(_PREFIX + name, words, registry=self)
-            for attribute, (name, words) in _COUNTERS.items()
-        }
-        self._counted = dict.fromkeys(_COUNTERS, 0.0)
-        for attribute, (name, words) in _GAUGES.items():
-            gauge = Gauge(_PREFIX + name, words, registry=self)
-            gauge.set_function(partial(getattr, progress, attribute))
-        self._refusals = Counter(
-            f"{_PREFIX}refusals", "Refusals, and replies that could not be used.", ["reason"],
-            registry=self,
-        )  # fmt: skip
-        self._refused: dict[str, int] = {}
+        self.register(_Progress(progress))
+        self.register(ProcessMetrics("recommender"))
         if inspect_folder is not None:
-            self._alerts = Gauge(
-                "hdpmf_alert", "1: the operator must act.", ["name"], registry=self
-            )
-            self._certificates = Gauge(
-                f"{_PREFIX}certificate_seconds", "Seconds until a certificate ends.",
-                ["certificate"], registry=self,
-            )  # fmt: skip
-            self._free = Gauge(
-                f"{_PREFIX}free_bytes", "Free bytes of the folder's disk.", registry=self
-            )
-            self._free.set(math.nan)  # unknown
+            self.register(_Folder(inspect_folder))
 
-    def collect(self) -> Iterable[Metric]:
-        """Update the metrics and return them."""
-        for attribute, counter in self._counters.items():
-            value = float(getattr(self._progress, attribute))
-            counter.inc(value - self._counted[attribute])
-            self._counted[attribute] = value
-        for reason, count in dict(self._progress.refusals).items():
-            self._refusals.labels(reason).inc(count - self._refused.get(reason, 0))
-            self._refused[reason] = count
-        if self._look is not None:
-            self._inspect(self._look)
-        return super().collect()
 
-    def _inspect(self, inspect_folder: Callable[[], FolderHealth]) -> None:
+class _Progress(Collector):
+    """The counts of the running process."""
+
+    def __init__(self, progress: Metrics) -> None:
+        self._progress = progress
+
+    def collect(self) -> Iterator[Metric]:
+        progress = self._progress
+        for attribute, (name, words) in _COUNTERS.items():
+            yield CounterMetricFamily(_PREFIX + name, words, getattr(progress, attribute))
+        for attribute, (name, words) in _GAUGES.items():
+            yield GaugeMetricFamily(_PREFIX + name, words, getattr(progress, attribute))
+        left = max(progress.until - time.time(), 0.0) if progress.until is not None else 0.0
+        yield GaugeMetricFamily(
+            f"{_PREFIX}period_seconds", "Seconds until the period of reports ends.", left
+        )
+        yield _counted(
+            "refusals",
+            "Refusals, and replies that could not be used.",
+            "reason",
+            dict.fromkeys(get_args(Reason), 0) | dict(progress.refusals),
+        )
+        yield _counted(
+            "requests",
+            "Requests by status.",
+            "status",
+            dict.fromkeys(_STATUSES, 0) | dict(progress.requests),
+        )
+
+
+class _Folder(Collector):
+    """The state of the folder; where it cannot be read, only an alert says so."""
+
+    def __init__(self, inspect_folder: Callable[[], FolderHealth]) -> None:
+        self._look = inspect_folder
+
+    def collect(self) -> Iterator[Metric]:
+        alerts = GaugeMetricFamily("hdpmf_alert", "1: the operator must act.", labels=["name"])
         try:
-            seen = inspect_folder()
-        except HdpmfError:  # the other metrics are still useful
-            self._alerts.labels(UNREADABLE).set(1)
+            seen = self._look()
+        except HdpmfError:
+            alerts.add_metric([UNREADABLE], 1)
+            yield alerts
             return
-        self._alerts.labels(UNREADABLE).set(0)
+        alerts.add_metric([UNREADABLE], 0)
         present = {alert.name for alert in seen.alerts}
         for name in NAMES:
-            self._alerts.labels(name).set(name in present)
-        for certificate in seen.certificates:
-            if certificate.ends is not None:
-                self._certificates.labels(certificate.name).set(certificate.ends - seen.now)
-        self._free.set(seen.free)
+            alerts.add_metric([name], name in present)
+        yield alerts
+        ends = {each.name: each.ends for each in seen.certificates if each.ends is not None}
+        yield certificate_metrics(_PREFIX, ends, seen.now)
+        for attribute, (name, words) in _OF_FOLDER.items():
+            yield GaugeMetricFamily(_PREFIX + name, words, float(getattr(seen, attribute)))
+
+
+def _counted(name: str, words: str, label: str, counts: Mapping[Any, float]) -> Metric:
+    counter = CounterMetricFamily(_PREFIX + name, words, labels=[label])
+    for value, count in counts.items():
+        counter.add_metric([str(value)], count)
+    return counter
 
 
 @contextmanager

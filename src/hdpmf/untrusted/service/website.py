@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -32,6 +33,7 @@ with needs("starlette"):
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LIMITS = HttpLimits(
     connections=4_000,
@@ -60,10 +62,15 @@ class Website:
         folder: Of ``PublicFiles``.
         mailbox: Of participants that poll, if any.
         inbox: Takes what people show beside sums by two servers, if anything does.
+        requests: Counts requests by status.
     """
 
     def __init__(
-        self, folder: Path, mailbox: Mailbox | None = None, inbox: SharedInbox | None = None
+        self,
+        folder: Path,
+        mailbox: Mailbox | None = None,
+        inbox: SharedInbox | None = None,
+        requests: Counter[int] | None = None,
     ) -> None:
         self._folder = folder
         self._index: tuple[int, int] = (0, 0)
@@ -74,7 +81,8 @@ class Website:
         self._sending: set[str] = set()
         offers = [] if mailbox is None else mailbox.routes
         shown = [] if inbox is None else [Route(SHARED_PATH, self._share, methods=["PUT"])]
-        self.app = Starlette(routes=[*offers, *shown, files])
+        routed = Starlette(routes=[*offers, *shown, files])
+        self.app: ASGIApp = routed if requests is None else _counting(routed, requests)
         if mailbox is not None:
             mailbox.files_version = self._version
 
@@ -139,6 +147,20 @@ class Website:
         return self._held[name]
 
 
+def _counting(app: ASGIApp, requests: Counter[int]) -> ASGIApp:
+    """Return the application, which counts its answers by status."""
+
+    async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                requests[message["status"]] += 1
+            await send(message)
+
+        await app(scope, receive, answer)
+
+    return counted
+
+
 def _empty(status: int) -> Response:
     """An answer without a body; after a refusal nothing more of the request is read."""
     headers = {"content-length": "0"} | ({"connection": "close"} if status >= 400 else {})
@@ -174,9 +196,14 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
 
 @contextlib.contextmanager
 def serve_website(
-    service: ServiceFolder, mailbox: Mailbox | None = None, inbox: SharedInbox | None = None
+    service: ServiceFolder,
+    mailbox: Mailbox | None = None,
+    inbox: SharedInbox | None = None,
+    requests: Counter[int] | None = None,
 ) -> Iterator[str]:
     """Serve the public files, a mailbox and an inbox if given, while inside; yield the address.
+
+    ``requests`` counts requests by status.
 
     Raises:
         ConfigError: The port is not available.
@@ -184,7 +211,7 @@ def serve_website(
     """
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
-    website = Website(service.path / "public", mailbox, inbox)
+    website = Website(service.path / "public", mailbox, inbox, requests)
     try:
         with serving(
             website.app, listen(config.host, config.port), tls, LIMITS, idle=IDLE_SECONDS
