@@ -81,6 +81,21 @@ def test_doctor_gives_the_command_for_a_missing_extra(
     assert found["command"] in call("doctor").out
 
 
+def test_doctor_says_what_is_missing_for_what_somebody_wants(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(extra["purpose"] for extra in doctor_module._extras().values())
+    monkeypatch.setattr(doctor_module, "_version", lambda name: None if name == "torch" else "1.0")
+    missing = call("doctor", "gpu", "flower")
+    assert missing.code == 9
+    assert 'training on a GPU (on="gpu")' in missing.out
+    assert "missing torch; run: " in missing.out
+    assert call("doctor", "flower", "--json").json["extras"].keys() == {"flower"}
+    assert call("doctor", "flower").code == 0
+    unknown = call("doctor", "magic")
+    assert (unknown.code, "no extra 'magic'; choose from bench" in unknown.err) == (2, True)
+
+
 @pytest.mark.slow
 def test_demo(call: Call, tmp_path: Path) -> None:
     result = call("demo", "--quick", "--out", tmp_path / "a" / "b", "--json")

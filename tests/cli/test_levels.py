@@ -42,7 +42,7 @@ def test_what_each_level_has_is_printed_with_the_claim(call: Call) -> None:
     assert SAYS["seen"] in text
     assert SAYS["open"] not in text  # nobody is
     claim = METHODS["hdp-share"].claim()
-    assert f"epsilon 1, PROVED, against an observer of: {claim.against}; {claim.reason}" in text
+    assert f"epsilon 1 per rating, PROVED against {claim.against};" in text
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -180,14 +181,65 @@ def test_who_is_who_in_a_specification() -> None:
 
 def test_wherever_an_epsilon_is_printed_its_price_is(call: Call, files: tuple[Path, Path]) -> None:
     common = ("evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--epochs", 5)
-    page = call(*common).out
-    assert "NOMINAL" in page
-    assert "What it really costs: messages visible: no finite pure epsilon" in page
+    (line,) = [line for line in call(*common).out.splitlines() if line.startswith("Privacy: ")]
+    assert "NOMINAL: the paper's number, no guarantee" in line
+    long_version = call(*_command_of(line)).out  # as it is written there
+    assert "hdpmf: epsilon 1, 5 rounds, 10 factors" in long_version
+    assert "NOMINAL: counts the rating's own messages only" in long_version
     found = call(*common, "--json").json
     assert found["epsilon_status"] == "nominal"
     assert "20 raters" in found["epsilon_honest"]
     assert call("evaluate", "user-mean", *common[2:6], "--json").json["epsilon_honest"] is None
     assert "no guarantee" in call(*common, "--noise", "once", "--json").json["epsilon_honest"]
+
+
+def _command_of(line: str) -> list[str]:
+    """The command at the end of a line about privacy, without ``hdpmf``."""
+    return shlex.split(line.partition(" More: hdpmf ")[2])
+
+
+def test_every_use_of_a_model_ends_with_one_line_and_the_way_to_the_long_version(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "a model"
+    trained = call("train", "hdp-sum", "--train", files[0], "--epsilon", 2, "--out", folder)
+    for shown in (trained, call("recommend", folder, 1), call("predict", folder, 1, 2)):
+        last = shown.out.splitlines()[-1]
+        assert last.startswith("Privacy: epsilon 2 per rating, PROVED against sums over users")
+        assert "SIMULATED noise, not for release" in last
+        assert len(last.split()) < 30
+        told = call(*_command_of(last))
+        assert (told.code, told.err) == (0, "")
+    assert "hdp-sum: epsilon 2\n" in told.out
+    assert "NOT COVERED by" in told.out
+    assert "whoever has the seed has it" in told.out
+
+
+def test_explain_a_saved_model_by_its_own_people(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, weights = tmp_path / "model", tmp_path / "weights.csv"
+    users = sorted({line.split(",")[0] for line in files[0].read_text().splitlines()[1:]}, key=int)
+    rows = [f"{user},{0.25 if user == users[0] else 0.5}" for user in users]
+    weights.write_text("\n".join(["user,weight", *rows]))
+    assert call(
+        "train", "hdp-sum", "--train", files[0], "--weights", weights, "--out", folder
+    ).code == 0  # fmt: skip
+    told = call("privacy", "explain", folder, "--view", "sums", "--json").json
+    assert told["model"]["epsilon_noise"] == "simulated"
+    own = {
+        one["user"]: one["pure_epsilon"]
+        for one in told["costs"]
+        if (one["unit"], one["neighbours"]) == ("rating", "value")
+    }
+    assert own == {"strictest user": 0.25, "median user": 0.5, "most liberal user": 0.5}
+    # The same people without a model, from the file alone.
+    alone = call("privacy", "explain", "hdp-sum", "--weights", weights, "--view", "sums", "--json")
+    assert [one["weight"] for one in alone.json["costs"]][:3] == [0.25, 0.5, 0.5]
+    assert alone.json["model"] is None
+    refused = call("privacy", "explain", folder, "--epsilon", 2)
+    assert (refused.code, "settings of its own" in refused.err) == (2, True)
+    assert call("privacy", "explain", tmp_path).code == 7
 
 
 def test_the_documentations_numbers_are_these() -> None:

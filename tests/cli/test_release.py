@@ -58,7 +58,7 @@ def test_what_is_trained_on_the_file_is_what_training_gives(
         tmp_path / "a",
     )
     assert again.code == 0, again.err
-    assert "0.5, PROVED" in again.out
+    assert "epsilon 0.5 per rating, PROVED" in again.out
     assert "SIMULATED" in again.out
     options = ("--train", files[0], "--epsilon", 0.5, "--seed", 3)
     assert (

@@ -21,7 +21,13 @@ from urllib.request import url2pathname
 from hdpmf.cli.data import dataset_fields
 from hdpmf.cli.options.common import DATASET_NAMES, argument, command
 from hdpmf.cli.output import Block, Result, Table
-from hdpmf.errors import ConfigError, FederationError, StorageError, TransportError
+from hdpmf.errors import (
+    ConfigError,
+    FederationError,
+    MissingExtraError,
+    StorageError,
+    TransportError,
+)
 
 _PACKAGES = (
     "hdpmf",
@@ -39,11 +45,65 @@ _VARIABLES = ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")
 _TIMEOUT = 5.0
 
 
+_PURPOSES = {
+    "federation": "devices and a recommender on machines of their own",
+    "servers": "one of the two servers that sum reports",
+    "postgres": "a sum server's database in PostgreSQL",
+    "page": "the pages in the browser (hdpmf device open, hdpmf recommender page)",
+    "gpu": 'training on a GPU (on="gpu")',
+    "flower": "simulated devices on Flower and Ray",
+    "bench": "benchmarks against other libraries",
+    "docs": "the site of the documentation (make docs)",
+    "dev": "every check and test (make test)",
+}
+"""What each extra is for."""
+
+
 @command
-def doctor() -> Result:
-    """Show what is installed, threads, caches, data sets, and the commands for missing extras."""
+def doctor(
+    wanted: Annotated[
+        list[str] | None,
+        argument(f"Only what this needs: {', '.join(_PURPOSES)}.", "[EXTRA]...", _PURPOSES),
+    ] = None,
+) -> Result:
+    """Show what is installed, what is missing for what you want to do, and how to install it.
+
+    With EXTRA, only whether these can be used: the exit code is 9 if something is missing.
+    """
+    if wanted:
+        return _check_extras(wanted)
     report = examine()
     return Result(report, _report_text(report))
+
+
+def _check_extras(wanted: list[str]) -> Result:
+    from hdpmf.private.kernels.gpu.availability import explain
+
+    known = _extras()
+    unknown = next((name for name in wanted if name not in known), None)
+    if unknown is not None:
+        raise ConfigError(f"there is no extra {unknown!r}; choose from {', '.join(known)}")
+    extras = {name: known[name] for name in wanted}
+    missing = any(extra["missing"] for extra in extras.values())
+    gpu = explain() if "gpu" in wanted else None
+    text: list[Block] = [_extras_table(extras), *([] if gpu is None else [f"GPU: {gpu}"])]
+    return Result(
+        {"extras": extras, "gpu": gpu}, text, exit_code=MissingExtraError.exit_code * missing
+    )
+
+
+def _extras_table(extras: dict[str, dict[str, Any]]) -> Table:
+    rows = [
+        (
+            name,
+            extra["purpose"],
+            f"missing {', '.join(extra['missing'])}; run: {extra['command']}"
+            if extra["missing"]
+            else "installed",
+        )
+        for name, extra in extras.items()
+    ]
+    return Table(("extra", "for", "state"), rows)
 
 
 def examine() -> dict[str, Any]:
@@ -89,16 +149,7 @@ def _report_text(report: dict[str, Any]) -> Iterator[Block]:
         (name, each["found"] or each["how_to_get"]) for name, each in report["datasets"].items()
     ]
     yield from ("", Table(("data set", "where"), rows))
-    rows = [
-        (
-            name,
-            f"missing {', '.join(extra['missing'])}; run: {extra['command']}"
-            if extra["missing"]
-            else "installed",
-        )
-        for name, extra in report["extras"].items()
-    ]
-    yield from ("", Table(("extra", "state"), rows))
+    yield from ("", _extras_table(report["extras"]))
 
 
 def _version(name: str) -> str | None:
@@ -170,6 +221,7 @@ def _extras() -> dict[str, dict[str, Any]]:
             wanted[extra[1]].append(name[0])
     return {
         extra: {
+            "purpose": _PURPOSES.get(extra, ""),
             "missing": [name for name in names if _version(name) is None],
             "command": _install_command(about, extra),
         }

@@ -16,7 +16,7 @@ from hdpmf.cli.experiment import (
     resume_hint,
 )
 from hdpmf.cli.options.common import Method, Seed, command, model_option, run_option
-from hdpmf.cli.options.methods import MethodOptions, ModelOptions
+from hdpmf.cli.options.methods import MethodOptions, ModelOptions, explain_arguments
 from hdpmf.cli.options.ratings import (
     PlainRatingsOptions,
     RatingsOptions,
@@ -24,7 +24,7 @@ from hdpmf.cli.options.ratings import (
     TuneWeightOptions,
     WeightOptions,
 )
-from hdpmf.cli.output import Block, Result, Table, claim_fields, claim_sentence, short_claim
+from hdpmf.cli.output import Block, Result, Table, claim_fields, privacy_line, short_claim
 from hdpmf.cli.train import (
     fit,
     level_facts,
@@ -89,8 +89,9 @@ def evaluate(
     levels = level_facts(method, training, weights)
     lines += [*remarks(model, cost), *level_lines(levels)]
     about = {**wishes.fields(seed, source), **model_fields(method, model, seed, training.name)}
+    privacy = privacy_line(model.privacy, *explain_arguments(method, model.get_params()))
     if training.implicit:
-        return _evaluate_implicit(model, training, held_out, about, lines, cut.by_time)
+        return _evaluate_implicit(model, training, held_out, about, lines, privacy, cut.by_time)
     own = _errors(model.score(held_out) if model.predicts_ratings else {})
     # A method for lists alone would otherwise be measured by nothing.
     lists = (
@@ -131,7 +132,7 @@ def evaluate(
             yield _list_sentence(lists)
             if cut.by_time:
                 yield _IN_TIME
-        yield claim_sentence(model.privacy)
+        yield privacy
 
     fields = {
         "method": method,
@@ -164,6 +165,7 @@ def _evaluate_implicit(
     held_out: Ratings,
     about: dict[str, Any],
     lines: list[str],
+    privacy: str,
     in_time: bool,
 ) -> Result:
     """Measure lists alone: implicit feedback has no ratings to predict."""
@@ -192,7 +194,7 @@ def _evaluate_implicit(
         **own,
         **{f"popular_{name}": popular[name] for name in names},
     }
-    return Result(fields, [table, *lines, claim_sentence(model.privacy)])
+    return Result(fields, [table, *lines, privacy])
 
 
 def _list_metrics(
@@ -366,7 +368,12 @@ def tune(
         weights=wishes.weights,
     )
     weights = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
-    text: list[Block] = [table, f"use it with: {use}", *weights, claim_sentence(claim)]
+    text: list[Block] = [
+        table,
+        f"use it with: {use}",
+        *weights,
+        privacy_line(claim, *explain_arguments(method, chosen)),
+    ]
     return Result(fields, text, notes=notes, exit_code=exit_code)
 
 

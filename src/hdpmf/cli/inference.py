@@ -23,7 +23,7 @@ from hdpmf.cli.output import (
     Result,
     Table,
     claim_fields,
-    claim_sentence,
+    privacy_line,
     progress_bar,
     wants_json,
 )
@@ -227,7 +227,7 @@ def recommend(
         {"model": type(model).__name__, **claim_fields(model.privacy)},
         alone=users[0] if users and len(users) == 1 else None,
         total=len(ids),
-        end=claim_sentence(model.privacy),
+        end=privacy_line(model.privacy, folder),
     )
 
 
@@ -298,7 +298,7 @@ def predict(
         for row in rows
     ]
     predictions = Table(("item", "title", "expected", ""), cells, numeric=("expected",))
-    return Result(fields, [predictions, claim_sentence(model.privacy)])
+    return Result(fields, [predictions, privacy_line(model.privacy, folder)])
 
 
 def _parse_id(text: str, index: IdIndex, kind: str) -> Id:

@@ -25,7 +25,7 @@ from hdpmf.cli.output import (
     Result,
     Table,
     claim_fields,
-    claim_sentence,
+    privacy_line,
     progress_bar,
     short_claim,
 )
@@ -227,7 +227,7 @@ def demo(
         )
         yield _comparison(rows, models, title)
         for name in (_RECOMMENDING, "hdpmf"):
-            yield f"{METHODS[name].label}. {claim_sentence(models[name].privacy)}"
+            yield f"{METHODS[name].label}. {privacy_line(models[name].privacy, name)}"
             yield ""
         yield Table(
             ("expected", "title", "why"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -313,7 +314,7 @@ _ITEMS = {
 
 
 def claim_sentence(claim: PrivacyClaim) -> str:
-    """Return a privacy claim as a sentence."""
+    """Return a privacy claim with all that it stands on: the long version of `privacy_line`."""
     if claim.epsilon is None:
         return f"Privacy: none; {claim.reason}."
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
@@ -322,6 +323,23 @@ def claim_sentence(claim: PrivacyClaim) -> str:
         f"{claim.view}; {claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
         f"{_ITEMS[claim.items]}"
     )
+
+
+def privacy_line(claim: PrivacyClaim, *about: object) -> str:
+    """Return a privacy claim on one line, with the command that prints the long version.
+
+    ``about`` are the arguments of that command, `hdpmf privacy explain`: a saved model, or a method
+    and its options.
+    """
+    more = f"More: {shlex.join(['hdpmf', 'privacy', 'explain', *map(str, about)])}"
+    if claim.epsilon is None:
+        return f"Privacy: none; {claim.reason}. {more}"
+    worth = {
+        "proved": f"PROVED against {claim.view}",
+        "nominal": "NOMINAL: the paper's number, no guarantee",
+    }[claim.status]
+    noise = "; SIMULATED noise, not for release" if claim.noise else ""
+    return f"Privacy: epsilon {claim.epsilon:g} per rating, {worth}{noise}. {more}"
 
 
 def short_claim(claim: PrivacyClaim) -> str:

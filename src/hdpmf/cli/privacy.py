@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import Method, Plot, argument, command, option
-from hdpmf.cli.options.methods import MethodOptions
+from hdpmf.cli.options.common import Plot, argument, command, option
+from hdpmf.cli.options.methods import COST_OPTIONS, MethodOptions
 from hdpmf.cli.options.ratings import ExampleOptions
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
-from hdpmf.common.methods import method_named
+from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.one_round import HDP_BIT
 from hdpmf.common.methods.registry import (
     MEANING,
@@ -23,8 +23,10 @@ from hdpmf.common.methods.registry import (
     observer,
     percent,
 )
+from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hdpmf.common.methods.method import PrivacyClaim
     from hdpmf.common.privacy.accounting import Cost, Setting
     from hdpmf.common.privacy.accounting.costs import Person
     from hdpmf.lab.plots import Guess
@@ -37,17 +39,37 @@ _BAR = 30
 class ExplainOptions(MethodOptions):
     """The options that change the cost of a method."""
 
-    only = ("epsilon", "n_factors", "noise", "h", "threshold", "design", "labels", "max_ratings")
+    only = COST_OPTIONS
 
 
 @dataclass(frozen=True)
 class NumberOptions:
     """The numbers of the example."""
 
-    raters: Annotated[int, option("How many users rated the item.", "N", min=1)] = 100
-    ratings: Annotated[int, option("How many ratings the user has.", "N", min=1)] = 50
+    raters: Annotated[
+        int | None,
+        option("Users who rated the item.", "N", min=1, default="100; of a model, its median"),
+    ] = None
+    ratings: Annotated[
+        int | None,
+        option("Ratings of the user.", "N", min=1, default="50; of a model, its median"),
+    ] = None
     releases: Annotated[int, option("How often all of it is repeated.", "N", min=1)] = 1
     delta: Annotated[float, option("Chance that is left out of account.", "D")] = 1e-5
+
+    def example(self, raters: int = 100, ratings: int = 50) -> Numbers:
+        """Return the numbers to count with, those not given filled in."""
+        return Numbers(self.raters or raters, self.ratings or ratings, self.releases, self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers that an example is counted with."""
+
+    raters: int
+    ratings: int
+    releases: int
+    delta: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +83,16 @@ class Line:
 
 @command
 def explain(
-    method: Method,
+    subject: Annotated[
+        str,
+        argument(
+            f"The folder of a saved model, or a method: {', '.join(METHODS)}.",
+            "METHOD|MODEL",
+            METHODS,
+        ),
+    ],
     options: ExplainOptions,
-    numbers: NumberOptions,
+    given: NumberOptions,
     example: ExampleOptions,
     rounds: Annotated[
         int | None, option("Rounds of training.", "T", default="100; hdpmf-paid: 10")
@@ -73,14 +102,18 @@ def explain(
     ] = None,
     plot: Plot = None,
 ) -> Result:
-    """Explain in words and numbers what METHOD protects, from whom, for three kinds of users."""
+    """Explain what a method or a saved model protects, from whom, for three kinds of users."""
     from hdpmf.common.privacy.accounting import cost
-    from hdpmf.common.privacy.accounting.costs import Person, example_people
 
-    setting = _setting(method, options, example, rounds)
-    persons = (
-        [Person("every user", 1.0)] if example.uniform else example_people(example.specification())
-    )
+    claim = None
+    if subject not in METHODS and Path(subject).is_dir():
+        if options.given or rounds is not None or example.spec:
+            raise ConfigError("a saved model has settings of its own; drop the method's options")
+        setting, persons, numbers, claim = _explained_model(Path(subject), example, given)
+    else:
+        setting = _setting(subject, options, example, rounds)
+        persons, numbers = example.people(), given.example()
+    method = setting.method
     views = _views(method, view)
 
     def lines(times: int | None = None, **more: Any) -> list[Line]:
@@ -118,6 +151,8 @@ def explain(
 
     def text() -> Iterator[Block]:
         yield from _page(setting, values, presence, whole, numbers)
+        if claim is not None:
+            yield from ("", Paragraph(f"This model. {claim_sentence(claim)}"))
         if plot is not None:
             yield from ("", f"Picture: {plot}")
 
@@ -129,6 +164,7 @@ def explain(
         "factors": setting.factors,
         **asdict(numbers),
         "noise_budget": setting.noise_budget,
+        "model": None if claim is None else {"folder": subject, **claim_fields(claim)},
         "leaves_the_device": form.sent,
         "not_protected": form.stays_open,
         "levels": _level_fields(setting),
@@ -160,6 +196,8 @@ def _setting(
     threshold = chosen.get("threshold", "mean")
     # Computed even where it does not count, because it checks the specification.
     budget = noise_budget(method, example.specification(), epsilon, threshold)
+    if example.weights != "paper":
+        budget = None  # the most that it can be
     about: dict[str, Any] = {
         name: chosen[name]
         for name in ("noise", "design", "labels", "max_ratings")
@@ -173,9 +211,35 @@ def _setting(
         method,
         epsilon=epsilon,
         rounds=rounds,
-        noise_budget=None if example.uniform else budget,
+        noise_budget=budget,
         **about,
     )
+
+
+def _explained_model(
+    folder: Path, example: ExampleOptions, given: NumberOptions
+) -> tuple[Setting, Sequence[Person], Numbers, PrivacyClaim]:
+    """Return how a model was trained, three of its users, its usual numbers, and its claim."""
+    import numpy as np
+
+    from hdpmf.common.privacy.accounting.costs import people_weighing
+    from hdpmf.models import load_model
+    from hdpmf.models.privacy_statement import setting_of
+
+    model = load_model(folder, public_only=not (folder / "devices").is_dir())
+    devices = model.devices_
+    counts = np.diff(devices.rated_start)
+    present = counts > 0
+    if not present.any():
+        return setting_of(model), example.people(), given.example(), model.privacy
+    owners = np.repeat(np.arange(len(counts)), counts)
+    totals = np.bincount(owners, devices.beta[owners] * devices.gamma[devices.rated], len(counts))
+    raters = np.bincount(devices.rated)
+    numbers = given.example(int(np.median(raters[raters > 0])), int(np.median(counts[present])))
+    persons: Sequence[Person] = people_weighing(totals[present] / counts[present])
+    if example.weights != "paper":
+        persons = example.people()
+    return setting_of(model), persons, numbers, model.privacy
 
 
 def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
@@ -246,7 +310,7 @@ def _page(
     values: Sequence[Line],
     presence: Sequence[Line],
     whole: Sequence[Line],
-    numbers: NumberOptions,
+    numbers: Numbers,
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
     method = method_named(setting.method)

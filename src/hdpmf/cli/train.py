@@ -20,9 +20,14 @@ from hdpmf.cli.options.common import (
     option,
     privacy_option,
 )
-from hdpmf.cli.options.methods import ModelOptions, known_options, parameter_fields
+from hdpmf.cli.options.methods import (
+    ModelOptions,
+    explain_arguments,
+    known_options,
+    parameter_fields,
+)
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, RatingsOptions, WeightOptions
-from hdpmf.cli.output import Block, Result, claim_fields, claim_sentence, epochs_progress, note
+from hdpmf.cli.output import Block, Result, claim_fields, epochs_progress, note, privacy_line
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.one_round import HDP_BIT
 from hdpmf.errors import ConfigError, StorageError
@@ -135,7 +140,7 @@ def train(
         *level_lines(levels),
         f"recommender's part (nothing private): {out / 'recommender'}",
         f"devices' part (PRIVATE, readable by you only): {out / 'devices'}",
-        claim_sentence(model.privacy),
+        privacy_line(model.privacy, out),
     ]
     document = {
         "method": method,
@@ -202,7 +207,7 @@ def _train_from_release(
         f"recommender's part (nothing private): {out / 'recommender'}",
         "No ratings were used, so it knows no user: model.fold_in(ratings) takes some in.",
         f"Terms of the data: {release.terms or 'not stated'}",
-        claim_sentence(model.privacy),
+        privacy_line(model.privacy, out),
     ]
     return Result(document, text)
 
@@ -443,7 +448,7 @@ def release(
         f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about "
         f"{len(made.items):,} items: {out}",
         *([] if cost is None else [f"Epsilon is of one rating; {cost}."]),
-        claim_sentence(made.claim),
+        privacy_line(made.claim, *explain_arguments(method, model.get_params())),
         wishes.sentence(seed, source),
         f"Who rated what, and the weights, are in plain sight in it: hdpmf privacy release {out}",
     ]

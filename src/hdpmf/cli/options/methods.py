@@ -140,6 +140,34 @@ def parameter_fields(method: str, parameters: Mapping[str, Any]) -> dict[str, An
     }
 
 
+COST_OPTIONS = (
+    "epsilon",
+    "n_factors",
+    "noise",
+    "h",
+    "threshold",
+    "design",
+    "labels",
+    "max_ratings",
+)
+"""The options that change the cost of a method, by parameter name; beside them, rounds."""
+
+
+def explain_arguments(method: str, parameters: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of `hdpmf privacy explain` for a method with these parameters."""
+    known = method_named(method)
+    arguments = [method]
+    for name in COST_OPTIONS:
+        if name in known.options and name in parameters:
+            value, option = parameters[name], known.options[name]
+            if value is not None and value != known.default(name):
+                arguments += [option.flag] if value is True else [option.flag, str(value)]
+    epochs = parameters.get("epochs")
+    if epochs is not None and "epochs" in known.options and epochs != known.default("epochs"):
+        arguments += ["--rounds", str(epochs)]
+    return arguments
+
+
 def _parameter(name: str, kind: type, option: Any) -> Parameter:
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]

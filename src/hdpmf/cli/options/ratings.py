@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings, RatingScale
     from hdpmf.common.data.checks import Duplicates as Merging
     from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+    from hdpmf.common.privacy.accounting.costs import Person
     from hdpmf.common.privacy.sharers import Sharers
 
 
@@ -283,28 +284,44 @@ class SpecOptions:
 
 @dataclass(frozen=True)
 class ExampleOptions(SpecOptions):
-    """Weights of imagined people: the paper's groups, or everybody at 1."""
+    """Weights of imagined people: the paper's groups, everybody at 1, or those of a file."""
 
     weights: Annotated[
         str,
         privacy_option(
-            "Privacy weights: the paper's groups, or uniform: everybody at 1, which allows "
-            "all of epsilon.",
-            "paper|uniform",
+            "Privacy weights: the paper's groups, uniform (everybody at 1, which allows all of "
+            "epsilon), or a file with a column weight beside user, item or both.",
+            "paper|uniform|FILE",
             words=_KINDS,
         ),
     ] = "paper"
 
     def __post_init__(self) -> None:
-        if self.weights not in _KINDS:
-            raise ConfigError(f"--weights takes paper or uniform here, not {self.weights!r}")
-        if self.uniform and self.spec:
-            raise ConfigError("--weights uniform leaves nothing to specify; drop it, or --spec")
+        if self.weights not in _KINDS and not Path(self.weights).is_file():
+            raise ConfigError(
+                f"--weights takes paper, uniform or a file; there is no file {self.weights!r}"
+            )
+        if self.weights != "paper" and self.spec:
+            raise ConfigError(
+                f"--weights {self.weights} leaves nothing to specify; drop it, or --spec"
+            )
 
     @property
     def uniform(self) -> bool:
         """True if everybody is at 1."""
         return self.weights == "uniform"
+
+    def people(self) -> Sequence[Person]:
+        """Return the strictest, the median and the most liberal user; one where all are alike."""
+        from hdpmf.common.privacy.accounting.costs import Person, example_people, people_weighing
+        from hdpmf.common.privacy.weight_tables import WeightTable
+
+        if self.uniform:
+            return [Person("every user", 1.0)]
+        if self.weights == "paper":
+            return example_people(self.specification())
+        table = WeightTable.of(self.weights)
+        return people_weighing(table.weights, table.per)
 
 
 @dataclass(frozen=True)

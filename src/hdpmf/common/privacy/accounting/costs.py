@@ -349,6 +349,16 @@ def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
     )
 
 
+def people_weighing(weights: np.ndarray, owner: str = "user") -> tuple[Person, Person, Person]:
+    """Return the strictest, the median and the most liberal of these weights' owners."""
+    low, middle, high = np.quantile(weights, (0.0, 0.5, 1.0), method="higher").tolist()
+    return (
+        Person(f"strictest {owner}", low),
+        Person(f"median {owner}", middle),
+        Person(f"most liberal {owner}", high),
+    )
+
+
 def noise_budget(
     method: str, spec: PrivacySpec, epsilon: float, threshold: str | float
 ) -> float | None:
