@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.lab.experiments.runs import source_digest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text()
-METHOD, USE = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+METHOD, USE, NOISY = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 (EXPERIMENT,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
 COMMANDS = [line[2:].split() for line in PAGE.splitlines() if line.startswith("$ hdpmf ")]
 
@@ -29,6 +30,7 @@ COMMANDS = [line[2:].split() for line in PAGE.splitlines() if line.startswith("$
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "damped.py").write_text(METHOD)
+    (tmp_path / "noisy.py").write_text(NOISY)
     (tmp_path / "with-mine.toml").write_text(EXPERIMENT)
     return tmp_path
 
@@ -78,7 +80,39 @@ def test_the_page_works_as_it_is_written(folder: Path) -> None:
         ended = _run(folder, *command)
         assert ended.returncode == 0, (command, ended.stderr)
         assert "Traceback" not in ended.stderr
-    assert "Damped item mean" in ended.stdout
+        assert "PROVED" not in ended.stdout or "damped" not in " ".join(command)
+    assert "not contradicted" in ended.stdout
+    page = (folder / "out" / "report" / "index.html").read_text()
+    assert "Damped item mean" in page
+
+
+@pytest.mark.slow
+def test_a_report_needs_neither_the_code_nor_its_place(folder: Path, tmp_path: Path) -> None:
+    text = EXPERIMENT.replace('"hdp-sum"', '"noisy-mean"').replace(
+        '["damped"]', '["damped", "noisy"]'
+    )
+    (folder / "with-mine.toml").write_text(text)
+    first = _experiment(folder)
+    (folder / "damped.py").unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = ("hdpmf", "experiment", "report", "report", "--results", str(folder / "out"))
+    ended = _run(elsewhere, *words)
+    assert ended.returncode == 0, ended.stderr
+    page = (elsewhere / "report" / "index.html").read_text()
+    mean = first["cells"]["damped-mean"]["mse"]["mean"]
+    assert f"{mean:.4f}" in page
+    assert "author&#39;s claim" in page
+    assert str(folder) not in page
+    assert b"laplace(" not in (folder / "out" / "results.sqlite").read_bytes()
+    with sqlite3.connect(folder / "out" / "results.sqlite") as results:  # as of version 1.0.0
+        results.execute("DROP TRIGGER events_DELETE")
+        results.execute("DELETE FROM events WHERE kind = 'method'")
+    results.close()
+    ended = _run(elsewhere, *words)
+    assert ended.returncode == ConfigError.exit_code
+    assert "cannot import 'damped'" in ended.stderr
+    assert "--plugin" in ended.stderr
 
 
 @pytest.mark.slow

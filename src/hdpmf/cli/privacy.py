@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
 _BAR = 30
+_BOUNDS = ("proved", "author's claim")
+"""Statuses of costs that are bounds on everything, if they hold."""
 
 
 class ExplainOptions(MethodOptions):
@@ -341,11 +343,11 @@ def _page(
         )
         yield from _observer_lines(observer(view, method.has_h), here, together, numbers.ratings)
         local = method.family == "local"
-        if rated[-1].cost.status == "proved" and not local:
+        if rated[-1].cost.status in _BOUNDS and not local:
             shares = "; ".join(f"{line.person.name} {line.cost.briefly()}" for line in rated)
             yield Paragraph(f"Whether the item was rated at all, epsilon: {shares}.", "  ")
-        proved = together[0].cost.status == "proved" and math.isfinite(together[0].cost.pure)
-        if proved and not local:
+        bounded = together[0].cost.status in _BOUNDS and math.isfinite(together[0].cost.pure)
+        if bounded and not local:
             costs = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
             most = setting.max_ratings
             sent = "" if most is None else f", of which {most} at most are sent"
@@ -394,7 +396,7 @@ def _guess_words(cost: Cost) -> str:
     if cost.guess >= SURE:
         return "practically always"
     # A bound counts for the guarantee; what one channel gives away, all of them give away at least.
-    if cost.status == "proved":
+    if cost.status in _BOUNDS:
         return f"at most {at_most(cost.guess)}"
     return (
         f"at least {at_least(cost.guess)}"

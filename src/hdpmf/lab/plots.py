@@ -64,10 +64,16 @@ def figure_bytes(figure: Figure, kind: str = "png", **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-_STATUS_COLOURS = {"proved": GOOD, "nominal": DOUBTFUL, "none": NEUTRAL}
+_STATUS_COLOURS = {
+    "proved": GOOD,
+    "author's claim": DOUBTFUL,
+    "nominal": DOUBTFUL,
+    "none": NEUTRAL,
+}
 
 _STATUS_MEANING = {
     "proved": "private: what can be learnt about a rating has a proved bound{}",
+    "author's claim": "private, says its author{}: not checked",
     "nominal": "private in name: the paper's number{}, which its proof does not carry",
     "none": "not private",
 }
@@ -166,6 +172,7 @@ def _meaning(status: str, rows: Sequence[Mapping[str, Any]]) -> str:
 _COMPARISON_COLOURS = {
     "none": (NEUTRAL, "no privacy"),
     "nominal": (DOUBTFUL, "epsilon nominal"),
+    "author's claim": (DOUBTFUL, "epsilon claimed by its author"),
     "proved": (GOOD, "epsilon proved"),
 }
 
@@ -209,11 +216,17 @@ def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
     return figure_bytes(figure)
 
 
-_OBSERVER_COLOURS = {"no guarantee": BAD, "nominal": DOUBTFUL, "proved": GOOD}
+_OBSERVER_COLOURS = {
+    "no guarantee": BAD,
+    "nominal": DOUBTFUL,
+    "author's claim": DOUBTFUL,
+    "proved": GOOD,
+}
 
 _OBSERVER_MEANING = {
     "no guarantee": "no guarantee",
     "nominal": "nominal: one channel counted, no guarantee",
+    "author's claim": "says its author: not checked",
     "proved": "proved: never more than this",
 }
 

@@ -129,6 +129,17 @@ class Estimator(Parameters):
             "users, items)"
         )
 
+    def released(self, view: str) -> np.ndarray:
+        """Return the numbers that an observer with this view saw in training, for audits.
+
+        Subclasses that claim privacy implement this: ``hdpmf audit run`` attacks these numbers. The
+        views are those of ``hdpmf.common.methods``: ``messages``, ``sums``, and ``final``.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not say what an observer with the view {view!r} sees; "
+            "give it released(self, view), or audit the view 'final', where predictions are seen"
+        )
+
     def _fit(
         self,
         train: Ratings,

@@ -13,6 +13,7 @@ from typing import Any
 from hdpmf.common.data import Ratings, RatingsLike, as_ratings
 from hdpmf.common.methods import METHODS, Form, Method, method_named, method_of
 from hdpmf.common.methods.method import NO_NOISE, nothing_hidden
+from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError
 from hdpmf.models.base import Estimator
@@ -50,7 +51,8 @@ def add_method(
         label: For tables and figures; the name where it is not given.
         summary: One line for people; the first of the docstring where it is not given.
         form: What leaves devices and what epsilon is worth (`hdpmf.common.methods.Form`). Without
-            it the method claims no privacy: it works on ratings given away.
+            it the method claims no privacy: it works on ratings given away. With it, everything
+            that prints its epsilon says that this is its author's claim.
         **more: Anything else that `hdpmf.common.methods.Method` has.
 
     Raises:
@@ -82,7 +84,7 @@ def add_method(
         plain=nothing_hidden("The ratings themselves.", _ALL, _ALL, NO_NOISE)
         if form is None
         else form,
-        **{"family": "clear", "accounting": "no-noise", **more},
+        **{"family": "clear", "accounting": "no-noise" if form is None else AS_CLAIMED, **more},
     )
     known = METHODS.get(name)
     if known is not None and _same_class(known.estimator, estimator):

@@ -14,8 +14,12 @@ Family = Literal["factorization", "sums", "bits", "local", "central", "clear"]
 """Rounds of gradients, one round of secure sums, one bit per rating, nothing sent, means and lists
 of bare ratings, or training on bare ratings."""
 
-Status = Literal["none", "nominal", "proved"]
-"""Nothing is hidden; the paper's number without a guarantee; or a guarantee."""
+Status = Literal["none", "nominal", "author's claim", "proved"]
+"""Nothing is hidden; the paper's number without a guarantee; the word of whoever wrote a method
+that is not ours, which nobody here has checked; or a guarantee. The registry decides which methods
+are ours."""
+
+AUTHORS_CLAIM: Status = "author's claim"
 
 View = Literal["messages", "sums", "two-servers"]
 """What the recommender sees: each device's messages; only secure sums over devices, by masks; or
@@ -37,7 +41,7 @@ class Claim:
     """The claim for a method's epsilon under one view.
 
     Attributes:
-        status: Proved, nominal or none.
+        status: Proved, nominal or none; of a method that is not ours, the author's claim or none.
         against: What the observer is assumed to see for the claim to mean anything.
         reason: One sentence on what it stands on.
         sees: What the recommender could see, to follow "The recommender sees".
@@ -98,7 +102,7 @@ class Method:
         mechanism: Name of its mechanism in ``hdpmf.common.privacy.mechanisms``, for methods trained
             by gradients.
         accounting: Name of the rule in ``hdpmf.common.privacy.accounting.rules`` that says what an
-            observer sees, or a function of that kind.
+            observer sees, or a function of that kind; ``as-claimed`` counts what the claims say.
         plain: How it runs.
         labelled: How it runs with taste labels, or None.
         headline: The view that its epsilon is stated for.
@@ -338,8 +342,8 @@ class PrivacyClaim:
     Attributes:
         epsilon: The largest budget of any rating (a rating's own is W_ij times this); None without
             privacy.
-        status: ``none`` (no protection), ``nominal`` (the paper's number, not a guarantee) or
-            ``proved``.
+        status: ``none`` (no protection), ``nominal`` (the paper's number, not a guarantee),
+            ``author's claim`` (of a method that is not ours) or ``proved``.
         view: What the observer is assumed to see for the claim to mean anything.
         reason: One sentence.
         honest: For a nominal epsilon: what an observer of the training gets, from the accountant.

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -15,7 +17,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from hdpmf.common.methods.builtin import BUILTIN
-from hdpmf.common.methods.method import VIEWS, Method, Status, View
+from hdpmf.common.methods.method import AUTHORS_CLAIM, VIEWS, Form, Method, Status, View
 from hdpmf.errors import ConfigError, HdpmfError
 
 ENTRY_POINT = "hdpmf.methods"
@@ -44,12 +46,31 @@ class Methods(Mapping[str, Method]):
         return len(self._all())
 
     def add(self, method: Method) -> Method:
-        """Register a method; the same one twice is fine, another one of that name is not."""
+        """Register a method; the same one twice is fine, another one of that name is not.
+
+        Nobody here has checked what it claims: from now on its claims are its author's.
+        """
         if not isinstance(method, Method):
             raise ConfigError(f"only a Method can be registered, not {type(method).__name__}")
+        method = method if self.is_ours(method) else _as_its_authors(method)
         if self._known.setdefault(method.name, method) != method:
             raise ConfigError(f"there is a method {method.name!r} already; give yours another name")
         return method
+
+    def is_ours(self, method: Method | str) -> bool:
+        """Return whether a method is built in, so that its claims are ours to answer for."""
+        known = self.get(method) if isinstance(method, str) else method
+        return any(known is ours for ours in BUILTIN)
+
+    @contextmanager
+    def also(self, methods: Iterable[Method]) -> Iterator[None]:
+        """Know these methods too, within the block, where none of their names is known."""
+        added = [self.add(method).name for method in methods if method.name not in self]
+        try:
+            yield
+        finally:
+            for name in added:
+                self.discard(name)
 
     def discard(self, name: str) -> None:
         """Forget a method that was added."""
@@ -63,6 +84,49 @@ class Methods(Mapping[str, Method]):
                 for method in (found,) if isinstance(found, Method) else tuple(found):
                     self.add(method)
         return self._known
+
+
+_WITHOUT_NOISE = ("no-noise", "raw-mean")
+"""Rules of the accountant by which nothing is hidden."""
+
+
+def _as_its_authors(method: Method) -> Method:
+    """Return a method whose claims are labelled as its author's.
+
+    Raises:
+        ConfigError: Its claims and its accounting contradict each other.
+    """
+    forms = [form for form in (method.plain, method.labelled) if form is not None]
+    claims = any(claim.status != "none" for form in forms for claim in form.claims.values())
+    if method.accounting in _WITHOUT_NOISE and claims:
+        raise ConfigError(
+            f"{method.name} claims an epsilon, but its accounting is {method.accounting!r}, by "
+            "which nothing is hidden; leave accounting out, or claim nothing"
+        )
+    if not claims and method.accounting not in (*_WITHOUT_NOISE, AS_CLAIMED):
+        raise ConfigError(
+            f"{method.name} claims nothing, but its accounting is {method.accounting!r}; leave "
+            "accounting out, or say in its form what it claims"
+        )
+    return replace(
+        method,
+        plain=_form_of_author(method.plain),
+        labelled=None if method.labelled is None else _form_of_author(method.labelled),
+    )
+
+
+AS_CLAIMED = "as-claimed"
+"""The accountant's rule for methods of others: what their claims say, and no more."""
+
+
+def _form_of_author(form: Form) -> Form:
+    return replace(
+        form,
+        claims={
+            view: claim if claim.status == "none" else replace(claim, status=AUTHORS_CLAIM)
+            for view, claim in form.claims.items()
+        },
+    )
 
 
 METHODS = Methods(BUILTIN)
@@ -199,6 +263,8 @@ MEANING = {
     "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No "
     "guarantee: the true cost may be "
     "higher.",
+    AUTHORS_CLAIM: "AUTHOR'S CLAIM: whoever wrote the method says so; hdpmf has not checked it. "
+    "'hdpmf audit run' puts it to the test.",
     "no guarantee": "NO GUARANTEE: nothing keeps this observer from being certain.",
 }
 """What the accountant's verdicts mean."""
@@ -206,6 +272,8 @@ MEANING = {
 PROMISE: dict[Status, str] = {
     "proved": "Each rating pays its weight times epsilon, and that is a guarantee.",
     "nominal": "Each rating pays its weight times epsilon, which is nominal: no guarantee.",
+    AUTHORS_CLAIM: "Each rating pays its weight times epsilon, says the author of the method; "
+    "nobody has checked it.",
     "none": "NOTHING IS HIDDEN: ratings can be computed from what is sent.",
 }
 """What a device's owner is told about a run."""
@@ -315,7 +383,7 @@ def _worth(method: Method, view: View) -> str:
     if view not in method.offered:
         return "not offered"
     claim = method.claim(view)
-    if claim.status != "proved":
-        return "nothing hidden" if claim.status == "none" else "nominal"
+    if claim.status == "none" or claim.value is None:
+        return "nothing hidden" if claim.status == "none" else claim.status
     presence = "in plain sight" if claim.presence is None else f"{claim.presence:g}"
-    return f"proved: value {claim.value:g}, presence {presence}"
+    return f"{claim.status}: value {claim.value:g}, presence {presence}"

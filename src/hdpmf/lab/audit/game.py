@@ -36,9 +36,14 @@ from hdpmf.lab.audit.scores import (
     verdict,
 )
 from hdpmf.lab.audit.sharing import shared_scores
-from hdpmf.lab.audit.training import device_scores, retrain_scores, small_world
+from hdpmf.lab.audit.training import (
+    device_scores,
+    refit_scores,
+    retrain_scores,
+    small_world,
+)
 from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
-from hdpmf.models import make_model
+from hdpmf.models import Estimator, make_model
 from hdpmf.models.factorization import Factorization
 
 HIDDEN_H = "sums-h-hidden"
@@ -62,8 +67,14 @@ Progress = Callable[[int, int], None]
 
 
 def audited() -> tuple[str, ...]:
-    """Return the methods that can be audited."""
-    return tuple(name for name, method in METHODS.items() if method.audited)
+    """Return the methods that can be audited: those with a game, and all that are not ours."""
+    return tuple(
+        name for name, method in METHODS.items() if method.audited or not METHODS.is_ours(method)
+    )
+
+
+def _ours() -> tuple[str, ...]:
+    return tuple(name for name in audited() if METHODS.is_ours(name))
 
 
 def _hides_presence(method: Method) -> bool:
@@ -205,11 +216,11 @@ def run_audit(
     """
     begin = time.perf_counter()
     world = synthetic_world() if ratings is None else ratings
-    if audit.view == "final":
+    method = method_named(audit.method)
+    if audit.view == "final" or not METHODS.is_ours(method):
         world = labelled_world(world) if audit.labels else small_world(world)
     target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
-    method = method_named(audit.method)
     repeated = audit.view == "final" and method.one_round
     pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
     # Of two groupings by labels the attacker takes the better one.
@@ -229,7 +240,8 @@ def run_audit(
         verdict=verdict(claimed, best.epsilon),
         claim_status=claim.status,
         claim_view=claim.view,
-        claim_covers_view=audit.view != "messages"
+        claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.plain.claims)
+        or audit.view != "messages"
         or method.headline == "messages"
         or bool(method.levels),
         ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
@@ -245,10 +257,10 @@ def run_audit(
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Return every method with each of its views."""
+    """Return every method of ours with each of its views."""
     return [
         (name, view)
-        for name in audited()
+        for name in _ours()
         for view in VIEWS
         if (view != HIDDEN_H or METHODS[name].has_h)
         and (not METHODS[name].levels or view in SHARED_VIEWS)
@@ -258,7 +270,7 @@ def pairs() -> list[tuple[str, str]]:
 def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
     """Return the audits of a report: every pair, and taste labels with both of their claims."""
     audits = []
-    for method in audited():
+    for method in _ours():
         of_method = [view for paired, view in pairs() if paired == method]
         audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
         if METHODS[method].labelled is not None:
@@ -283,6 +295,8 @@ Observer = Callable[[Audit, Target, int, Step], Attacks]
 
 def _observer(audit: Audit) -> Observer:
     method = method_named(audit.method)
+    if not METHODS.is_ours(method):
+        return _observe_own
     if method.family == "local":
         return _observe_nothing
     if not method.one_round:
@@ -351,6 +365,20 @@ def _observe_shared(audit: Audit, target: Target, pilot: int, step: Step) -> Att
     return {"everything": scores.split(pilot)}
 
 
+def _observe_own(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
+    """Fit a method that is not ours anew in every run, and look at what it says is seen."""
+    method = method_named(audit.method)
+    wanted = method.own(n_factors=audit.factors, epochs=audit.epochs, epsilon=audit.epsilon)
+
+    def make(seed: int) -> Estimator:
+        model: Estimator = method.configure(**wanted, **method.own(rng=seed, n_threads=1))
+        return model
+
+    runs = (pilot, audit.runs)
+    scores = refit_scores(make, target, audit.view, runs, audit.adjacency, audit.seed, step)
+    return {"everything": scores}
+
+
 def _observe_nothing(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     """Compare the recommender's part of a model that sends nothing in both worlds."""
     ratings = target.ratings
@@ -388,7 +416,8 @@ def _claim(audit: Audit) -> PrivacyClaim:
     claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
     if audit.adjacency == "value":
         return claim
-    return replace(claim, epsilon=cost(audit.method, "sums", neighbours="presence", **chosen).pure)
+    view = "sums" if METHODS.is_ours(method) else audit.view
+    return replace(claim, epsilon=cost(audit.method, view, neighbours="presence", **chosen).pure)
 
 
 def _counter(progress: Progress | None, total: int) -> Step:

@@ -1,6 +1,6 @@
 """The distinguishing game against final item factors, trained anew in every run.
 
-This is the view ``final``.
+This is the view ``final``. A method that is not ours is fitted anew in every run for any view.
 
 Ten thousand trainings of a real data set would take hours, so this view has a small world: 20
 items, 30 users, about ten ratings each. One rating among so few moves the factors more than it
@@ -26,9 +26,11 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
 from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_wide_share, lower_bound
-from hdpmf.lab.audit.world import Target, in_threads
+from hdpmf.lab.audit.world import Target, in_threads, rating_in_worlds, with_rating
+from hdpmf.models import Estimator
 from hdpmf.private.client import GradientClient
 from hdpmf.untrusted.recommender import Recommender
 
@@ -306,3 +308,79 @@ def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target
             u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), 1.0)
         scores.append(np.sum(u * factors[:, target.item], axis=1))
     return Scores(scores[0], scores[1])
+
+
+_LEAST_T = 4.0
+"""A number differs between the worlds if its means are so many standard errors apart."""
+
+
+def refit_scores(
+    make: Callable[[int], Estimator],
+    target: Target,
+    view: str,
+    runs: tuple[int, int],
+    adjacency: str,
+    seed: int,
+    progress: Progress = lambda done: None,
+) -> Halves:
+    """Fit somebody's own method anew in every run, and score what its observer sees.
+
+    The attacker looks at the numbers that differ most in the pilot runs: at the best one alone, at
+    all that differ beyond chance, and at all of them by their differences in units of their spread.
+    It keeps what did best there.
+
+    Args:
+        make: Returns an unfitted model for a seed.
+        target: The rating that differs.
+        view: ``messages``, ``sums`` or ``final``; what the model's ``released`` says, and for
+            ``final`` without that: predictions for everybody but the person.
+        runs: Pilot runs, and runs to measure on.
+        adjacency: ``value`` or ``presence``.
+        seed: Of the first run.
+        progress: Called with the number of runs done since the last call.
+    """
+    worlds = [with_rating(target, rating) for rating in rating_in_worlds(target, adjacency)]
+    pilot, measured = runs
+    seen: list[np.ndarray] = []
+    for world, (ratings, weights) in enumerate(worlds):
+        rows = []
+        for run in range(pilot + measured):
+            model = make(seed + 2 * run + world).fit(ratings, weights)
+            rows.append(_seen(model, view, target))
+            progress(1)
+        if len({len(row) for row in rows}) > 1:
+            raise ConfigError(
+                f"released({view!r}) must have the same number of numbers in every run"
+            )
+        seen.append(np.stack(rows))
+    low, high = seen
+    if low.shape != high.shape:  # the number of messages already tells
+        apart = np.ones(pilot + measured)
+        return Scores(-apart, apart).split(pilot)
+    differences = high[:pilot].mean(axis=0) - low[:pilot].mean(axis=0)
+    spread = low[:pilot].var(axis=0) + high[:pilot].var(axis=0)
+    direction = differences / np.maximum(spread, 1e-12)
+    far = np.abs(differences) / np.sqrt(np.maximum(spread / pilot, 1e-12))
+    best = np.arange(len(far)) == np.argmax(far)
+    scores = [
+        Scores(low @ (direction * kept), high @ (direction * kept))
+        for kept in (best, far >= _LEAST_T, np.ones(len(far), bool))
+    ]
+    return max(
+        (attack.split(pilot) for attack in scores),
+        key=lambda pair: lower_bound(pair[0], pair[0]).epsilon,
+    )
+
+
+def _seen(model: Estimator, view: str, target: Target) -> np.ndarray:
+    if view == "final" and type(model).released is Estimator.released:
+        ratings = target.ratings
+        others = np.setdiff1d(np.arange(ratings.n_users), ratings.user_codes[target.row])
+        items = np.arange(ratings.n_items)
+        found = model.predict(np.repeat(others, len(items)), np.tile(items, len(others)))
+    else:
+        found = model.released(view)
+    numbers = np.asarray(found, np.float64).ravel()
+    if not np.isfinite(numbers).all():
+        raise ConfigError(f"released({view!r}) must be finite numbers")
+    return numbers

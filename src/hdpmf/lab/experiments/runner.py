@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hdpmf.common.data import dataset_info, dataset_names
+from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import PLUGINS
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, MissingExtraError
@@ -36,10 +37,11 @@ from hdpmf.lab.experiments.expansion import (
     configurations,
     data_of,
     evaluation_runs,
+    method_names,
     tuned_as,
     tuning_cells,
 )
-from hdpmf.lab.experiments.runs import Run
+from hdpmf.lab.experiments.runs import MethodRecord, Run
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result, Store
 from hdpmf.lab.experiments.summary import cell_configurations, dataset_title
@@ -194,6 +196,7 @@ def run_experiments(
     reason = "interrupted"
     try:
         _note_datasets(experiments, store, files or {})
+        _note_methods(experiments, store)
         stages: list[tuple[str, Callable[[], list[Run]]]] = [
             ("cross-validation", lambda: tuning_runs(experiments)),
             ("evaluation", lambda: final_runs(experiments, store.results())),
@@ -377,6 +380,18 @@ def _backend(backend: str, n_jobs: int) -> Iterator[None]:
         options["n_jobs"] = -1 if os.environ.get("RAY_ADDRESS") else n_jobs
     with parallel_config(backend=backend, **options):
         yield
+
+
+def _note_methods(experiments: Sequence[Experiment], store: Store) -> None:
+    """Record the methods that are not ours, as they are now."""
+    known = store.methods()
+    used = (name for each in experiments if each.has_runs for name in method_names(each))
+    for name in dict.fromkeys(used):
+        if METHODS.is_ours(name):
+            continue
+        record = MethodRecord.of(METHODS[name])
+        if known.get(name) != record:
+            store.note("method", msgspec.to_builtins(record))
 
 
 def _note_datasets(

@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, make_dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -21,10 +22,17 @@ from uuid import uuid4
 
 import msgspec
 
-from hdpmf.common.methods import METHODS
+from hdpmf.common.methods import METHODS, Claim, Form, Method
+from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.models import Estimator, make_model
 
 _OURS = "hdpmf."
+
+
+class _StandIn(Estimator):
+    """The estimator of a method of which only the record is here: it cannot be fitted."""
+
+    source = ""
 
 
 @cache
@@ -34,6 +42,8 @@ def source_digest(estimator: str | type) -> str:
     Empty for our own, whose methods have versions. Where there is no source to be read, a word that
     never comes again: then no result can be taken for a later one's.
     """
+    if isinstance(estimator, type) and issubclass(estimator, _StandIn):
+        return estimator.source
     module, name = (
         estimator.split(":")
         if isinstance(estimator, str)
@@ -94,6 +104,52 @@ def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
             yield from (
                 path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()
             )
+
+
+class MethodRecord(msgspec.Struct, frozen=True):
+    """Facts about a method that is not ours, so that reports need neither its code nor its place.
+
+    Attributes:
+        facts: Fields of its `Method` that are plain values.
+        options: Names of its options.
+        form: Its `Form`: claims, and what leaves devices.
+        source: See `source_digest`; runs are known by it.
+    """
+
+    facts: dict[str, Any]
+    options: tuple[str, ...]
+    form: dict[str, Any]
+    source: str
+
+    @classmethod
+    def of(cls, method: Method) -> MethodRecord:
+        """Return the record of a method."""
+        return cls(
+            facts={name: getattr(method, name) for name in _RECORDED},
+            options=tuple(method.options),
+            form=asdict(method.plain),
+            source=source_digest(method.estimator),
+        )
+
+    def method(self) -> Method:
+        """Return a method that stands in for the recorded one in a report."""
+        name = self.facts["name"]
+        claims = {view: Claim(**claim) for view, claim in self.form["claims"].items()}
+        return Method(
+            **self.facts,
+            estimator=type(f"StandInFor_{name}", (_StandIn,), {"source": self.source}),
+            configuration=make_dataclass(
+                "Recorded", [(option, Any, None) for option in self.options]
+            ),
+            accounting=AS_CLAIMED,
+            plain=Form(**{**self.form, "claims": claims}),
+        )
+
+
+_RECORDED = (
+    *("name", "label", "summary", "family", "headline", "lists_only", "has_h", "colour"),
+    *("tuning", "tuned_like", "version"),
+)
 
 
 RESULTS_VERSION = 1

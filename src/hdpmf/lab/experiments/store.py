@@ -10,7 +10,8 @@
     only if lists were measured later; the last row counts.
 ``events``
     Events around the runs: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
-    experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set).
+    experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set),
+    ``method`` (what reports have to know about a method that is not ours; no code).
 
 Each row is a transaction of its own, on the disk before the next begins. Killing the command at
 any moment loses the runs in flight and nothing else.
@@ -42,7 +43,7 @@ import msgspec
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.lab.experiments.runs import Run
+from hdpmf.lab.experiments.runs import MethodRecord, Run
 from hdpmf.lab.experiments.spec import Experiment
 
 FILE_NAME = "results.sqlite"
@@ -266,6 +267,11 @@ class Store(AbstractContextManager["Store"]):
     def datasets(self) -> dict[str, dict[str, Any]]:
         """Return counts of the data sets that were used here, by name."""
         return {event.data["name"]: event.data for event in self.events("dataset")}
+
+    def methods(self) -> dict[str, MethodRecord]:
+        """Return the methods that are not ours and were used here, by name, as last recorded."""
+        records = (msgspec.convert(event.data, MethodRecord) for event in self.events("method"))
+        return {record.facts["name"]: record for record in records}
 
     def _prepare(self) -> None:
         connection = self._connection

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
+
+import msgspec
 
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
@@ -273,14 +276,22 @@ class Content:
 def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Content:
     """Read a results folder.
 
-    The experiments named in ``first`` come before others, in this order.
+    The experiments named in ``first`` come before others, in this order. Methods that are not ours
+    are known by what `recorded_methods` knows of them.
 
     Raises:
-        ConfigError: There is no store, or nothing in it.
+        ConfigError: There is no store, nothing in it, or nothing that can be shown.
         StorageError: It is damaged.
     """
     with Store(folder) as store:
-        started = store.experiments()
+        records = store.methods()
+        # What is recorded need not be imported again; its module may be anywhere by now.
+        started = {
+            name: msgspec.structs.replace(experiment, imports=())
+            if records and (experiment.methods == "all" or set(experiment.methods) <= set(METHODS))
+            else experiment
+            for name, experiment in store.experiments().items()
+        }
         results = store.results()
         datasets = store.datasets()
         if not started or not (results or datasets):
@@ -309,8 +320,22 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 known = grids.get(key)
                 users = (name,) if known is None else (*known.experiments, name)
                 grids[key] = TunedGrid(configuration, grid, best, users, by)
+        if content.problems and not content.cells:
+            raise ConfigError(
+                f"nothing in {store.path} can be shown: {'; '.join(content.problems)}. Name the "
+                "file with your method by --plugin, or import it first"
+            )
         content.tuned = list(grids.values())
         return content
+
+
+@contextmanager
+def recorded_methods(folder: str | PathLike[str]) -> Iterator[None]:
+    """Know the methods of a results folder that are not ours, where their code is not loaded."""
+    with Store(folder) as store:
+        records = store.methods()
+    with METHODS.also(record.method() for record in records.values()):
+        yield
 
 
 def _commands(store: Store) -> list[Command]:

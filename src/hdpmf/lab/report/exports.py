@@ -169,6 +169,7 @@ def _marks_explained(cells: list[Cell], *, added: bool) -> str:
     statuses = {cell.claim.status for cell in cells if cell.claim is not None}
     words = {
         "nominal": "no mark: $\\epsilon$ is nominal",
+        "author's claim": "$^\\P$ $\\epsilon$ is claimed by the method's author",
         "proved": "$^\\ddagger$ $\\epsilon$ is proved",
         "none": "$^\\S$ no privacy",
     }
@@ -182,7 +183,7 @@ def _marks_explained(cells: list[Cell], *, added: bool) -> str:
 def _method_name(cell: Cell, *, added: bool) -> str:
     status = "" if cell.claim is None else cell.claim.status
     marks = "\\dagger" if added and not cell.in_paper else ""
-    marks += {"proved": "\\ddagger", "none": "\\S"}.get(status, "")
+    marks += {"proved": "\\ddagger", "none": "\\S", "author's claim": "\\P"}.get(status, "")
     return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
 
 

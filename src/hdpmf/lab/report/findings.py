@@ -150,6 +150,7 @@ def _epsilons(content: Content) -> list[str]:
             groups.setdefault(cell.claim.status, {})[cell.label] = None
     texts = {
         "nominal": "nominal: a number that no proof carries to what is sent",
+        "author's claim": "what the author of the method claims; nobody here has checked it",
         "proved": "proved, against the observer named below",
         "none": "no privacy at all",
     }
@@ -268,7 +269,11 @@ def _proved_epsilons(cells: Sequence[Cell]) -> str:
     for cell in cells:
         if cell.claim is not None and cell.claim.epsilon:
             groups.setdefault(cell.claim.status, {})[cell.label] = None
-    texts = {"proved": "Proved epsilon", "nominal": "Epsilon in name only"}
+    texts = {
+        "proved": "Proved epsilon",
+        "author's claim": "Epsilon as its author claims",
+        "nominal": "Epsilon in name only",
+    }
     parts = [
         f"{text}: {words(list(groups[status]))}"
         for status, text in texts.items()

@@ -21,6 +21,7 @@ SILENT = "user-mean"
 SHAPES = {
     "proved": "M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0",
     "nominal": "M0 -7.5L7.5 0L0 7.5L-7.5 0z",
+    "author's claim": "M-2 -6.5h4v4.5h4.5v4h-4.5v4.5h-4v-4.5h-4.5v-4h4.5z",
     "none": "M-5 -5h10v10h-10z",
     "unknown": "M0 -7L6.5 5.5H-6.5z",
 }
@@ -29,6 +30,7 @@ SHAPES = {
 _WORDS = {
     "proved": "epsilon is proved",
     "nominal": "epsilon is nominal: no proof",
+    "author's claim": "epsilon is its author's claim",
     "none": "no privacy",
 }
 _COLUMN_TITLES = {"nothing": "sends nothing", "none": "no privacy", "unknown": "not known"}

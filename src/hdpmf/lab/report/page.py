@@ -92,15 +92,16 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Repo
         out: The folder to write into; files there with the same names are replaced.
 
     Raises:
-        ConfigError: There are no results.
+        ConfigError: There are no results, or none that can be shown.
         StorageError: Results that cannot be read, or a folder that cannot be written.
     """
-    content = read_content(results)
-    make_folders(out)
-    figures = figure_files(content, _with_runs(content))
-    latex = latex_files(content) | to_files(list_tables(content))
-    page = experiment_page(content)
-    return write_files(out, content, page, csv_files(content), latex, figures)
+    with contents.recorded_methods(results):
+        content = read_content(results)
+        make_folders(out)
+        figures = figure_files(content, _with_runs(content))
+        latex = latex_files(content) | to_files(list_tables(content))
+        page = experiment_page(content)
+        return write_files(out, content, page, csv_files(content), latex, figures)
 
 
 def experiment_page(content: Content) -> Page:

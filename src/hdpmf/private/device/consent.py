@@ -35,7 +35,7 @@ _MUCH_CHEAPER = 2.0
 small steps.
 """
 
-_EXPOSURE = ("proved", "nominal", "none")
+_EXPOSURE = ("proved", "author's claim", "nominal", "none")
 
 Answer = Literal["once", "always", "never"]
 

@@ -194,9 +194,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"the policy does not allow {terms.method} where the recommender sees "
                 f"{terms.view}: nothing is hidden"
             )
-        if worth == "nominal" and not self.allow_nominal:
+        if worth in ("nominal", "author's claim") and not self.allow_nominal:
             raise PrivacyError(
-                f"the policy does not allow {terms.method}: its epsilon is nominal, no guarantee"
+                f"the policy does not allow {terms.method}: its epsilon is "
+                f"{'nominal' if worth == 'nominal' else 'only what its author claims'}, no "
+                "guarantee"
             )
         if self.require_sums and terms.view == "messages":
             raise PrivacyError(

@@ -28,7 +28,13 @@ from hdpmf.common.privacy.spec import Group, PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, PrivacyError
 
-CostStatus = Literal["proved", "nominal", "no guarantee"]
+CostStatus = Literal["proved", "nominal", "author's claim", "no guarantee"]
+
+_STATUS: dict[Covers, CostStatus] = {
+    "everything": "proved",
+    "direct channel": "nominal",
+    "author's word": "author's claim",
+}
 
 DELTA = 1e-5
 
@@ -42,8 +48,9 @@ class Cost:
         zcdp: rho of zero-concentrated differential privacy.
         epsilon_at_delta: The smallest proved epsilon at ``delta``.
         status: ``proved``; ``nominal`` where the numbers count one channel of several and are no
-            guarantee; ``no guarantee`` where no number is finite.
-        covers: ``everything`` or the ``direct channel``.
+            guarantee; ``author's claim`` for a method that is not ours; ``no guarantee`` where no
+            number is finite.
+        covers: ``everything``, the ``direct channel``, or what the ``author's word`` is.
         caveat: What the numbers leave out, if anything.
         reference: The page with the proof.
         guess: How often an observer is right who guesses between two equally likely neighbours (as
@@ -158,7 +165,6 @@ def cost(
     found = observe(setting, full_view, subject)
     event = found.event if releases == 1 else Repeated(found.event, releases)
     rho = accountants.zcdp(event)
-    status: CostStatus = "proved" if found.covers == "everything" else "nominal"
     return Cost(
         method=setting.method,
         view=full_view,
@@ -168,7 +174,7 @@ def cost(
         zcdp=rho,
         epsilon_at_delta=accountants.epsilon_at(event, delta),
         delta=delta,
-        status="no guarantee" if math.isinf(rho) else status,
+        status="no guarantee" if math.isinf(rho) else _STATUS[found.covers],
         covers=found.covers,
         reason=found.reason,
         caveat=CAVEAT if found.covers == "direct channel" else "",

@@ -19,7 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from hdpmf.common.methods import method_named
+from hdpmf.common.methods import METHODS, Claim, method_named
+from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.accounting import events as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
@@ -68,7 +69,7 @@ def _characteristic(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return root, np.exp(n * logs), np.full(_POINTS, step)
 
 
-Covers = Literal["everything", "direct channel"]
+Covers = Literal["everything", "direct channel", "author's word"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class Observation:
 
     Attributes:
         event: The releases.
-        covers: Whether they are all that depends on the ratings.
+        covers: Whether they are all that depends on the ratings; of a method that is not ours, its
+            author says so.
         reason: One or two sentences.
         reference: Where it is proved, a page of ``hdpmf/common/privacy/proofs``.
     """
@@ -109,7 +111,13 @@ def observe(setting: Setting, view: View, subject: Subject) -> Observation:
             raise ConfigError(f"the accounting has no rule {rule!r}; there are {', '.join(RULES)}")
         rule = RULES[rule]
     found: Observation = rule(setting, view, subject)
-    return found
+    if METHODS.is_ours(method):
+        return found
+    # Our proofs are about our methods; nobody has checked that this one does what a rule counts.
+    said = found.reason
+    if not isinstance(found.event, e.Unprotected):
+        said += f" So says the author of {method.name}; hdpmf has not checked it."
+    return replace(found, covers="author's word", reason=said, reference="")
 
 
 def _nothing(setting: Setting, view: View, subject: Subject) -> Observation:
@@ -417,9 +425,34 @@ def _shared(setting: Setting, view: View, subject: Subject) -> Observation:
     )
 
 
+def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
+    """Each rating costs what the method's claim says for this view, and costs add up."""
+    method = method_named(setting.method)
+    claims = method.form(setting.labels).claims
+    seen: str = method.headline if view == "final" else view.partition("-h-")[0]
+    by_view: dict[str, Claim] = {str(name): found for name, found in claims.items()}
+    # Sums are made of messages: what is claimed for these holds for those.
+    claim = by_view.get(seen, by_view.get("messages"))
+    about = subject.neighbours
+    factor = None if claim is None or claim.status == "none" else getattr(claim, about)
+    if factor is None:
+        why = "there is no claim about this"
+        return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
+    if factor == 0:
+        return Observation(e.NothingSent(), "everything", "Nothing of this is sent.", "")
+    moves = [weight * setting.epsilon * factor for weight in subject.weights]
+    return Observation(
+        e.Composed(tuple(map(e.DiscreteLaplaceRelease, moves))),
+        "everything",
+        f"Its claim: {factor:g} times weight times epsilon for each rating, added up.",
+        "",
+    )
+
+
 _SHARE = "proofs/hdp-share.md"
 
 RULES: dict[str, Rule] = {
+    AS_CLAIMED: _as_claimed,
     "nothing": _nothing,
     "no-noise": _bare("ratings are used without any noise"),
     "raw-mean": _bare("the mean is computed from raw ratings and goes out without noise"),
