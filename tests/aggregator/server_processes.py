@@ -257,6 +257,20 @@ class Pair:
             )
         for role in roles:
             self.wait_for(role)
+        if {LEADER, HELPER} <= set(roles):
+            self.wait_for_clocks()
+
+    def wait_for_clocks(self, seconds: float = 60.0) -> None:
+        """Wait until the leader takes reports: it has compared its clock with the helper's."""
+        end = time.monotonic() + seconds
+        while "hdpmf_aggregator_partner_reachable 1.0" not in self.metrics(LEADER):
+            assert time.monotonic() < end, self.log(LEADER)
+            time.sleep(0.05)
+
+    def metrics(self, role: str) -> str:
+        """What a server tells Prometheus."""
+        headers = {"authorization": f"Bearer {self.folders[role].metrics_token}"}
+        return self.clients[role].get(self.cards[role].endpoint("/metrics"), headers=headers).text
 
     def wait_for(self, role: str, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds

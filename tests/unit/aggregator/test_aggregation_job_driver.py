@@ -24,7 +24,9 @@ from hdpmf.untrusted.aggregator import aggregation_job_driver
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.http import problem_response
+from hdpmf.untrusted.aggregator.leader import HelperApi
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
 from tests.unit.aggregator.server_pair import HOUR, Pair
 
 
@@ -68,6 +70,8 @@ class Story:
         self.lacks_partner_keys = False
         self.waiting_reports = 0
         self.keys_are_known = True
+        self.is_away = False
+        self.partner_clock = PartnerClock(lambda: 1_000_000.0 + self.now, 60.0, self.monotonic)
         self.metrics = AggregatorMetrics()
         limits = Limits(job_reports=256, waiting_reports=7)
         self.driver = AggregationJobDriver(self, self.metrics, limits)  # type: ignore[arg-type]
@@ -89,8 +93,13 @@ class Story:
         return found
 
     def waiting(self) -> int:
-        self.done.append(("count", self.now))
         return self.waiting_reports
+
+    def compare_clocks(self) -> None:
+        self.done.append(("clock", self.now))
+        if self.is_away:
+            raise TransportError("away")
+        self.partner_clock.compare(1_000_000.0 + self.now + 3.0)
 
     def collect_garbage(self) -> None:
         self.done.append(("garbage", self.now))
@@ -151,27 +160,97 @@ def test_how_long_it_waits_after_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_done_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(monkeypatch, *[1] * 7300)
     story.driver._run()
-    assert story.times("count")[:4] == [0.0, 2.0, 4.0, 6.0]
     assert story.times("garbage") == [0.0, 3600.0]
-    assert story.times("keys") == [600.0 * n for n in range(7)]
 
 
-def test_keys_that_are_missing_are_looked_for_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story(monkeypatch, *[1] * 21)
-    story.lacks_partner_keys, story.keys_are_known = True, False
-    story.driver._run()
-    assert story.times("keys") == [0.0, 5.0, 10.0]
-    assert len(story.waits) == 21  # reports are taken all the same
+def _look_at_partner(story: Story, seconds: int) -> None:
+    for _ in range(seconds):
+        story.driver.look_at_partner()
+        story.now += 1.0
 
 
-@pytest.mark.parametrize(("waiting", "overloaded"), [(7, False), (8, True)])
-def test_it_is_overloaded_while_more_wait_than_may(
-    monkeypatch: pytest.MonkeyPatch, waiting: int, overloaded: bool
+def test_the_helpers_clock_and_keys_are_looked_at_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    story = Story(monkeypatch, 1)
-    story.waiting_reports = waiting
-    story.driver._run()
-    assert story.driver.overloaded is overloaded
+    story = Story(monkeypatch)
+    _look_at_partner(story, 1300)
+    assert story.times("clock") == [30.0 * n for n in range(44)]
+    assert story.times("keys") == [0.0, 600.0, 1200.0]
+    assert story.partner_clock.skew == 3.0
+
+
+def test_a_helper_that_is_away_and_keys_that_are_missing_are_looked_for_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = Story(monkeypatch)
+    story.is_away = True
+    _look_at_partner(story, 3)
+    assert story.times("clock") == [0.0, 1.0, 2.0]  # no report is taken before
+    assert story.times("keys") == []
+    story.is_away = False
+    _look_at_partner(story, 10)
+    story.is_away = True
+    _look_at_partner(story, 36)
+    assert story.times("clock") == [0.0, 1.0, 2.0, 3.0, 33.0, 38.0, 43.0, 48.0]
+    assert story.times("keys") == [3.0]
+    story = Story(monkeypatch)
+    story.lacks_partner_keys, story.keys_are_known = True, False
+    _look_at_partner(story, 11)
+    assert story.times("keys") == [0.0, 5.0, 10.0]
+
+
+def test_it_is_overloaded_while_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch)
+    driver = story.driver
+    story.waiting_reports = 7
+    driver.count()
+    assert [driver.overloaded(expected) for expected in (0, 1)] == [False, True]
+    driver.wake(stored=1)  # seen before the next count
+    assert driver.overloaded()
+    story.waiting_reports = 6
+    driver.count()
+    assert [driver.overloaded(expected) for expected in (0, 1, 2)] == [False, False, True]
+
+
+class Hanging:
+    """A helper that takes requests and never answers, as after SIGSTOP."""
+
+    def __init__(self, helper: HelperApi) -> None:
+        self.now = helper.now
+        self.signed_keys = helper.signed_keys
+        self.asked, self.woken = threading.Event(), threading.Event()
+
+    def aggregation_job(self, *request: bytes) -> bytes:
+        self.asked.set()
+        self.woken.wait(120.0)
+        raise TransportError("interrupted")
+
+
+def test_back_pressure_does_not_wait_for_a_helper_that_hangs() -> None:
+    hanging: list[Hanging] = []
+
+    def between(helper: HelperApi) -> HelperApi:
+        hanging.append(Hanging(helper))
+        return hanging[0]  # type: ignore[return-value]
+
+    pair = Pair(between=between)
+    task = pair.add()
+    pair.upload(task, [1])
+    driver = AggregationJobDriver(pair.leader, AggregatorMetrics(), Limits(waiting_reports=4))
+    driver.start()
+    try:
+        assert hanging[0].asked.wait(60.0)
+        taken = 1
+        while not driver.overloaded() and taken < 20:
+            pair.upload(task, [taken])
+            driver.wake(stored=1)
+            taken += 1
+        assert taken == 5
+        driver.count()
+        assert driver.overloaded()
+    finally:
+        hanging[0].woken.set()
+        driver.stop()
 
 
 @pytest.mark.slow
@@ -188,7 +267,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
         time.sleep(0.05)
     worker.stop()
     assert pair.leader.counts(both).counted == 3
-    assert worker.overloaded  # five waited when it looked, and one may
+    assert worker.overloaded()  # two wait, and one may
 
 
 @pytest.mark.parametrize(

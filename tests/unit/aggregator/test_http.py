@@ -232,7 +232,10 @@ class Uploads:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_aggregated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AggregationJobDriver, "_run", lambda driver: None)
+    def start(driver: AggregationJobDriver) -> None:
+        driver._leader.partner_clock.compare(time.time())
+
+    monkeypatch.setattr(AggregationJobDriver, "start", start)
 
 
 def test_reports_are_taken_and_refused_for_what_they_are(
@@ -351,8 +354,8 @@ def test_while_too_many_reports_wait_none_is_read(folders: dict[str, AggregatorF
     statuses: list[int] = []
 
     async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
-        for overloaded in (True, False):
-            resources._driver.overloaded = overloaded
+        for waiting in (resources._limits.waiting_reports + 1, 0):
+            resources._driver._waiting = waiting
             sent = {"content-type": REPORT}
             answer = await client.put(uploads.path, content=report, headers=sent)
             statuses.append(answer.status_code)
@@ -376,9 +379,9 @@ def test_what_is_wrong_here_is_told_to_nobody(
             return failing
 
         for error in (ValueError("a secret"), StorageError("a secret")):
-            resources._engine.task_ids = fail(error)  # type: ignore[method-assign]
+            resources._engine.check_database = fail(error)  # type: ignore[method-assign]
             answers.append(await client.get("/healthz"))
-        del resources._engine.task_ids
+        del resources._engine.check_database
         answers.append(await client.get("/healthz"))
 
     uploads.run(story)

@@ -176,7 +176,7 @@ def test_several_workers_count_together(
 def test_a_worker_serves_until_it_is_told_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
-    monkeypatch.setattr(AggregationJobDriver, "_run", lambda driver: None)
+    monkeypatch.setattr(AggregationJobDriver, "start", lambda driver: None)
     monkeypatch.setattr(prefork, "log_to_stderr", lambda **_: None)
     taken_over = []
     monkeypatch.setattr(

@@ -13,6 +13,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 from hdpmf.errors import ConfigError, TooLongError, TransportError, needs
@@ -45,6 +46,22 @@ class HttpsAnswer:
     def media_type(self) -> str:
         """The content type without parameters, in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def date(self) -> float | None:
+        """The time at the other side, to the second; None if the answer does not say it."""
+        return date_of(self.headers)
+
+
+DATE_HEADER = "date"
+
+
+def date_of(headers: Mapping[str, str]) -> float | None:
+    """Return the time in a message's ``Date`` header, seconds since 1970; None without one."""
+    try:
+        return parsedate_to_datetime(headers[DATE_HEADER]).timestamp()
+    except (KeyError, ValueError, OverflowError):
+        return None
 
 
 class HttpsClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol, Self
 
@@ -19,7 +20,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_from_details,
 )
-from hdpmf.common.net.https import HttpsAnswer, HttpsClient
+from hdpmf.common.net.https import DATE_HEADER, HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.key_list import (
     MAX_LIST,
@@ -120,6 +121,8 @@ ANSWER_SECONDS = 60.0
 KEEP_SECONDS = 10.0
 """Seconds that an idle connection is kept; the servers end it after 15."""
 
+HEALTH_PATH = "/healthz"
+
 MAX_ANSWER = 2 * (16 * MAX_ENTRIES + (1 << 20))
 """Bytes of an answer: two shares of the largest sum, in the larger field."""
 
@@ -216,15 +219,35 @@ class ServerClient:
             TransportError: The server is unreachable, or cannot answer now.
             DapError: It refused.
         """
-        headers = {"authorization": self._authorization}
-        if media_type is not None:
-            headers["content-type"] = media_type
-        answer = self._client.request(
-            method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
-        )
+        answer = self._request(method, path, body, media_type)
         if not 200 <= answer.status < 300:
             raise self._refusal(answer)
         return answer.status, answer.media_type, answer.body
+
+    def now(self) -> float:
+        """Return the time of its clock, to the second.
+
+        Raises:
+            TransportError: The server is unreachable, or does not say it.
+        """
+        found = self._request("GET", HEALTH_PATH).date
+        if found is None:
+            raise TransportError(f"the server of {self._card.organisation!r} does not say its time")
+        return found
+
+    def _request(
+        self, method: str, path: str, body: bytes = b"", media_type: str | None = None
+    ) -> HttpsAnswer:
+        """Send a request, with this side's time: servers compare their clocks."""
+        headers = {
+            "authorization": self._authorization,
+            DATE_HEADER: formatdate(usegmt=True),
+        }
+        if media_type is not None:
+            headers["content-type"] = media_type
+        return self._client.request(
+            method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
+        )
 
     def signed_keys(self) -> bytes:
         """Return the list of its keys, unchecked; empty if its card has the only key.

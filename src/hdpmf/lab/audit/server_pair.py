@@ -112,6 +112,10 @@ class _Recorder:
         """Return the helper's list of keys."""
         return self._helper.signed_keys()
 
+    def now(self) -> float:
+        """Return the helper's time."""
+        return self._helper.now()
+
 
 @dataclass(frozen=True, slots=True)
 class ReportView:

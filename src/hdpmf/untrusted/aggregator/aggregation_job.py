@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -149,6 +149,8 @@ class Accumulator:
 _MOST_BYTES = 128 << 20  # no mutant: memory against time
 """Of reports in one job: what a worker has in memory."""
 
+_EARLY_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class AggregationJob:
@@ -181,6 +183,7 @@ class AggregationJobs:
         self._seals = seals
         self._rules = rules
         self._clock = clock
+        self._later: dict[int, float] = {}  # tasks with reports that are too early, until when
 
     def claim(self, limit: int) -> AggregationJob | None:
         """Claim an abandoned job, or a new one of stored reports; None if there is none."""
@@ -225,9 +228,15 @@ class AggregationJobs:
         sums: Accumulator,
         counted: Iterable[bytes],
         rejected: Iterable[bytes],
+        early: Sequence[bytes] = (),
     ) -> bool:
-        """Add the sums and delete the payloads, once; return True if this worker did it."""
+        """Add the sums and delete the payloads, once; return True if this worker did it.
+
+        Reports that are too ``early`` stay as they were, for another job, a minute later.
+        """
         number = job.task.number
+        if early:
+            self._later[number] = self._clock() + _EARLY_SECONDS
         changes = [
             {"report": report, "state_": state}
             for state, ids in ((ReportState.COUNTED, counted), (ReportState.REJECTED, rejected))
@@ -240,7 +249,8 @@ class AggregationJobs:
             sums.write(connection, self._database, self._seals)
             here = sa.and_(reports.c.task == number, reports.c.id == sa.bindparam("report"))
             done = sa.update(reports).where(here).values(state=sa.bindparam("state_"), job=None)
-            connection.execute(done, changes)
+            again = [{"report": report, "state_": ReportState.STORED} for report in early]
+            connection.execute(done, changes + again)
             spent = [change["report"] for change in changes]
             gone = sa.and_(payloads.c.task == number, payloads.c.report.in_(spent))
             connection.execute(sa.delete(payloads).where(gone))
@@ -260,6 +270,8 @@ class AggregationJobs:
     def _new(self, connection: sa.Connection, limit: int) -> tuple[bytes, int] | None:
         stored = reports.c.state == ReportState.STORED
         for number in self._task_store.row_numbers(connection):
+            if self._later.get(number, 0.0) > self._clock():
+                continue
             size = self._task_store.by_number(number, connection).report_size
             most = max(1, min(limit, _MOST_BYTES // size))
             free = (

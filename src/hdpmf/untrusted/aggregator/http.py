@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -48,6 +48,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     problem_details,
 )
 from hdpmf.common.base.logs import event
+from hdpmf.common.net.https import date_of
+from hdpmf.common.net.sum_servers import HEALTH_PATH
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
 from hdpmf.common.protocol.task import (
@@ -105,11 +107,12 @@ def problem_response(error: Exception, retry_after: int) -> Response:
     return _json({"type": "about:blank", "status": 500, "detail": "an error of this server"}, 500)
 
 
-def busy_error(retry_after: int) -> HTTPException:
-    """Return the error for an overloaded server."""
-    return HTTPException(
-        503, "too many reports are waiting; come back later", {"retry-after": str(retry_after)}
-    )
+class _TryLaterError(HTTPException):
+    """Nothing is taken now; ``outcome`` is for the metrics."""
+
+    def __init__(self, outcome: str, why: str, retry_after: int) -> None:
+        super().__init__(503, why, {"retry-after": str(retry_after)})
+        self.outcome = outcome
 
 
 async def read_body(
@@ -182,7 +185,7 @@ class Resources:
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task),
-            self._route("/healthz", "health", GET=self._health),
+            self._route(HEALTH_PATH, "health", GET=self._health),
             self._route("/metrics", "metrics", GET=self._get_metrics),
         ]
 
@@ -224,6 +227,26 @@ class Resources:
             return response
 
         return Route(path, answer, methods=list(handlers), include_in_schema=False)
+
+    @property
+    def _retry_after(self) -> int:
+        return self._limits.retry_after
+
+    def _check_clocks(self) -> None:
+        """Raise if the clocks of the two servers differ: reports would be lost, or batches cut."""
+        if self._engine.partner_clock.differs:
+            raise _TryLaterError(
+                "clock",
+                "the clocks of the two servers differ; nothing is taken until they are right",
+                self._retry_after,
+            )
+
+    def _check_partner(self, request: Request) -> None:
+        """Raise DapError unless the other server asks; look at its clock."""
+        self._tokens.check_partner(request.headers)
+        theirs = date_of(request.headers)
+        if theirs is not None:
+            self._engine.partner_clock.compare(theirs)
 
     async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
@@ -272,7 +295,9 @@ class Resources:
             self._engine.add_task(given.document)
 
     async def _health(self, request: Request) -> Response:
-        await self._in_thread(self._engine.task_ids)  # StorageError if the database is away
+        with suppress(DapError):  # it is for everybody
+            self._check_partner(request)
+        await self._in_thread(self._engine.check_database)
         return Response(b"ok\n", media_type="text/plain")
 
     async def _get_metrics(self, request: Request) -> Response:
@@ -316,7 +341,7 @@ class LeaderResources(Resources):
     async def start(self) -> None:
         """Start background work, before the first request."""
         self._writer.start()
-        self._driver.start()
+        await asyncio.to_thread(self._driver.start)
 
     async def stop(self) -> None:
         """Stop background work, after the last request."""
@@ -330,9 +355,11 @@ class LeaderResources(Resources):
         except DapError as error:
             self._metrics.uploads.labels(error.kind).inc()
             raise
-        except Exception as error:
-            waiting = isinstance(error, HTTPException) and error.status_code == 503
-            self._metrics.uploads.labels("busy" if waiting else "failed").inc()
+        except _TryLaterError as error:
+            self._metrics.uploads.labels(error.outcome).inc()
+            raise
+        except Exception:
+            self._metrics.uploads.labels("failed").inc()
             raise
         self._metrics.uploads.labels("accepted").inc()
         return Response(status_code=201)
@@ -342,13 +369,24 @@ class LeaderResources(Resources):
         media_type = MEDIA_TYPES[Report]
         check_body(request, media_type, task.report_size, exactly=True)
         device, signature = _device(request) if task.document.enrolled else ("", b"")
-        if self._driver.overloaded or not await self._has_room():
-            raise busy_error(self._limits.retry_after)
+        self._check_clocks()
+        if self._driver.overloaded(self._writer.expected) or not await self._has_room():
+            raise _TryLaterError(
+                "busy", "too many reports are waiting; come back later", self._retry_after
+            )
         try:
             report = await read_body(request, media_type, task.report_size, exactly=True)
             await self._writer.put(Upload(task.id, report, device, signature))
         finally:
             self._writer.release()
+
+    def _check_clocks(self) -> None:
+        """Raise unless the helper was asked for its time, and it is about that of this server."""
+        if self._leader.partner_clock.skew is None:
+            raise _TryLaterError(
+                "clock", "the two servers have not compared their clocks yet", self._retry_after
+            )
+        super()._check_clocks()
 
     async def _has_room(self) -> bool:
         """Reserve room for a report; if there is none, cut off the slowest sender."""
@@ -419,7 +457,8 @@ class HelperResources(Resources):
         ]
 
     async def _aggregate(self, request: Request) -> Response:
-        self._tokens.check_partner(request.headers)
+        self._check_partner(request)
+        self._check_clocks()
         task = await self._task(request)
         job = id_from_text(request.path_params["aggregation_job_id"], JOB_ID_SIZE)
         most = 64 + self._limits.job_reports * task.prepare_init_size
@@ -428,7 +467,7 @@ class HelperResources(Resources):
         return Response(found, 201, media_type=MEDIA_TYPES[AggregationJobResp])
 
     async def _share(self, request: Request) -> Response:
-        self._tokens.check_partner(request.headers)
+        self._check_partner(request)
         task = await self._task(request)
         body = await read_body(request, MEDIA_TYPES[AggregateShareReq], _QUERY_SIZE)
         found = await self._in_thread(self._helper.aggregate_share, task.id, body)

@@ -70,6 +70,9 @@ class HelperApi(Protocol):
     def signed_keys(self) -> bytes:
         """Return the list of its keys, signed."""
 
+    def now(self) -> float:
+        """Return the time of its clock, seconds since 1970."""
+
 
 class Leader(Aggregator):
     """The server that devices and the collector talk to; ``helper`` is the other one."""
@@ -89,12 +92,15 @@ class Leader(Aggregator):
     ) -> None:
         super().__init__(keys, database, clock=clock, noise=noise, state=state, rules=rules)
         self._helper = helper
-        shared = (database, self._task_store, self._seals, self._rules, self._clock)
         self._partner_keys = PartnerKeys(keys.partner)
+        shared = (database, self._task_store, self._seals, self._rules)
         self._uploads = Uploads(
-            *shared, knows_key=keys.hpke.knows, helper_knows_key=self._partner_keys.knows
+            *shared,
+            self.partner_clock.earlier,
+            knows_key=keys.hpke.knows,
+            helper_knows_key=self._partner_keys.knows,
         )
-        self._jobs = AggregationJobs(*shared)
+        self._jobs = AggregationJobs(*shared, self._clock)
 
     def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
         """Add a task and return its id; raise ProtocolError if it is refused. Idempotent.
@@ -130,6 +136,10 @@ class Leader(Aggregator):
         if isinstance(self._keys.partner.signing, str):
             self._partner_keys.follow(self._helper.signed_keys())
 
+    def compare_clocks(self) -> None:
+        """Ask the helper for its time; raise TransportError if it could not be reached."""
+        self.partner_clock.compare(self._helper.now())
+
     def take_over(self) -> None:
         """Resume jobs of a killed process at once. Only if no other process uses the database."""
         self._jobs.release_all()
@@ -138,7 +148,8 @@ class Leader(Aggregator):
         """Check some of the stored reports with the helper, and add the valid ones to the sums.
 
         Several processes may do so at once, and any may be killed at any time. Returns the number
-        of reports; 0 if none waited.
+        of reports; 0 if none waited. Reports that are too early by the helper's clock wait: they
+        were confirmed, and are tried again.
 
         Raises:
             TransportError: The helper could not be reached. The reports wait.
@@ -148,7 +159,7 @@ class Leader(Aggregator):
         if job is None:
             return 0
         try:
-            self._run(job)
+            return self._run(job)
         except DapError:
             # the helper refuses this job: until its lease is over, other tasks' reports have their
             # turn
@@ -156,7 +167,6 @@ class Leader(Aggregator):
         except Exception:
             self._jobs.release(job)
             raise
-        return len(job.bodies) + len(job.lost)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """Start a collection job; raise DapError if it is invalid, or its id is in use."""
@@ -194,7 +204,7 @@ class Leader(Aggregator):
         interval = Interval(row.start, row.duration)
         batch = self._batches.find(task, interval)
         if batch is None:
-            if self._clock() < interval.end:
+            if self.partner_clock.earlier() < interval.end:
                 return None
             if self._task_store.expired(task):
                 raise DapError("the task is over, and its reports are gone", Problem.BATCH_INVALID)
@@ -212,8 +222,8 @@ class Leader(Aggregator):
             PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other
         ).encode()
 
-    def _run(self, job: AggregationJob) -> None:
-        """Run one job, from its reports to their sum."""
+    def _run(self, job: AggregationJob) -> int:
+        """Run one job, from its reports to their sum; return how many are done with."""
         task = job.task
         sums = Accumulator(job.task)
         prepared: dict[bytes, tuple[int, Preparation]] = {}
@@ -239,6 +249,7 @@ class Leader(Aggregator):
             share = ReportShare(metadata, report.public_share, report.helper_encrypted_input_share)
             inits.append(PrepareInit(share, PingPongMessage(prep_share=result[1]).encode()))
         counted: list[bytes] = []
+        early: list[bytes] = []
         if inits:
             request = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
             answer = AggregationJobResp.decode(
@@ -248,17 +259,22 @@ class Leader(Aggregator):
                 raise DapError("the helper answered for other reports than it was asked about")
             for resp in answer.prepare_resps:
                 when, preparation = prepared.pop(resp.report_id)
+                if resp.prepare_error == PrepareError.REPORT_TOO_EARLY:
+                    early.append(resp.report_id)
+                    continue
                 reason = self._count(task, sums, resp, when, preparation)
                 (counted if reason is None else rejected).append(resp.report_id)
                 if reason is not None:
                     sums.reject(reason)
-        if self._jobs.finish(job, sums, counted, rejected):
+        if self._jobs.finish(job, sums, counted, rejected, early):
             _LOG.info(
-                "task %s: %d reports counted, %d rejected",
+                "task %s: %d reports counted, %d rejected, %d too early for the helper",
                 task.id.hex()[:16],
                 len(counted),
                 len(rejected),
+                len(early),
             )
+        return len(counted) + len(rejected)
 
     def _count(
         self,
@@ -283,12 +299,28 @@ class Leader(Aggregator):
 ANSWER_SECONDS = 120.0
 """The helper checks all reports of a job before it answers."""
 
+_QUICK_SECONDS = 10.0  # for what takes a helper no time
+
 
 class HelperClient(ServerClient):
     """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
         super().__init__(keys.partner, keys.party, timeout)
+        self._quick = ServerClient(keys.partner, keys.party, min(timeout, _QUICK_SECONDS))
+
+    def close(self) -> None:
+        """End the connections."""
+        super().close()
+        self._quick.close()
+
+    def now(self) -> float:
+        """As in ``Helper``, to the second; a helper that hangs is soon given up."""
+        return self._quick.now()
+
+    def signed_keys(self) -> bytes:
+        """As in ``Helper``; a helper that hangs is soon given up."""
+        return self._quick.signed_keys()
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """As in ``Helper``; errors as in ``ask``."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError, Problem
 from hdpmf.common.net.metrics import (
     ProcessMetrics,
     certificate_metrics,
@@ -24,7 +24,7 @@ from hdpmf.common.net.metrics import (
 from hdpmf.errors import HdpmfError, StorageError, TransportError, needs
 
 with needs("prometheus_client", "servers"):
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+    from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
     from prometheus_client.core import GaugeMetricFamily, Metric
     from prometheus_client.multiprocess import MultiProcessCollector
     from prometheus_client.registry import Collector
@@ -41,9 +41,10 @@ sum.
 _PREFIX = "hdpmf_aggregator_"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _GROUPS = (1, 4, 16, 64, 256)
-_OUTCOMES = ("accepted", "busy", "failed", *Problem)
+_OUTCOMES = ("accepted", "busy", "clock", "failed", *Problem)
 _STATUSES = (200, 201, 202, 400, 403, 404, 413, 500, 503)
 _TURNED_AWAY = ("address", "connections", "gave-way", "headers", "slow")
+_REACHABLE_SECONDS = 300.0
 _UNEXPECTED = "unexpected"
 _TROUBLES = (StorageError.__name__, TransportError.__name__, _UNEXPECTED, *Problem)
 
@@ -74,12 +75,6 @@ class AggregatorMetrics:
         )
         self.troubles = self._counter("troubles", "Work that failed and is tried again.", "what")
         self.turned_away = self._counter("connections_closed", "Connections turned away.", "why")
-        self.waiting = Gauge(
-            f"{_PREFIX}waiting_reports",
-            "Reports to be aggregated.",
-            registry=self._registry,
-            multiprocess_mode="max",
-        )
         for counter, names in (
             (self.uploads, _OUTCOMES),
             (self.troubles, _TROUBLES),
@@ -137,7 +132,7 @@ def _workers() -> Iterable[int]:
 
 
 class _ServerState(Collector):
-    """Gauges of a server that are in no process: its disk, certificates and last batch."""
+    """Gauges of a server that no request changes: its disk, certificates, reports and partner."""
 
     def __init__(self, folder: AggregatorFolder, server: Aggregator) -> None:
         self._folder = folder
@@ -151,8 +146,11 @@ class _ServerState(Collector):
         """Return the current values; what cannot be read is left out."""
         yield from disk_metrics(_PREFIX, self._folder.path)
         yield certificate_metrics(_PREFIX, self._folder.certificate_ends(), time.time())
+        yield from self._partner()
         try:
             last = self._server.last_batch()
+            waiting = self._server.waiting()
+            rejected = self._server.rejected()
         except HdpmfError:  # the other metrics are still useful, and say that it fails
             return
         yield GaugeMetricFamily(
@@ -160,3 +158,27 @@ class _ServerState(Collector):
             "End of the newest batch that was closed; 0 if there is none.",
             last,
         )
+        yield GaugeMetricFamily(f"{_PREFIX}waiting_reports", "Reports to be aggregated.", waiting)
+        reasons = GaugeMetricFamily(
+            f"{_PREFIX}rejected_reports",
+            "Reports that were rejected, in all tasks so far.",
+            labels=["reason"],
+        )
+        for reason in PrepareError:
+            reasons.add_metric([reason.name.lower()], rejected.get(reason, 0))
+        yield reasons
+
+    def _partner(self) -> Iterator[Metric]:
+        clock = self._server.partner_clock
+        yield GaugeMetricFamily(
+            f"{_PREFIX}partner_reachable",
+            "1 if the other server was heard of within five minutes.",
+            clock.heard_within(_REACHABLE_SECONDS),
+        )
+        skew = clock.skew
+        if skew is not None:
+            yield GaugeMetricFamily(
+                f"{_PREFIX}clock_skew_seconds",
+                "By which the other server's clock is ahead of this one's.",
+                skew,
+            )

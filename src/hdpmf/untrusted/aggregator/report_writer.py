@@ -291,7 +291,7 @@ class ReportWriter:
         write: Commits a group; returns for each report None or the reason to refuse it.
         metrics: Metrics to update.
         room: Uploads that may wait.
-        written: Called after each group, by the thread.
+        written: Called after each group with how many are stored, by the thread.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class ReportWriter:
         write: Writer,
         metrics: AggregatorMetrics,
         room: int,
-        written: Callable[[], None] = lambda: None,
+        written: Callable[[int], None] = lambda stored: None,
     ) -> None:
         self._write = write
         self._metrics = metrics
@@ -316,6 +316,11 @@ class ReportWriter:
         """Start the thread; call this on the event loop that calls ``put``."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+
+    @property
+    def expected(self) -> int:
+        """Reports that are being read or written."""
+        return self._expected
 
     def reserve(self) -> bool:
         """Reserve room for a report before reading it, until ``release``; False if none is left."""
@@ -360,7 +365,7 @@ class ReportWriter:
                 self._loop.call_soon_threadsafe(
                     _set_results, [future for _, future in group], results
                 )
-            self._written()
+            self._written(sum(refused is None for refused in results))
 
     def _next(self) -> list[tuple[Upload, asyncio.Future[HdpmfError | None]]]:
         """Return the next group; empty at the end."""

@@ -26,6 +26,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     tasks,
 )
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
+from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
     AggregatorTask,
@@ -51,6 +52,9 @@ class TaskCounts:
 
 class Aggregator:
     """Base class of leader and helper.
+
+    Attributes:
+        partner_clock: The other server's clock.
 
     Args:
         keys: Its keys, and both cards.
@@ -81,6 +85,7 @@ class Aggregator:
         self._database = database
         self._clock = clock
         self._rules = Rules() if rules is None else rules
+        self.partner_clock = PartnerClock(clock, self._rules.partner_skew)
         self._task_store = TaskStore(database, keys, self._rules, clock)
         self._seals = BatchSeals(None if state is None else state / BATCH_KEYS_FILE)
         self._batches = Batches(database, keys, self._rules, self._seals, noise, state)
@@ -90,6 +95,11 @@ class Aggregator:
     def task(self, task_id: bytes) -> AggregatorTask:
         """Return a task that this server takes part in."""
         return self._task_store.get(task_id)
+
+    def check_database(self) -> None:
+        """Raise StorageError if the database is away."""
+        with self._database.read() as connection:
+            connection.execute(sa.select(sa.literal(1)))
 
     def task_ids(self) -> list[bytes]:
         """Return the ids of all tasks."""
@@ -130,6 +140,19 @@ class Aggregator:
         newest = sa.select(sa.func.max(batches.c.start + batches.c.duration))
         with self._database.read() as connection:
             return int(connection.execute(newest).scalar() or 0)
+
+    def rejected(self) -> dict[PrepareError, int]:
+        """Return the number of rejected reports of all tasks, by reason."""
+        amount = sa.func.sum(rejections.c.amount)
+        with self._database.read() as connection:
+            found = connection.execute(
+                sa.select(rejections.c.reason, amount).group_by(rejections.c.reason)
+            )
+            return {PrepareError(reason): int(total) for reason, total in found}
+
+    def now(self) -> float:
+        """Return the time of its clock, seconds since 1970."""
+        return self._clock()
 
     def collect_garbage(self) -> int:
         """Delete payloads, jobs and sums of expired tasks; return the number of these tasks.

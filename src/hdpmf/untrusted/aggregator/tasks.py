@@ -90,6 +90,7 @@ _CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AE
 _PLAINTEXT = 2 + 4  # no extensions, length
 _MOST_DOCUMENT = 64 << 20
 _MOST_USERS = 1_000_000  # of a device
+_SMALLEST_SKEW = 5.0
 _IDENTITY = re.compile("[0-9a-f]{64}")
 
 
@@ -106,6 +107,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(description="Accept tasks of others (SumVec) without noise: for tests of clients."),
     ] = False
     skew: Annotated[float, Meta(description="Seconds that devices' clocks may be ahead.")] = 300.0
+    partner_skew: Annotated[
+        float,
+        Meta(description="Seconds that the two servers' clocks may differ; beyond: no reports."),
+    ] = 60.0
     keep: Annotated[
         float, Meta(description="Seconds after its end in which a task can be collected.")
     ] = 30 * 86_400.0
@@ -116,6 +121,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if self.minimum < 2:
             raise ConfigError("minimum must be 2 or more: a sum over one report would reveal it")
+        if not self.partner_skew >= _SMALLEST_SKEW:
+            raise ConfigError(
+                f"partner_skew must be {_SMALLEST_SKEW:.0f} seconds or more: clocks are compared "
+                "by HTTP, to the second"
+            )
 
 
 class SimulationRules(Rules, frozen=True, kw_only=True):
