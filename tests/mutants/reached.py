@@ -44,11 +44,12 @@ Place = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test: its name for pytest, its seconds, and how many lines it runs."""
+    """A test: its name for pytest, its seconds, how many lines it runs, and whether it is slow."""
 
     name: str
     seconds: float
     lines: int
+    slow: bool
 
     @property
     def file(self) -> str:
@@ -86,7 +87,7 @@ class Reached:
                 for function, lines in functions.items()
                 for line in lines
             ]
-            test = Test(name, row["seconds"], len(places))
+            test = Test(name, row["seconds"], len(places), row["slow"])
             found.files.add(test.file)
             if name != test.file:  # which is there to say that the file was measured
                 found.tests.append(test)
@@ -207,26 +208,38 @@ def _read(name: str) -> bytes:
     return Path(name).read_bytes()
 
 
-def _write(name: str, path: Path, seconds: float, ran: dict[str, dict[str, list[int]]]) -> None:
-    row = {"test": name, "digest": _digest(path), "seconds": seconds, "ran": ran}
+def _write(
+    name: str, path: Path, seconds: float, slow: bool, ran: dict[str, dict[str, list[int]]]
+) -> None:
+    row = {"test": name, "digest": _digest(path), "seconds": seconds, "slow": slow, "ran": ran}
     with open(os.environ["REACHED"], "a") as stream:
         stream.write(json.dumps(row) + "\n")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every file is written down, also where all of its tests are slow and none will run."""
+    """Every file is written down, also where none of its tests will run, and every slow test,
+    which is not followed.
+    """
     for path, name in {item.path: item.nodeid.partition("::")[0] for item in items}.items():
-        _write(name, path, 0.0, {})
+        _write(name, path, 0.0, False, {})
+    for item in items:
+        if _is_slow(item):
+            _write(item.nodeid, item.path, 0.0, True, {})
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None and item.get_closest_marker("paper") is None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Follow one test, fixtures included. What a shared fixture runs counts for the test that
-    made it.
+    made it. One that fails without a fault says nothing about faults, and is left out.
     """
     _forget()
     recorder = _Recorder()
+    failed = item.session.testsfailed
     begin = time.perf_counter()
     threading.settrace(recorder)
     sys.settrace(recorder)
@@ -235,4 +248,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     finally:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]  # that is how it is taken away
-        _write(item.nodeid, item.path, time.perf_counter() - begin, recorder.ran())
+        if item.session.testsfailed == failed:
+            seconds = time.perf_counter() - begin
+            _write(item.nodeid, item.path, seconds, False, recorder.ran())

@@ -10,9 +10,13 @@ long while the same tests without the fault do not. First all fast tests of TEST
 fault, to learn which lines each runs (reached.py, minutes; kept in out/mutants for the next time).
 Then a mutant is tried on the tests that run its statement, those in files named like its module and
 those that run little else first; where it is in no function, or on a line that no test runs, on all
-tests of its package. A few seconds each, a minute or more for what survives, which is printed with
-its location. A line whose change means nothing is left out with the comment "no mutant: why". Exit
-status 1 where fewer than --least are killed.
+tests of its package. What survives is tried on mypy, which make check runs beside the tests, and
+then on a few slow tests in files or folders named like its module: these wait for processes and
+clocks, so one that fails has to pass without the fault and fail with it once more. The score is
+printed for each kind.
+A few seconds each, a minute or more for what survives, which is printed with its location. A line
+whose change means nothing is left out with the comment "no mutant: why". Exit status 1 where fewer
+than --least are killed.
 """
 
 from __future__ import annotations
@@ -77,17 +81,35 @@ TESTS = {
 LEAST = 110 / 120
 
 FAST = ("-m", "not slow and not paper")
-QUIET = ("-x", "-q", "--no-header", "-p", "no:cacheprovider")
+TYPES = "types"
+FAST_TESTS, SLOW_TESTS = "fast tests", "slow tests"
+QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
 NOTHING_TO_RUN = 5
 TOO_LONG = "took too long"
 LIKELY = 40
 """Tests in a first batch: most mutants are killed by one of them, and starting all others takes
 a while.
 """
+SLOW = 12
+"""Slow tests that are tried at most."""
 SLACK, PATIENCE = 120.0, 600.0
 """Seconds: on top of twice what the tests take without a fault, so that a busy machine is not
 taken for an endless loop, and for planted faults, whose tests are not timed.
 """
+
+
+_FAILED = ("FAILED ", "ERROR ")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Tests that run together, of a kind, and the seconds that they may take; or mypy, which has
+    no tests.
+    """
+
+    kind: str
+    tests: tuple[str, ...] = ()
+    limit: float = PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +120,7 @@ class Trial:
     package: str
     path: Path
     content: bytes
-    batches: tuple[tuple[str, ...], ...]
-    limits: tuple[float, ...] = (PATIENCE,)
+    batches: tuple[Batch, ...]
 
 
 class Copy:
@@ -117,6 +138,9 @@ class Copy:
         shutil.copytree(
             ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
         )
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        if (ROOT / ".mypy_cache").exists():
+            shutil.copytree(ROOT / ".mypy_cache", folder / ".mypy_cache")
 
     def passes(
         self, tests: Sequence[str], limit: float | None = None, reached: Path | None = None
@@ -126,7 +150,7 @@ class Copy:
         """
         # What is named by itself is run, however slow it is.
         chosen = () if all("::" in name for name in tests) else FAST
-        plugin = () if reached is None else ("-p", "reached")
+        plugin = ("-x",) if reached is None else ("-p", "reached")
         command = [sys.executable, "-m", "pytest", *QUIET, *plugin, *chosen, *dict.fromkeys(tests)]
         environment = os.environ | {
             f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")
@@ -156,36 +180,59 @@ class Copy:
                 f"{ended.stdout[-2000:]}\n"
                 f"{ended.stderr[-2000:]}"
             )
-        return ended.returncode == 0, ended.stdout.strip().splitlines()[
-            -1
-        ] if ended.stdout.strip() else ""
+        words = [line for line in ended.stdout.splitlines() if line.startswith(_FAILED)]
+        return ended.returncode == 0, "\n".join(words)
 
-    def with_fault(self, trial: Trial) -> tuple[bool, str]:
-        """Whether the tests notice a fault, and by what."""
+    def has_types(self) -> tuple[bool, str]:
+        """Whether mypy finds nothing, and the first error if it does."""
+        ended = subprocess.run(
+            [sys.executable, "-m", "mypy"], cwd=self.root, capture_output=True, text=True
+        )
+        if ended.returncode > 1:  # no word about the fault
+            raise SystemExit(f"mypy ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}")
+        return ended.returncode == 0, ended.stdout.partition("\n")[0]
+
+    def with_fault(self, trial: Trial) -> tuple[str | None, str]:
+        """The kind of test that notices a fault, if any does, and its words."""
         target = self.root / trial.path
         before = target.read_bytes()
         if b"njit" in before:
             self._cache = self._faulty
         try:
-            self._write(target, trial.content)
-            for tests, limit in zip(trial.batches, trial.limits, strict=True):
-                passed, words = self.passes(tests, limit)
-                while words == TOO_LONG and not self._ends(target, before, tests, limit):
-                    # The machine was busy. That says nothing about the fault.
-                    limit *= 2
-                    self._write(target, trial.content)
-                    passed, words = self.passes(tests, limit)
+            for batch in trial.batches:
+                self._write(target, trial.content)
+                if batch.kind == TYPES:
+                    passed, words = self.has_types()
+                else:
+                    passed, words = self._tried(target, before, trial.content, batch)
                 if not passed:
-                    return True, words
+                    return batch.kind, words
         finally:
             self._write(target, before)
             self._cache = self._sound
-        return False, ""
+        return None, ""
 
-    def _ends(self, target: Path, sound: bytes, tests: Sequence[str], limit: float) -> bool:
-        """Whether the tests end in time without the fault."""
-        self._write(target, sound)
-        return self.passes(tests, limit)[1] != TOO_LONG
+    def _tried(self, target: Path, sound: bytes, faulty: bytes, batch: Batch) -> tuple[bool, str]:
+        """Whether a batch passes with the fault. Where it does not, the fault has to be the
+        reason, not a busy machine.
+        """
+        limit = batch.limit
+        passed, words = self.passes(batch.tests, limit)
+        while words == TOO_LONG:
+            self._write(target, sound)
+            if self.passes(batch.tests, limit)[1] != TOO_LONG:
+                return False, TOO_LONG
+            limit *= 2
+            self._write(target, faulty)
+            passed, words = self.passes(batch.tests, limit)
+        if not passed and batch.kind == SLOW_TESTS:
+            failed = [line.partition(" ")[2].partition(" - ")[0] for line in words.splitlines()]
+            self._write(target, sound)
+            if not self.passes(failed, PATIENCE)[0]:
+                return True, f"fails without the fault, too: {words}"
+            self._write(target, faulty)
+            passed, words = self.passes(failed, PATIENCE)
+        return passed, words
 
     def _write(self, target: Path, content: bytes) -> None:
         target.write_bytes(content)
@@ -202,9 +249,9 @@ def package_of(path: Path) -> str | None:
     return next((package for package in TESTS if inside.startswith(f"{package}/")), None)
 
 
-def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test], list[Test]]:
-    """The tests that can notice a mutant, in two batches: a few that are about it most likely, and
-    all others.
+def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test], ...]:
+    """The tests that can notice a mutant, in three batches: a few fast ones that are about it most
+    likely, all other fast ones, and slow ones.
 
     Likely are tests in files named like its module, and tests that run little else. Where no test
     is known to run it (it is in no function, or Numba compiles it), those of numbers and then those
@@ -212,16 +259,24 @@ def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test]
     """
     inside = mutant.path.relative_to("src").as_posix()
     running = reached.running(inside, (ROOT / mutant.path).read_bytes(), mutant.line)
-    tests = running or [test for test in reached.tests if test.file.startswith(TESTS[package])]
+    ours = [test for test in reached.tests if test.file.startswith(TESTS[package])]
+    fast = running or [test for test in ours if not test.slow]
     stem = mutant.path.stem.strip("_")
+    module = mutant.path.with_suffix("").relative_to(SOURCE).as_posix().replace("/", ".")
 
     def unlikely(test: Test) -> int:
-        if stem in test.file or (not running and test.file == _NUMBERS):
+        if test.file == _NUMBERS:  # which has a test for each module
+            return 0 if f"[{module}]" in test.name else 2
+        if stem in test.file:
             return 0
         return 1 if not running and f"/{mutant.path.parent.name}/" in test.file else 2
 
-    tests.sort(key=lambda test: (unlikely(test), test.lines, test.name))
-    return tests[:LIKELY], sorted(tests[LIKELY:], key=lambda test: (unlikely(test), test.file))
+    fast.sort(key=lambda test: (unlikely(test), test.lines, test.name))
+    others = sorted(fast[LIKELY:], key=lambda test: (unlikely(test), test.file))
+    named = stem, f"/{mutant.path.parent.name}/"
+    slow = [test for test in ours if test.slow and any(name in test.file for name in named)]
+    slow.sort(key=lambda test: (unlikely(test), test.name))
+    return fast[:LIKELY], others, slow[:SLOW]
 
 
 def all_mutants(only: str | None) -> list[Mutant]:
@@ -249,7 +304,9 @@ def planted(only: str | None) -> list[Trial]:
         if source.count(fault.old) != 1:
             sys.exit(f"{fault.name}: {path} does not have this text once; plant it anew")
         content = source.replace(fault.old, fault.new).encode()
-        trials.append(Trial(fault.name, "planted", path, content, (fault.tests,)))
+        trials.append(
+            Trial(fault.name, "planted", path, content, (Batch(FAST_TESTS, fault.tests),))
+        )
     return trials
 
 
@@ -286,8 +343,8 @@ def _compiles(mutant: Mutant) -> bool:
 
 
 def measured(copy: Copy, packages: Collection[str]) -> Reached:
-    """All fast tests of these packages with what they run; only test files that are new or have
-    changed are run for that.
+    """The tests of these packages, fast ones with what they run; only test files that are new or
+    have changed are run for that.
     """
     files = sorted(
         path.relative_to(ROOT).as_posix()
@@ -303,11 +360,10 @@ def measured(copy: Copy, packages: Collection[str]) -> Reached:
         new.unlink(missing_ok=True)
         passed, words = copy.passes(missing, reached=new)
         if not passed:
-            sys.exit(f"without any fault the tests should pass: {words}")
-        if new.exists():  # otherwise all of these tests are slow
-            with REACHED.open("a") as stream:
-                stream.write(new.read_text())
-            new.unlink()
+            print(f"left out, for without any fault they should pass:\n{words}", flush=True)
+        with REACHED.open("a") as stream:
+            stream.write(new.read_text())
+        new.unlink()
     return Reached.read(REACHED, ROOT)
 
 
@@ -318,13 +374,18 @@ def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool, everything: bool)
     trials = []
     for mutant in mutants:
         package = package_of(mutant.path) or ""
-        batches = [
-            batch for batch in tests_of(mutant, package, reached)[: 1 if quick else 2] if batch
-        ]
-        limits = tuple(2 * sum(test.seconds for test in batch) + SLACK for batch in batches)
-        names = tuple(tuple(test.name for test in batch) for batch in batches)
-        trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), names, limits))
+        likely, others, slow = tests_of(mutant, package, reached)
+        batches = [_batch(FAST_TESTS, likely)]
+        if not quick:
+            batches += [_batch(FAST_TESTS, others), Batch(TYPES), _batch(SLOW_TESTS, slow)]
+        batches = [batch for batch in batches if batch.tests or batch.kind == TYPES]
+        trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), tuple(batches)))
     return trials
+
+
+def _batch(kind: str, tests: Sequence[Test]) -> Batch:
+    seconds = PATIENCE if kind == SLOW_TESTS else 2 * sum(test.seconds for test in tests) + SLACK
+    return Batch(kind, tuple(test.name for test in tests), seconds)
 
 
 def main() -> int:
@@ -362,7 +423,7 @@ def main() -> int:
         return _run(Path(folder), arguments)
 
 
-def _known(out: Path | None) -> dict[str, bool]:
+def _known(out: Path | None) -> dict[str, str | None]:
     """What an earlier run that was broken off has found."""
     lines = out.read_text().splitlines() if out is not None and out.exists() else ()
     return {row["mutant"]: row["killed"] for row in map(json.loads, lines)}
@@ -381,7 +442,7 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
 
     known = _known(arguments.out)
 
-    def attempt(trial: Trial) -> bool:
+    def attempt(trial: Trial) -> str | None:
         if trial.name in known:
             return known[trial.name]
         copy = copies.get()
@@ -400,12 +461,14 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         killed = list(pool.map(attempt, trials))
     counts, caught = Counter(trial.package for trial in trials), Counter[str]()
-    for trial, dead in zip(trials, killed, strict=True):
-        caught[trial.package] += dead
+    for trial, kind in zip(trials, killed, strict=True):
+        caught[trial.package] += kind is not None
     for package in counts:
-        print(f"{package:20} {caught[package]:5} of {counts[package]:5} killed")
-    score = sum(killed) / max(len(killed), 1)
-    print(f"{'together':20} {score:.1%}")
+        print(f"{package:36} {caught[package]:5} of {counts[package]:5} killed")
+    for kind, count in Counter(filter(None, killed)).most_common():
+        print(f"by {kind:33} {count:5}")
+    score = caught.total() / max(len(killed), 1)
+    print(f"{'together':36} {caught.total():5} of {len(killed):5} killed: {score:.1%}")
     return 0 if score >= (1.0 if arguments.planted else arguments.least) else 1
 
 
