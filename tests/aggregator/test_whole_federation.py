@@ -5,8 +5,10 @@ meanwhile.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,15 @@ from hdpmf.lab.simulate.deploy import RECOMMENDER, free_port
 from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
 from tests.aggregator.server_processes import HELPER, LEADER, Pair
+from tests.deploy.page import ROOT
+from tests.deploy.prometheus import Prometheus, example_for, missing
+from tools import dashboard
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 USERS = 3
+QUIET = {"Alerts of the recommender", "Troubles and closed connections in an hour"}
+"""Panels that are flat, or empty, while nothing is wrong."""
 
 
 def hdpmf(*arguments: object) -> None:
@@ -45,14 +52,17 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
         hdpmf("device", "policy", store, "--set", policy)
         hdpmf("device", "rate", store, number, 5)
         hdpmf("recommender", "enroll", shop, Path(f"{store}.card.json"))
-    with Pair(tmp_path, rules=Rules(minimum=USERS, lease=2.0)) as pair:
+    with Pair(tmp_path, rules=Rules(minimum=USERS, lease=2.0)) as pair, ExitStack() as stack:
         servers = tmp_path / "servers.json"
         servers.write_bytes(pair.servers.to_json())
         hdpmf("recommender", "servers", shop, servers, "--same-host")
         for folder in pair.folders.values():
             folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
         pair.start(LEADER, HELPER)
-        pair.deployment.recommender(shop)
+        watched = str(free_port())
+        pair.deployment.recommender(shop, "--metrics-port", watched)
+        begin = time.time()
+        prometheus = stack.enter_context(watching(tmp_path, watched, pair))
         place = ServiceFolder(shop)
         wait_for(pair, place.is_serving)
         hdpmf(
@@ -75,16 +85,47 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
                 name, store, f"https://localhost:{port}", *pinned, "--once", "--every", "1"
             )
         pair.deployment.kill(RECOMMENDER)
-        pair.deployment.recommender(shop)
+        pair.deployment.recommender(shop, "--metrics-port", watched)
         for name in names:
             pair.deployment.wait(name, 200)
         (run,) = place.runs()
         summary = json.loads(place.summary_path(run).read_bytes())
         assert (summary["users"], summary["tasks"]) == (USERS, [task])
         assert summary["privacy"]["status"] == "proved"
+        if prometheus is not None:
+            check_dashboard(prometheus, begin)
         pair.deployment.stop(RECOMMENDER)
     for store in stores:
         hdpmf("device", "recommend", store)
+
+
+def watching(
+    folder: Path, recommender: str, pair: Pair
+) -> AbstractContextManager[Prometheus | None]:
+    """A Prometheus, which CI always has."""
+    if missing() and "CI" not in os.environ:
+        return nullcontext()
+    config = example_for([f"127.0.0.1:{recommender}"], pair.folders.values())
+    return Prometheus(folder / "prometheus", config)
+
+
+def check_dashboard(prometheus: Prometheus, begin: float) -> None:
+    """Every panel for two servers has data of this run, and the picture of all is drawn."""
+    last_run = "hdpmf_recommender_last_run_timestamp_seconds > 0"
+    prometheus.wait("the run is shown", lambda: bool(prometheus.query(last_run)))
+    url = f"http://{prometheus.address}"
+    drawn = dashboard.draw(url, ROOT / "out" / "dashboard.png", begin, time.time(), "10s")
+    rows = {panel["title"]: panel["row"] for panel in dashboard.panels()}
+    flat = {
+        title
+        for title, series in drawn.items()
+        if not any(value > 0 for *_, values in series for value in values)
+        and "masks" not in rows[title]
+    }
+    assert flat == QUIET
+    assert not {title for title, row in rows.items() if "masks" not in row and not drawn[title]} - {
+        "Troubles and closed connections in an hour"
+    }
 
 
 def task_of(shop: Path) -> str | None:
