@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     with open_server(folder) as server:
         metrics = AggregatorMetrics()
         metrics.watch(folder, server)
+        server.partner_clock.compare(time.time())
         text = (generate_latest(registry) + metrics.text()).decode()
     names = {"up"}  # Prometheus' own
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):

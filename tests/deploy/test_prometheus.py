@@ -49,6 +49,8 @@ pytestmark = pytest.mark.skipif(
 ONLY_SERIES = {
     "HdpmfServerTroubles",  # more than ten failures, with growing pauses: half an hour
     "HdpmfServerErrors",  # needs a fault that we do not know
+    "HdpmfPartnerAway",  # five minutes
+    "HdpmfClocksDiffer",  # tests/aggregator sets clocks
     "HdpmfRestarting",
     "HdpmfFilesRunningOut",
 }
@@ -109,6 +111,9 @@ SERIES = {
         **of_server("aggregated_reports_total", "", "7x400"),
     },
     "HdpmfReportsLost": of_server("uploads_total", ',outcome="failed"', _GROWS),
+    "HdpmfReportsRejected": of_server("rejected_reports", ',reason="hpke_decrypt_error"', _GROWS),
+    "HdpmfClocksDiffer": of_server("clock_skew_seconds", "", during("1", "-31", "-2")),
+    "HdpmfPartnerAway": of_server("partner_reachable", "", during("1", "0", "1")),
     "HdpmfServerDiskNearlyFull": {
         **of_server("free_bytes", "", during("9e11", "4e9", "9e11")),
         **of_server("disk_bytes", "", "1e12x400"),
@@ -249,6 +254,16 @@ def database_is_taken(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
     yield ("HdpmfServerSlow",)
 
 
+def reports_are_broken(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
+    """Devices encrypt in a wrong way: what was taken has to be rejected."""
+    for _ in range(6):
+        report = asked.report([1, 2, 3, 4])
+        broken = report[:-1] + bytes([report[-1] ^ 1])
+        take = lambda broken=broken: world.pair.upload(asked, broken).status_code == 201  # noqa: E731
+        world.prometheus.wait("it is taken", take)
+    yield ("HdpmfReportsRejected",)
+
+
 def disk_is_full(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
     """Nothing can be written: a report is not confirmed."""
     used = shutil.disk_usage(world.disk).used
@@ -302,6 +317,7 @@ def nothing_is_watched(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
 FAULTS = (
     (helper_goes_away, certificates_end),
     (database_is_taken, runs_go_wrong),
+    (reports_are_broken,),
     (disk_is_full,),
     (folder_is_damaged, another_program_answers),
     (nothing_is_watched,),
