@@ -203,28 +203,33 @@ Language = Literal["python", "shell", "toml"]
 
 _HINTS: dict[str, dict[Language, str]] = {
     "columns": {
-        "python": 'columns={{"{0}": ...}}',
+        "python": 'Ratings.of(data, columns={{"{0}": ...}})',
         "shell": "--column {0}=NAME",
         "toml": 'columns = {{{0} = "..."}}',
     },
     "scale": {
-        "python": "scale=(low, high)",
+        "python": "Ratings.of(data, scale=(low, high))",
         "shell": "--scale LOW HIGH",
         "toml": "scale = [low, high]",
     },
     "step": {
-        "python": "scale=(low, high) without a step",
+        "python": "Ratings.of(data, scale=(low, high)) without a step",
         "shell": "--scale LOW HIGH without --step",
         "toml": "scale = [low, high]",
     },
     "missing": {"python": "missing=W", "shell": "--missing-weight W", "toml": "missing_weight = W"},
-    "implicit": {"python": "implicit=True", "shell": "--implicit", "toml": "implicit = true"},
+    "implicit": {
+        "python": "Ratings.of(data, implicit=True)",
+        "shell": "--implicit",
+        "toml": "implicit = true",
+    },
     "fold-in": {
         "python": "model.fold_in(ratings)",
         "shell": "hdpmf fold-in FOLDER FILE",
         "toml": "model.fold_in(ratings)",
     },
     "replace": {"python": "replace=True", "shell": "--replace", "toml": "replace=True"},
+    "overwrite": {"python": "replace=True", "shell": "--force", "toml": "replace=True"},
     "duplicates": {
         "python": 'duplicates="last" (or first, mean, max)',
         "shell": "--duplicates last (or first, mean, max)",

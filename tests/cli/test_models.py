@@ -49,11 +49,15 @@ def test_training_as_json_with_early_stopping(
     assert Path(found["devices_part"]).is_dir()
 
 
-def test_training_replaces_an_earlier_model(
+def test_training_replaces_an_earlier_model_only_if_told(
     call: Call, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    for method, more in (("mf", ("--epochs", 2)), ("user-mean", ())):
-        assert call("train", method, "--train", files[0], "--out", tmp_path / "m", *more).code == 0
+    given = ("--train", files[0], "--out", tmp_path / "m")
+    assert call("train", "mf", *given, "--epochs", 2).code == 0
+    refused = call("train", "user-mean", *given)
+    assert (refused.code, "or replace it with --force" in refused.err) == (8, True)
+    assert type(load_model(tmp_path / "m")).__name__ == "MF"
+    assert call("train", "user-mean", *given, "--force").code == 0
     assert type(load_model(tmp_path / "m")).__name__ == "UserMean"
 
 
@@ -363,6 +367,9 @@ def test_new_users_are_taken_in(call: Call, model_folder: Path, tmp_path: Path) 
     assert again.code == 3
     assert "user 90001 is in the model already" in again.err
     assert call("fold-in", tmp_path / "more", new, "--replace").code == 0
+    there = ("fold-in", folder, new, "--out", tmp_path / "more")
+    assert call(*there).code == 8
+    assert call(*there, "--force").code == 0
     (tmp_path / "high.csv").write_text(f"user,item,rating\n90002,{items[0]},40\n")
     assert call("fold-in", folder, tmp_path / "high.csv").code == 3
 

@@ -70,6 +70,15 @@ def test_every_option_of_a_method_is_on_the_command_line_and_in_help(call: Call)
     assert {parameter.default for parameter in ModelOptions.parameters()} == {None}  # not given
 
 
+def test_a_default_in_help_is_one(call: Call) -> None:
+    shown = " ".join(call("evaluate", "--help").out.replace("│", " ").split())
+    assert "(default: 10 with --data)" in shown
+    assert "[default: (" not in shown
+    # with a file there is none
+    refused = call("evaluate", "user-mean", "--train", "ratings.csv")
+    assert (refused.code, "--hold-out N" in refused.err) == (2, True)
+
+
 SOURCE = ("--data", "synthetic", "--hold-out", 2)
 
 

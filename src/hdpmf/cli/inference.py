@@ -326,6 +326,7 @@ def fold_in(
         bool, option("Users may be in the model already; these are all their ratings then.")
     ] = False,
     column: Columns = None,
+    force: Annotated[bool, option("Replace another model in the folder of --out.")] = False,
 ) -> Result:
     """Add the users of FILE to a model: each vector is fitted to its user's ratings, locally."""
     from hdpmf.common.data import Ratings
@@ -343,7 +344,7 @@ def fold_in(
     added = len(model.fold_in(new, weight, replace=replace))
     unknown = int((model.catalogue_.items.find(new.items.ids)[new.item_codes] < 0).sum())
     target = folder if out is None else out
-    model.save(target)
+    model.save(target, replace=force or target == folder)
     text: list[Block] = [
         f"new users taken in: {added:,}; the model in {target} has {len(model.devices_.users):,}"
     ]

@@ -71,9 +71,7 @@ class TrainingOptions(RatingsOptions):
 
 @command
 def train(
-    out: Annotated[
-        Path, option("Where to save; an earlier model is replaced.", "FOLDER", "--out", "-o")
-    ],
+    out: Annotated[Path, option("Where to save.", "FOLDER", "--out", "-o")],
     source: TrainingOptions,
     options: ModelOptions,
     wishes: WeightOptions,
@@ -91,6 +89,7 @@ def train(
         model_option("Keep this part of the ratings out of training and measure on it.", "F"),
     ] = None,
     seed: Seed = 0,
+    force: Annotated[bool, option("Replace an earlier model in that folder.")] = False,
 ) -> Result:
     """Train METHOD on all ratings and save the model, its private part apart from the rest."""
     if source.from_release is not None:
@@ -99,7 +98,7 @@ def train(
                 "--catalogue and --validation-fraction are about ratings; a released data set "
                 "has none"
             )
-        _check_folder(out)
+        _check_folder(out, force)
         return _train_from_release(source.from_release, method, out, options, wishes, seed)
     if method is None:
         raise ConfigError(
@@ -110,7 +109,7 @@ def train(
         raise ConfigError(
             "--patience needs ratings to validate on; give --validation-fraction as well"
         )
-    _check_folder(out)
+    _check_folder(out, force)
     ratings = source.load()
     if catalogue is not None:
         ratings = _in_catalogue(ratings, catalogue)
@@ -121,7 +120,7 @@ def train(
     seconds = fit(method, model, learning, weights, validation)
     cost = persons_cost(method, model, learning, weights)
     levels = level_facts(method, learning, weights)
-    model.save(out)
+    model.save(out, replace=True)  # allowed or not, it was checked before
 
     epochs_run = len(getattr(model, "history_", ()))
     kind = "choices" if ratings.implicit else "ratings"
@@ -187,7 +186,7 @@ def _train_from_release(
     model = HDPBit.from_release(release, rng=seed, **chosen)
     found = model.lists_
     seconds = time.perf_counter() - begin
-    model.save(out)
+    model.save(out, replace=True)  # allowed or not, it was checked before
     lists = {} if found is None else {"kind": found.about.get("kind"), "bytes": found.n_bytes}
     n_bits = len(release.bits.items)
     document = {
@@ -363,11 +362,11 @@ def _split_validation(
     return ratings.take(~aside), ratings.take(aside)
 
 
-def _check_folder(out: Path) -> None:
+def _check_folder(out: Path, force: bool) -> None:
     """Raise StorageError if a model cannot be saved there, before it is trained."""
-    in_use = out.exists() and not (out / "recommender").is_dir()
-    if in_use and (not out.is_dir() or any(out.iterdir())):
-        raise StorageError(f"{out} exists and is not a saved model; choose a new folder")
+    from hdpmf.models.files import check_target
+
+    check_target(out, replace=force)
     nearest = next(folder for folder in out.absolute().parents if folder.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise StorageError(

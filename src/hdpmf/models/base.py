@@ -24,9 +24,12 @@ from hdpmf.models.input_checks import (
     columns_of,
     first_times,
     in_pairs,
+    is_column,
+    is_one_id,
     join_pairs,
     kind_of,
     plain,
+    privacy_weights,
     tags,
 )
 from hdpmf.models.result_tables import RecommendedLists, SimilarItem, similar
@@ -38,8 +41,8 @@ from hdpmf.untrusted.recommender import Catalogue
 Callback = Callable[[EpochRecord], object]
 """Called after every epoch; training goes on unless it returns True."""
 
-Several = list[Any] | tuple[Any, ...] | np.ndarray
-"""Ids of users."""
+Several = Iterable[Any]
+"""Ids of users: a list, a set, a range, an array, a column of a data frame."""
 
 
 class Estimator(Parameters):
@@ -82,9 +85,9 @@ class Estimator(Parameters):
 
         Args:
             train: Ratings to learn from, or a data frame or sparse matrix of them.
-            weights: PrivacyWeights; without them every rating has weight 1, that is the whole of
-                epsilon. As scikit-learn calls it, ``fit(X, y)``, this is the ratings, and ``train``
-                has only users and items.
+            weights: PrivacyWeights, or one number for all ratings; without them every rating has
+                weight 1, that is the whole of epsilon. As scikit-learn calls it, ``fit(X, y)``,
+                this is the ratings, and ``train`` has only users and items.
             scale: The public scale of a frame, matrix or ``y``, one to five where it is not given.
             validation: Ratings to measure the error on after every epoch, for a method that has
                 epochs.
@@ -94,16 +97,11 @@ class Estimator(Parameters):
         check(self)
         if scale is not None and isinstance(train, Ratings):
             raise ConfigError("these ratings know their own scale; leave scale out")
-        if weights is not None and not isinstance(weights, PrivacyWeights):
+        if is_column(weights) and not isinstance(train, Ratings):
             train, weights = join_pairs(train, weights, scale), None
         ratings = self._taken(train, scale)
         held = None if validation is None else self._taken(validation, ratings.scale)
-        self._fit(
-            ratings,
-            PrivacyWeights.uniform(ratings) if weights is None else weights,
-            held,
-            callbacks,
-        )
+        self._fit(ratings, privacy_weights(ratings, weights), held, callbacks)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -332,12 +330,10 @@ class Estimator(Parameters):
         Raises:
             UnknownIdError: A user was not in training; use ``fold_in`` first.
             ConfigError: The model cannot rank, or ``only`` asks for a genre that there is not.
-            RatingsError: ``now`` is given, and the ratings have no times.
+            RatingsError: ``users`` are no ids, or ``now`` is given and the ratings have no times.
         """
         lists = self.recommend_each(column(users), n, keep_rated=keep_rated, only=only, now=now)
-        if isinstance(users, (list, tuple, np.ndarray)):
-            return RecommendedLists(lists)
-        return next(iter(lists))[1]
+        return next(iter(lists))[1] if is_one_id(users) else RecommendedLists(lists)
 
     def recommend_each(
         self,
@@ -351,7 +347,7 @@ class Estimator(Parameters):
         """Yield each user with their list; memory does not grow with the number of users."""
         self._check_fitted()
         self._check_ranks()
-        codes = self._user_codes(users)
+        codes = self._user_codes(column(users))
         model = self if now is None else self._at_time(now)
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
@@ -379,15 +375,22 @@ class Estimator(Parameters):
         self._check_fitted()
         return with_users(self, self._user_codes(column(users)))
 
-    def save(self, folder: str | PathLike[str]) -> None:
+    def save(self, folder: str | PathLike[str], *, replace: bool = False) -> None:
         """Write the model: ``folder/recommender`` is public, ``folder/devices`` private.
 
-        The folder appears whole or not at all; an earlier model there is replaced.
+        The folder appears whole or not at all.
+
+        Args:
+            folder: Where to.
+            replace: Whether an earlier model there may be replaced.
+
+        Raises:
+            StorageError: There is a model at ``folder`` already, or something else.
         """
         from hdpmf.models.files import save_model
 
         self._check_fitted()
-        save_model(self, folder)
+        save_model(self, folder, replace=replace)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Self:
@@ -402,7 +405,7 @@ class Estimator(Parameters):
             )
         return model
 
-    def _user_codes(self, users: Several) -> np.ndarray:
+    def _user_codes(self, users: Sequence[Any] | np.ndarray) -> np.ndarray:
         """Positions of users who must be known."""
         known = self.devices_.users
         codes = known.find(users)

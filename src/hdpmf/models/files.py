@@ -30,7 +30,7 @@ from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.priors import Prior
 from hdpmf.common.model.public_model import PublicModel, ids, read_part, write_part
 from hdpmf.common.protocol import ItemFacts, Round
-from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
+from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError, hint
 from hdpmf.models.base import Estimator
 from hdpmf.models.baselines import (
     BPR,
@@ -128,16 +128,34 @@ _RELEASE = "ratings.release"
 _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 
-def save_model(model: Estimator, folder: str | os.PathLike[str]) -> None:
+def check_target(folder: str | os.PathLike[str], *, replace: bool) -> None:
+    """Raise StorageError unless a model may be saved at ``folder``, which is new or empty.
+
+    With ``replace`` an earlier model may be there.
+    """
+    target = Path(folder)
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not (target / "recommender" / "model.json").is_file():
+        raise StorageError(f"{target} exists and is not a saved model; choose a new folder")
+    if not replace:
+        raise StorageError(
+            f"there is a model in {target} already; choose a new folder, or replace it with "
+            f"{hint('overwrite')}"
+        )
+
+
+def save_model(
+    model: Estimator, folder: str | os.PathLike[str], *, replace: bool = False
+) -> None:
     """Write a fitted model; on failure ``folder`` keeps what it held before.
 
     Raises:
-        StorageError: There is something else than a saved model at ``folder``.
+        StorageError: There is a saved model at ``folder`` and ``replace`` is off, or something
+            else.
     """
     target = Path(folder)
-    is_model = (target / "recommender" / "model.json").is_file()
-    if target.exists() and not is_model and (not target.is_dir() or any(target.iterdir())):
-        raise StorageError(f"{target} exists and is not a saved model; choose a new folder")
+    check_target(target, replace=replace)
     with new_folder(target) as staging:
         for part, mode in (("recommender", 0o755), ("devices", 0o700)):
             (staging / part).mkdir(mode)

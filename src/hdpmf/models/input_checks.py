@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.scale import ScaleLike
+from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, hint
 from hdpmf.private.client import Devices
 
@@ -53,16 +55,47 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def column(ids: Any) -> Any:
-    """Return ids as a sequence; a single id becomes a list of one."""
-    if isinstance(ids, (str, int, np.integer)):
-        return [ids]
-    return ids if isinstance(ids, np.ndarray) else list(ids)
+def is_one_id(ids: Any) -> bool:
+    """Return True for a single id, False for anything that may hold several."""
+    if isinstance(ids, np.ndarray):
+        return ids.ndim == 0
+    return isinstance(ids, (str, int, np.integer))
+
+
+def is_column(values: Any) -> bool:
+    """Return True for what has a value per row, as scikit-learn gives ``y``."""
+    if isinstance(values, (str, bytes, Mapping, PrivacyWeights)) or hasattr(values, "columns"):
+        return False
+    return isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
+
+
+def column(ids: Any, what: str = "user") -> Any:
+    """Return ids as an array or a list; a single id becomes a list of one.
+
+    Several ids are anything that can be iterated over: a list, a set, a range, an array, a column
+    of a data frame.
+
+    Raises:
+        RatingsError: It is neither an id nor several.
+    """
+    if is_one_id(ids):
+        return [plain(ids[()]) if isinstance(ids, np.ndarray) else ids]
+    if isinstance(ids, np.ndarray) and ids.ndim == 1:
+        return ids
+    frame = hasattr(ids, "columns") or isinstance(ids, (np.ndarray, Mapping, Ratings))
+    if frame or isinstance(ids, (bytes, bytearray)) or not isinstance(ids, Iterable):
+        given = f"this {type(ids).__name__}" if frame else repr(ids)
+        raise RatingsError(
+            f"{given} is no {what}: ids are whole numbers or text; give one, or several as a list, "
+            f"an array or a column of a frame, as frame[{what!r}]"
+        )
+    # Arrow's own iteration gives scalars of its own.
+    return ids.to_pylist() if hasattr(ids, "to_pylist") else list(ids)
 
 
 def in_pairs(users: Any, items: Any) -> tuple[Any, Any]:
     """Both columns at equal length: one user goes with many items, one item with many users."""
-    user_ids, item_ids = column(users), column(items)
+    user_ids, item_ids = column(users), column(items, "item")
     n_users, n_items = len(user_ids), len(item_ids)
     if n_users == n_items:
         return user_ids, item_ids
@@ -118,6 +151,33 @@ def columns_of(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
             f"pairs have two columns, user and item; this has the shape {table.shape}"
         )
     return table[:, 0], table[:, 1]
+
+
+def privacy_weights(train: Ratings, weights: Any) -> PrivacyWeights:
+    """Return the weights of these ratings: those given, one number for all, or 1 without any.
+
+    Raises:
+        ConfigError: They are of another kind, with what makes weights of it.
+    """
+    if weights is None:
+        return PrivacyWeights.uniform(train)
+    if isinstance(weights, PrivacyWeights):
+        return weights
+    if isinstance(weights, (int, float, np.integer, np.floating)) and not isinstance(weights, bool):
+        return PrivacyWeights.uniform(train, float(weights))
+    if isinstance(weights, Mapping):
+        remedy = "say whose they are: PrivacyWeights.from_parts(ratings, users={...}, items={...})"
+    elif hasattr(weights, "columns"):
+        remedy = "make them with PrivacyWeights.from_frame(ratings, frame)"
+    else:
+        remedy = (
+            "give one number for everybody, or make them with PrivacyWeights.from_parts or "
+            "from_frame"
+        )
+    raise ConfigError(
+        f"a {type(weights).__name__} beside ratings is taken for privacy weights, which it is not; "
+        f"{remedy}"
+    )
 
 
 def join_pairs(pairs: Any, ratings: Any, scale: ScaleLike | None) -> Ratings:

@@ -7,10 +7,14 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
-from hdpmf import HDPMF, MF, GlobalMean, HDPSum, Ratings, UserMean
-from hdpmf.errors import ConfigError, RatingsError, UnknownIdError
+from hdpmf import HDPMF, MF, GlobalMean, HDPSum, PrivacyWeights, Ratings, UserMean
+from hdpmf.errors import ConfigError, PrivacyError, RatingsError, UnknownIdError
+from hdpmf.models.result_tables import RecommendedLists
 from hdpmf.models.training import FarFromConvergedWarning
 
 TEXT = Ratings.from_arrays(["ann", "ann", "bea", "bea"], ["x", "y", "x", "z"], [5, 3, 4, 1])
@@ -80,6 +84,86 @@ def test_a_stranger_is_named(split):
         UnknownIdError, match="user 'bob' was not in training, where user ids are integers"
     ):
         MF(epochs=2).fit(split[0]).recommend("bob")
+
+
+SEVERAL = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "generator": iter,
+    "array": np.array,
+    "array of objects": lambda ids: np.array(ids, object),
+    "pandas series": lambda ids: pd.Series(ids, index=range(7, 7 + len(ids))),
+    "pandas unique": lambda ids: pd.DataFrame({"user": ids})["user"].unique(),
+    "pandas index": pd.Index,
+    "pandas categories": lambda ids: pd.Series(ids).astype("category"),
+    "polars series": pl.Series,
+    "arrow array": pa.array,
+}
+
+
+@pytest.fixture(scope="module", params=["integers", "text"])
+def lister(request, split):
+    return HDPSum(rng=0).fit(split[0].with_text_ids(users=request.param == "text"))
+
+
+@pytest.mark.parametrize("several", SEVERAL.values(), ids=SEVERAL)
+def test_several_users_may_come_in_anything(several, lister):
+    model = lister
+    wanted = model.devices_.users.ids[[4, 0, 9]].tolist()
+    lists = model.recommend(several(wanted), n=2)
+    assert isinstance(lists, RecommendedLists)
+    assert set(lists) == set(wanted)
+    alone = model.recommend(wanted[0], n=2)
+    assert [entry.item for entry in lists[wanted[0]]] == [entry.item for entry in alone]
+    assert [user for user, _ in model.recommend_each(several(wanted), 2)] == list(lists)
+    assert set(model.only_users(several(wanted)).devices_.users.ids.tolist()) == set(wanted)
+
+
+def test_a_range_of_users_is_several_and_a_single_one_is_one(split):
+    model = MF(epochs=2, rng=0).fit(split[0])
+    first = split[0].users.ids[0].item()
+    assert list(model.recommend(range(first, first + 3), n=1)) == [first, first + 1, first + 2]
+    assert list(model.recommend(pd.Series([first]), n=1)) == [first]
+    assert model.recommend([], n=1) == {}
+    for one in (first, np.int64(first), np.array(first)):
+        assert isinstance(model.recommend(one, n=1), list)
+    unknown = pd.Series([first, -5], index=[10, 11])
+    with pytest.raises(UnknownIdError, match="user -5 was not in training"):
+        model.recommend(unknown)
+
+
+@pytest.mark.parametrize("wrong", [1.0, None, b"ann", {1: 2}, pd.DataFrame({"user": [1]})])
+def test_what_is_no_user_is_an_error_of_ours(wrong, split):
+    model = MF(epochs=2, rng=0).fit(split[0])
+    for ask in (model.recommend, model.only_users, lambda users: model.predict(users, [1])):
+        with pytest.raises(RatingsError, match=r"is no user: .* as frame\['user'\]"):
+            ask(wrong)
+
+
+def test_one_number_is_everybodys_weight(split):
+    train, _ = split
+    model = HDPSum(rng=0).fit(train, 0.5)
+    assert set(model.devices_.beta.tolist()) == {0.5}
+    assert np.array_equal(
+        model.facts_.bias, HDPSum(rng=0).fit(train, PrivacyWeights.uniform(train, 0.5)).facts_.bias
+    )
+    with pytest.raises(PrivacyError):
+        HDPSum(rng=0).fit(train, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ({1: 0.5}, r"from_parts\(ratings, users="),
+        (pd.DataFrame({"user": [1], "weight": [0.5]}), r"from_frame\(ratings, frame\)"),
+        ([0.5, 0.5], "one number for everybody"),
+        ("paper", "one number for everybody"),
+    ],
+)
+def test_what_is_no_weight_is_told_what_makes_one(wrong, remedy, split):
+    with pytest.raises(ConfigError, match=f"beside ratings is taken for privacy weights.*{remedy}"):
+        HDPSum(rng=0).fit(split[0], wrong)
 
 
 @pytest.mark.parametrize("kind", [MF, HDPSum])

@@ -175,15 +175,18 @@ def test_any_damage_gives_a_model_or_our_error(saved, name, data):
         path.write_bytes(whole)
 
 
-def test_saving_replaces_a_model_and_nothing_else(model, saved, split, weights, tmp_path):
+def test_saving_replaces_a_model_if_told_and_nothing_else(model, saved, split, weights, tmp_path):
     other = HDPMF(**(QUICK | {"rng": 5})).fit(split[0], weights)
-    other.save(saved)
+    with pytest.raises(StorageError, match=r"a model in .* already; .*replace=True"):
+        other.save(saved)
+    assert load_model(saved).score(split[1]) == model.score(split[1])
+    other.save(saved, replace=True)
     assert load_model(saved).score(split[1]) == other.score(split[1])
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").write_text("three years")
     with pytest.raises(StorageError, match="not a saved model"):
-        model.save(precious)
+        model.save(precious, replace=True)
     assert (precious / "thesis.txt").read_text() == "three years"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "precious"]
 
@@ -201,7 +204,7 @@ def test_a_full_disk_leaves_the_earlier_model(model, saved, split, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match="No space left"):
-        model.save(saved)
+        model.save(saved, replace=True)
     assert load_model(saved).score(split[1]) == before
     assert [p.name for p in saved.parent.iterdir()] == ["model"]
 

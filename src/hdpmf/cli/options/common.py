@@ -45,6 +45,8 @@ def option(
     ``default`` is the default in words, ``words`` are values for tab completion, ``more`` are
     arguments of ``typer.Option``. Without ``flags`` there is one with the parameter's name.
     """
+    if isinstance(default, str):  # typer would write [default: (10)]
+        text, default = f"{text} (default: {default})", False
     return typer.Option(
         *flags,
         metavar=metavar,

@@ -138,7 +138,9 @@ class SplitOptions:
     test: Annotated[Path | None, data_option("Test ratings, in the same form.", "FILE")] = None
     hold_out: Annotated[
         int | None,
-        data_option("Test on N ratings of each user, chosen by the seed.", "N", default="10"),
+        data_option(
+            "Test on N ratings of each user, chosen by the seed.", "N", default="10 with --data"
+        ),
     ] = None
     ready_split: Annotated[
         bool, data_option("Use the split that the data set comes with (ml-100k: ua.base, ua.test).")
