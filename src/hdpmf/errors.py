@@ -230,8 +230,18 @@ _HINTS: dict[str, dict[Language, str]] = {
     },
     "replace": {"python": "replace=True", "shell": "--replace", "toml": "replace=True"},
     "overwrite": {"python": "replace=True", "shell": "--force", "toml": "replace=True"},
+    "drop": {
+        "python": 'Ratings.of(data, missing="drop")',
+        "shell": "--missing drop",
+        "toml": 'Ratings.read(file, missing="drop").write(another)',
+    },
+    "rows": {
+        "python": 'Ratings.of(data, duplicates="{0}-row")',
+        "shell": "--duplicates {0}-row",
+        "toml": 'duplicates = "{0}-row"',
+    },
     "duplicates": {
-        "python": 'duplicates="last" (or first, mean, max)',
+        "python": 'Ratings.of(data, duplicates="last") (or first, mean, max)',
         "shell": "--duplicates last (or first, mean, max)",
         "toml": 'duplicates = "last" (or first, mean, max)',
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -337,6 +338,45 @@ def test_info_of_a_file(call: Call, shop: Path, tmp_path: Path) -> None:
     found = call("data", "info", shop, "--json").json
     assert found["scale"] == {"low": 1, "high": 10, "step": None}
     assert "--scale 1 10" in call("data", "info", shop).out
+
+
+def words_after(text: str, mark: str) -> list[str]:
+    """The words of the command that a line of the output gives."""
+    (line,) = [line for line in text.splitlines() if line.startswith(mark)]
+    return shlex.split(line.removeprefix(mark))
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_info_suggests_a_command_that_runs(call: Call, tmp_path: Path, timed: bool) -> None:
+    """Half stars, columns with blanks that nobody guesses, one twice, and some without a value."""
+    rows = [
+        (f"{who:03d}", what, (who + what) % 10 / 2 + 0.5, 1_000_000 + what)
+        for who in range(20)
+        for what in range(who % 3, 30, 3)
+    ]
+    rows.append((*rows[0][:2], 3.0, 2_000_000))
+    frame = pd.DataFrame(rows, columns=["by whom", "of what", "how good", "at what time"])
+    frame.loc[5, "how good"] = None
+    frame.loc[[7, 8], "by whom"] = None
+    names = {"user": "by whom", "item": "of what", "rating": "how good"}
+    names |= {"timestamp": "at what time"} if timed else {}
+    path = tmp_path / "our ratings.csv"
+    frame[list(names.values())].to_csv(path, index=False)
+    column = [word for ours, theirs in names.items() for word in ("--column", f"{ours}={theirs}")]
+    told = call("data", "info", path, *column)
+    assert "something is missing, not counted here: 3 (user in 2, rating in 1)" in told.out
+    found = call("data", "info", path, *column, "--json").json
+    assert (found["missing"], found["missing_rows"]) == ({"user": 2, "rating": 1}, 3)
+    suggested = words_after(told.out, "use it with: hdpmf ")
+    assert {"--step", "--missing", "--duplicates", "--column"} <= set(suggested)
+    ended = call(*suggested, "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["n_train"] + ended.json["n_test"] == len(rows) - 3 - 1
+    # Nothing is left out or merged without being told.
+    for flag in ("--missing", "--duplicates"):
+        position = suggested.index(flag)
+        assert call(*suggested[:position], *suggested[position + 2 :]).code == 3
+    assert "3 rows are left out" in ended.err
 
 
 def test_a_core(call: Call, shop: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,7 +80,7 @@ def describe(
         **_overview_fields(overview, counts),
         "plot": None if plot is None else str(plot),
     }
-    return Result(fields, _overview_text(overview, counts, about, plot))
+    return Result(fields, _overview_text(overview, counts, about, plot, column or ()))
 
 
 def dataset_fields(name: str) -> dict[str, Any]:
@@ -129,7 +130,11 @@ def _overview(name: str, column: list[str] | None) -> tuple[Overview, dict[str, 
 
 
 def _overview_text(
-    overview: Overview, counts: list[tuple[str, int]], about: dict[str, Any], plot: Path | None
+    overview: Overview,
+    counts: list[tuple[str, int]],
+    about: dict[str, Any],
+    plot: Path | None,
+    column: Sequence[str],
 ) -> Iterator[Block]:
     if "description" in about:
         yield f"{about['title']}: {about['description']}"
@@ -138,7 +143,7 @@ def _overview_text(
     if overview.timestamps is not None:
         yield f"from {_day(overview.timestamps.min())} to {_day(overview.timestamps.max())}"
     if "description" not in about:
-        yield from _file_lines(overview, about["name"])
+        yield from _file_lines(overview, about["name"], column)
     elif overview.scale is not None:
         split = "; comes with a ready-made split" if about["ready_split"] else ""
         yield f"scale {overview.scale}{split}"
@@ -167,10 +172,16 @@ def _size(overview: Overview) -> str:
     )
 
 
-def _file_lines(overview: Overview, name: str) -> Iterator[str]:
+def _file_lines(overview: Overview, name: str, column: Sequence[str]) -> Iterator[str]:
     """Yield remarks about a file, and the command that uses it."""
     scale = overview.scale
     yield f"ids: users are {overview.id_kinds[0]}, items are {overview.id_kinds[1]}"
+    if overview.n_dropped:
+        where = ", ".join(f"{ours} in {count:,}" for ours, count in overview.missing.items())
+        yield (
+            f"rows in which something is missing, not counted here: {overview.n_dropped:,} "
+            f"({where}); --missing drop leaves them out"
+        )
     if overview.n_duplicates:
         yield (
             "rows about a pair of user and item that was there before: "
@@ -178,20 +189,33 @@ def _file_lines(overview: Overview, name: str) -> Iterator[str]:
         )
     if overview.off_scale:
         yield f"{overview.off_scale:,} ratings are no finite numbers: remove these rows"
-    options = "" if scale is not None else " --implicit"
     if scale is not None:
         step = "" if scale.step is None else f" with --step {scale.step:g}"
         yield (
             f"the ratings look like the scale {scale.low:g} {scale.high:g}{step}; what counts is "
             "what people could give, not what they gave"
         )
-        if (scale.low, scale.high) != (1.0, 5.0):
-            options = f" --scale {scale.low:g} {scale.high:g}"
-        if overview.n_duplicates:
-            options += " --duplicates last"
-    split = "--hold-out 1" if overview.timestamps is None else "--split time:0.2"
-    method = "private-popular" if scale is None else "hdp-sum"
-    yield f"use it with: hdpmf evaluate {method} --train {name}{options} {split}"
+    yield f"use it with: {shlex.join(_evaluation(overview, name, column))}"
+
+
+def _evaluation(overview: Overview, name: str, column: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command that evaluates a method on the file as it is."""
+    scale, timed = overview.scale, overview.timestamps is not None
+    yield from ("hdpmf", "evaluate", "private-popular" if scale is None else "hdp-sum")
+    yield from ("--train", name)
+    for pair in column:
+        yield from ("--column", pair)
+    if scale is None:
+        yield "--implicit"
+    elif (scale.low, scale.high, scale.step) != (1.0, 5.0, 1.0):
+        yield from ("--scale", f"{scale.low:g}", f"{scale.high:g}")
+        if scale.step is not None:
+            yield from ("--step", f"{scale.step:g}")
+    if overview.n_duplicates and scale is not None:
+        yield from ("--duplicates", "last" if timed else "last-row")
+    if overview.n_dropped:
+        yield from ("--missing", "drop")
+    yield from ("--split", "time:0.2") if timed else ("--hold-out", "1")
 
 
 def _overview_fields(overview: Overview, counts: list[tuple[str, int]]) -> dict[str, Any]:
@@ -203,6 +227,8 @@ def _overview_fields(overview: Overview, counts: list[tuple[str, int]]) -> dict[
         "ratings": overview.n_rows,
         "density": overview.density,
         "duplicates": overview.n_duplicates,
+        "missing": dict(overview.missing),
+        "missing_rows": overview.n_dropped,
         "not_finite": overview.off_scale,
         "implicit": scale is None,
         "id_kinds": {"users": overview.id_kinds[0], "items": overview.id_kinds[1]},

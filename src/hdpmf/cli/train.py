@@ -61,8 +61,8 @@ class TrainingOptions(RatingsOptions):
         if self.from_release is None:
             super().__post_init__()
             return
-        others = (getattr(self, each.name) for each in fields(self) if each.name != "from_release")
-        if any(others):
+        given = (each for each in fields(self) if each.name != "from_release")
+        if any(getattr(self, each.name) != each.default for each in given):
             raise ConfigError(
                 "--from-release is all the data that there is; drop --train, --data and what "
                 "is about it"

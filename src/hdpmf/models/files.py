@@ -145,9 +145,7 @@ def check_target(folder: str | os.PathLike[str], *, replace: bool) -> None:
         )
 
 
-def save_model(
-    model: Estimator, folder: str | os.PathLike[str], *, replace: bool = False
-) -> None:
+def save_model(model: Estimator, folder: str | os.PathLike[str], *, replace: bool = False) -> None:
     """Write a fitted model; on failure ``folder`` keeps what it held before.
 
     Raises:

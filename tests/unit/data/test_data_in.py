@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -128,17 +131,90 @@ def test_duplicates(rows: list[tuple[int, int, int, int]]) -> None:
 def test_rows_of_bad_ratings_are_counted_before_duplicates_go() -> None:
     with pytest.raises(RatingsError, match="row 3: off the scale"):
         Ratings.from_arrays([1, 1, 1], [1, 1, 2], [3, 4, 9], duplicates="last")
-    with pytest.raises(ConfigError, match="error, last, first, mean, max"):
+    with pytest.raises(ConfigError, match="error, last, first, last-row, first-row, mean, max"):
         Ratings.from_arrays([1], [1], [3], duplicates="any")  # type: ignore[arg-type]
 
 
-def test_without_times_the_order_of_rows_counts() -> None:
-    for how, value in (("first", 1), ("last", 3)):
-        ratings = Ratings.from_arrays([1, 2, 1, 1], [1, 1, 1, 1], [1, 5, 4, 3], duplicates=how)  # type: ignore[arg-type]
+def test_the_order_of_rows_counts_if_told() -> None:
+    rows = [1, 2, 1, 1], [1, 1, 1, 1], [1, 5, 4, 3]
+    for how, value in (("first-row", 1), ("last-row", 3)):
+        ratings = Ratings.from_arrays(*rows, duplicates=how, timestamps=[9, 9, 20, 5])  # type: ignore[arg-type]
         assert dict(zip(ratings.user_ids.tolist(), ratings.values.tolist(), strict=True)) == {
             1: value,
             2: 5,
         }
+
+
+def test_last_needs_times_unless_rows_are_said_to_count() -> None:
+    """The column of times is called otherwise: the older rating must not win by its row."""
+    seen = pd.DataFrame({"user": [1, 1], "item": [7, 7], "rating": [5, 2], "when": [200, 100]})
+    with (
+        pytest.warns(UserWarning, match=r"columns used: user, item, rating; not used: when; say"),
+        pytest.raises(RatingsError, match=r"no times .*\"timestamp\".*duplicates=\"last-row\""),
+    ):
+        Ratings.of(seen, duplicates="last")
+    named = Ratings.of(seen, duplicates="last", columns={"timestamp": "when"})
+    assert named.values.tolist() == [5]
+    with pytest.warns(UserWarning, match="not used: when"):
+        assert Ratings.of(seen, duplicates="last-row").values.tolist() == [2]
+    for how, value in (("mean", 3.5), ("max", 5)):
+        with pytest.warns(UserWarning, match="not used: when"):
+            assert Ratings.of(seen, duplicates=how).values.tolist() == [value]  # type: ignore[arg-type]
+    # Where nothing is twice there is nothing to decide.
+    assert len(Ratings.from_arrays([1, 2], [1, 1], [3, 4], duplicates="last")) == 2
+    clicks = pd.DataFrame({"user": [1, 1], "item": [7, 7]})
+    assert len(Ratings.of(clicks, implicit=True, duplicates="last")) == 1
+
+
+MISSING = {
+    "user": [1, None, 3, 4, 5],
+    "item": ["a", "a", None, "b", "c"],
+    "rating": [5.0, 4.0, 3.0, None, 2.0],
+    "timestamp": [10, 11, 12, 13, 14],
+}
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table, "csv", "parquet"])
+def test_rows_with_something_missing_are_counted_and_dropped_if_told(
+    kind: Any, tmp_path: Path
+) -> None:
+    if isinstance(kind, str):
+        data: Any = tmp_path / f"gaps.{kind}"
+        frame = pl.DataFrame(MISSING)
+        frame.write_csv(data) if kind == "csv" else frame.write_parquet(data)
+    else:
+        data = kind(MISSING)
+    with pytest.raises(
+        RatingsError,
+        match=r"column 'user', row 2: missing \(1 such rows; column 'item': 1; column 'rating': 1\)"
+        r".*missing=\"drop\"",
+    ):
+        Ratings.of(data)
+    with pytest.warns(
+        UserWarning, match="3 rows are left out.*: user in 1, item in 1, rating in 1"
+    ):
+        ratings = Ratings.of(data, missing="drop")
+    assert ratings.user_ids.tolist() == [1, 5]
+    assert ratings.item_ids.tolist() == ["a", "c"]
+    assert ratings.values.tolist() == [5, 2]
+    assert ratings.timestamps is not None
+    assert ratings.timestamps.tolist() == [10, 14]
+
+
+def test_what_programs_write_for_nothing_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.csv"
+    path.write_text("user,item,rating\n1,a,5\n2,NA,NA\n3,b, \n  ,b,4\n4,c,nan\n5,NA,3\n")
+    with pytest.warns(UserWarning, match="4 rows are left out.*: user in 1, rating in 3"):
+        ratings = Ratings.read(path, missing="drop")
+    assert ratings.item_ids.tolist() == ["a", "NA"]  # an item may be called so
+    path.write_text("user,item,rating\n1,a,good\n")
+    with pytest.raises(RatingsError, match="row 1: text, not a number"):
+        Ratings.read(path, missing="drop")
+    path.write_text("user,item,rating\n1,a,\n")
+    with pytest.raises(RatingsError, match="in every row something is missing"):
+        Ratings.read(path, missing="drop")
+    with pytest.raises(ConfigError, match="error or drop, not 'fill'"):
+        Ratings.read(path, missing="fill")  # type: ignore[arg-type]
 
 
 def check_partition(whole: Ratings, train: Ratings, test: Ratings) -> None:
@@ -264,8 +340,9 @@ def test_a_word_goes_where_people_look() -> None:
             Ratings.from_arrays([1], [1], [7])
         with pytest.raises(RatingsError, match="--duplicates last"):
             Ratings.from_arrays([1, 1], [1, 1], [4, 4])
-    assert len(heard) == 1
     assert "--column user=NAME" in heard[0]
+    assert "not used: plays" not in "".join(heard), "an error says it"
+    assert len(heard) == 1
 
 
 def test_implicit_files(tmp_path: Path) -> None:
@@ -276,7 +353,8 @@ def test_implicit_files(tmp_path: Path) -> None:
         "user\titem\tcount\n1\t2\t9\n3\t2\t1\n",
     ):
         path.write_text(content)
-        ratings = Ratings.read(path, implicit=True)
+        with message_language("python", lambda text: None):  # the column of counts is not used
+            ratings = Ratings.read(path, implicit=True)
         assert (ratings.implicit, ratings.user_ids.tolist(), ratings.values.tolist()) == (
             True,
             [1, 3],
@@ -284,11 +362,15 @@ def test_implicit_files(tmp_path: Path) -> None:
         )
     with pytest.raises(RatingsError, match=r"implicit=True"):
         Ratings.read(path)
-    with pytest.raises(RatingsError, match="no rating scale"):
+    with (
+        pytest.warns(UserWarning, match="not used: count"),
+        pytest.raises(RatingsError, match="no rating scale"),
+    ):
         Ratings.read(path, implicit=True, scale=(1, 5))
     ratings.write(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_text() == "user,item\n1,2\n3,2\n"
-    train, test = read_split(path, path, implicit=True)
+    with pytest.warns(UserWarning, match="columns used: user, item; not used: count"):
+        train, test = read_split(path, path, implicit=True)
     assert train.implicit
     assert test.implicit
     assert train.take(np.array([True, False])).implicit

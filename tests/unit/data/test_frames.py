@@ -25,17 +25,15 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 @kinds
 @pytest.mark.parametrize("users", [[3, 1], ["ann", "7"], ["3", "1"]])
 def test_all_frames_alike(kind: Callable[..., Any], users: list[Any]) -> None:
-    ratings = Ratings.of(
-        kind(
-            {
-                "rating": [1.5, 4.0],
-                "user": users,
-                "item": [9, 8],
-                "timestamp": [5, 6],
-                "more": ["x", "y"],
-            }
-        )
-    )
+    columns = {
+        "rating": [1.5, 4.0],
+        "user": users,
+        "item": [9, 8],
+        "timestamp": [5, 6],
+        "more": ["x", "y"],
+    }
+    with pytest.warns(UserWarning, match="used: user, item, rating, timestamp; not used: more"):
+        ratings = Ratings.of(kind(columns))
     assert ratings.user_ids.tolist() == users
     assert ratings.item_ids.tolist() == [9, 8]
     assert ratings.values.tolist() == [1.5, 4.0]

@@ -60,7 +60,8 @@ def test_the_scale_of_a_test_frame_is_the_models() -> None:
 def test_implicit_feedback_goes_into_methods_for_lists_only() -> None:
     clicks = pd.DataFrame({"user": TRAIN.user_ids, "item": TRAIN.item_ids, "plays": 7})
     clicks = pd.concat([clicks, clicks.head(50)])  # clicked twice: chosen once
-    chosen = Ratings.of(clicks, implicit=True)
+    with pytest.warns(UserWarning, match="columns used: user, item; not used: plays"):
+        chosen = Ratings.of(clicks, implicit=True)
     assert (chosen.implicit, len(chosen), chosen.values.min()) == (True, len(TRAIN), 1.0)
     with pytest.raises(RatingsError, match=r"HDPMF learns from ratings.*private-popular"):
         HDPMF().fit(chosen)

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -180,12 +180,15 @@ Columns = Annotated[
 Duplicates = Annotated[
     str | None,
     data_option(
-        "Which of several ratings of one item by one user counts; last and first go by "
-        "time, else by row.",
-        "error|last|first|mean|max",
+        "Which of several ratings of one item by one user counts; last and first go by time.",
+        "error|last|first|last-row|first-row|mean|max",
         default="error",
-        words=("error", "last", "first", "mean", "max"),
+        words=("error", "last", "first", "last-row", "first-row", "mean", "max"),
     ),
+]
+MissingValues = Annotated[
+    Literal["error", "drop"],
+    data_option("What becomes of rows without a user, an item, a rating or a time."),
 ]
 Seed = Annotated[int, run_option("Drives split, weights and training.", "SEED", min=0)]
 Threads = Annotated[

@@ -12,6 +12,7 @@ from hdpmf.cli.options.common import (
     Columns,
     DatasetName,
     Duplicates,
+    MissingValues,
     Scale,
     data_option,
     privacy_option,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _HOLD_OUT = 10
 
-MERGING = ("error", "last", "first", "mean", "max")
+MERGING = ("error", "last", "first", "last-row", "first-row", "mean", "max")
 
 SPLITS = ("hold-out", "last", "ratio", "time", "user-time")
 """The kinds of ``hdpmf.common.data.splits.cut`` (a test keeps them equal)."""
@@ -60,6 +61,7 @@ class RatingsOptions:
         int | None,
         data_option("Keep only users and items with at least K ratings, repeatedly.", "K", min=1),
     ] = None
+    missing: MissingValues = "error"
     implicit: Annotated[
         bool, data_option("The file says who chose what (clicks, purchases), without ratings.")
     ] = False
@@ -68,10 +70,11 @@ class RatingsOptions:
         if (self.train is None) == (self.data is None):
             raise ConfigError("say where the ratings are: either --train FILE or --data NAME")
         scaled = (self.scale, self.step) != (None, None)
-        if self.data is not None and (scaled or self.duplicates or self.column or self.implicit):
+        described = self.duplicates or self.column or self.implicit or self.missing != "error"
+        if self.data is not None and (scaled or described):
             raise ConfigError(
-                "--scale, --step, --column, --duplicates and --implicit describe files; a data set "
-                "of --data knows its own"
+                "--scale, --step, --column, --duplicates, --missing and --implicit describe files; "
+                "a data set of --data knows its own"
             )
         if self.implicit and scaled:
             raise ConfigError(
@@ -92,6 +95,7 @@ class RatingsOptions:
             "scale": None if self.implicit else self._full_scale(),
             "columns": self.columns,
             "duplicates": self.merging,
+            "missing": self.missing,
             "implicit": self.implicit,
         }
 
@@ -128,7 +132,7 @@ class ExplicitRatingsOptions(RatingsOptions):
 class PlainRatingsOptions(RatingsOptions):
     """The source of ratings, for commands that pass the file on."""
 
-    without = ("implicit", "step", "core")
+    without = ("implicit", "step", "core", "missing")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from hdpmf.errors import ConfigError, RatingsError, hint
 
 RngLike: TypeAlias = int | np.random.Generator
 
+Missing = Literal["error", "drop"]
+"""The rule for rows in which something is missing."""
+
 
 def as_generator(rng: RngLike) -> np.random.Generator:
     """Return the generator given, or a new one from a seed."""
@@ -127,12 +130,19 @@ def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
     return IdIndex(index.ids[used], as_given=True), renumbered[codes]
 
 
-Duplicates = Literal["error", "last", "first", "mean", "max"]
-"""The rule for duplicates. ``last`` and ``first`` go by time where known, else by row."""
+Duplicates = Literal["error", "last", "first", "last-row", "first-row", "mean", "max"]
+"""The rule for duplicates. ``last`` and ``first`` go by time, and within a second by row; without
+times the order of rows has to be asked for."""
 
 _CELLS_PER_ROW = 64
 
 DUPLICATES: tuple[Duplicates, ...] = get_args(Duplicates)
+
+
+def check_rule(how: str) -> None:
+    """Refuse a rule for duplicates that there is not."""
+    if how not in DUPLICATES:
+        raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
 
 
 def pair_keys(user_codes: Codes, item_codes: Codes, n_items: int) -> NDArray[np.int64]:
@@ -145,17 +155,35 @@ def pair_keys(user_codes: Codes, item_codes: Codes, n_items: int) -> NDArray[np.
 
 def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: int) -> None:
     """Refuse a second rating of the same item by the same user."""
-    keys = pair_keys(user_codes, item_codes, n_items)
+    again = _repetition(name, pair_keys(user_codes, item_codes, n_items))
+    if again:
+        raise RatingsError(
+            f"{again}; keep one rating per user and item, or say which counts: {hint('duplicates')}"
+        )
+
+
+def check_order(name: str, keys: NDArray[np.int64], how: Duplicates) -> None:
+    """Refuse ``last`` and ``first`` of several ratings of which no time is known."""
+    again = _repetition(name, keys) if how in ("last", "first") else ""
+    if again:
+        raise RatingsError(
+            f"{again}, and there are no times to tell which is the {how}; say which column has "
+            f"them with {hint('columns', 'timestamp')}, or that the order of rows counts with "
+            f"{hint('rows', how)}"
+        )
+
+
+def _repetition(name: str, keys: NDArray[np.int64]) -> str:
+    """Return which row repeats a pair, in words; empty if none does."""
     repeated = len(keys) - _distinct(keys)
     if not repeated:
-        return
+        return ""
     _, first_rows = np.unique(keys, return_index=True)
     again = np.ones(len(keys), dtype=bool)
     again[first_rows] = False
-    raise RatingsError(
+    return (
         f"{name}: row {np.argmax(again) + 1:,} rates an item that the same user has rated before "
-        f"({repeated:,} such rows); keep one rating per user and item, or say which "
-        f"counts: {hint('duplicates')}"
+        f"({repeated:,} such rows)"
     )
 
 
@@ -187,15 +215,15 @@ def merge_duplicates(
     Returns:
         The rows that stay, in their order, and their ratings.
     """
-    if how not in DUPLICATES:
-        raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
     order = (
-        np.argsort(keys, kind="stable") if timestamps is None else np.lexsort((timestamps, keys))
+        np.argsort(keys, kind="stable")
+        if timestamps is None or how in ("last-row", "first-row")
+        else np.lexsort((timestamps, keys))
     )
     ordered = keys[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     ends = np.append(starts[1:], len(order)) - 1
-    chosen = order[starts if how == "first" else ends]
+    chosen = order[starts if how in ("first", "first-row") else ends]
     combined = values[chosen]
     if how == "mean":
         totals = np.add.reduceat(values[order], starts, dtype=np.float64)

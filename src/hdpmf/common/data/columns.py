@@ -6,11 +6,13 @@ Errors name the row; none ever shows a rating.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hdpmf.common.data.checks import Missing
 from hdpmf.errors import ConfigError, RatingsError, hint, notify
 
 if TYPE_CHECKING:
@@ -64,6 +66,12 @@ class ColumnNames:
     def names(self) -> list[str]:
         """All of them."""
         return [name for name in (self.user, self.item, self.rating, self.timestamp) if name]
+
+    @property
+    def by_ours(self) -> dict[str, str]:
+        """Their names by ours."""
+        named = {ours: getattr(self, ours) for ours in COLUMNS}
+        return {ours: theirs for ours, theirs in named.items() if theirs is not None}
 
     def times(self, read: Callable[[], T], origin: str) -> T | None:
         """The times; none where their column was a guess that turns out to be wrong."""
@@ -128,13 +136,10 @@ def match_columns(
                 f"{origin}: no column '{wanted.get(ours, ours)}' among {_listed(names)}; "
                 f"say which one it is with {hint('columns', ours)}{or_none}"
             )
-    if guessed:
-        words = ", ".join(f"{ours} = {found[ours]}" for ours in guessed)
-        notify(
-            f"{origin}: columns guessed by their names: {words}; say otherwise with "
-            f"{hint('columns', guessed[0])}"
-        )
-    if "rating" not in found and not implicit:
+    read_as_implicit = "rating" not in found and not implicit
+    if guessed or not read_as_implicit:  # that has a message of its own, with all columns
+        _report_use(names, found, guessed, origin)
+    if read_as_implicit:
         notify(
             f"{origin}: no column of ratings among {_listed(names)}, so this is read as "
             "implicit feedback: who chose "
@@ -143,6 +148,21 @@ def match_columns(
     return ColumnNames(
         found["user"], found["item"], found.get("rating"), found.get("timestamp"), tuple(guessed)
     )
+
+
+def _report_use(
+    names: Sequence[str], found: Mapping[str, str], guessed: Sequence[str], origin: str
+) -> None:
+    """Say which columns are used, if some were guessed or some are not used."""
+    unused = [name for name in names if name not in found.values()]
+    told = guessed or (found if unused else ())
+    if not told:
+        return
+    how = "columns guessed by their names" if guessed else "columns used"
+    words = ", ".join(ours if ours == found[ours] else f"{ours} = {found[ours]}" for ours in told)
+    others = f"; not used: {_listed(unused).removeprefix('columns ')}" if unused else ""
+    example = guessed[0] if guessed else "user" if "timestamp" in found else "timestamp"
+    notify(f"{origin}: {how}: {words}{others}; say otherwise with {hint('columns', example)}")
 
 
 def is_known(name: str, ours: str) -> bool:
@@ -224,11 +244,9 @@ def parse_numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
         numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
     if numbers.null_count():
         row = int(numbers.is_null().arg_true()[0])
-        missing = series[row] is None or not str(series[row]).strip()
         raise RatingsError(
-            f"{origin}: column '{what}', row {row + 1:,}: "
-            f"{'missing' if missing else 'text, not a number'}; correct "
-            "or remove the row (or check the separator)"
+            f"{origin}: column '{what}', row {row + 1:,}: text, not a number; correct or remove "
+            "the row (or check the separator)"
         )
     return numbers
 
@@ -249,16 +267,88 @@ def parse_times(series: pl.Series, origin: str) -> pl.Series:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table, not yet validated; implicit feedback has no ratings."""
+    """The columns of a table, not yet validated; implicit feedback has no ratings.
+
+    Attributes:
+        missing: Of the rows that were left out, how many have nothing in each column.
+        n_dropped: How many rows were left out.
+    """
 
     user: Any
     item: Any
     rating: Any = None
     timestamp: Any = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+    n_dropped: int = 0
+
+    def report_missing(self, origin: str) -> None:
+        """Say how many rows were left out, if any."""
+        if self.n_dropped:
+            where = ", ".join(f"{ours} in {count:,}" for ours, count in self.missing.items())
+            notify(
+                f"{origin}: {self.n_dropped:,} rows are left out, because something is missing: "
+                f"{where}"
+            )
+
+
+def present_rows(
+    missing: Mapping[str, NDArray[np.bool_]], origin: str, how: Missing
+) -> tuple[NDArray[np.bool_] | None, dict[str, int]]:
+    """Return which rows have everything, or None if all do, and what is missing how often.
+
+    Args:
+        missing: By our name of each column, which rows have nothing in it.
+        origin: What the columns are from, for messages.
+        how: What becomes of rows without something.
+
+    Raises:
+        RatingsError: Something is missing, and ``how`` is ``error``; or all rows miss something.
+    """
+    if how not in get_args(Missing):
+        raise ConfigError(f"missing values are treated as error or drop, not {how!r}")
+    counts = {ours: int(rows.sum()) for ours, rows in missing.items() if rows.any()}
+    if not counts:
+        return None, {}
+    ours = next(iter(counts))
+    if how == "error":
+        more = "".join(
+            f"; column '{other}': {counts[other]:,}" for other in counts if other != ours
+        )
+        raise RatingsError(
+            f"{origin}: column '{ours}', row {int(np.argmax(missing[ours])) + 1:,}: missing "
+            f"({counts[ours]:,} such rows{more}); correct or remove them, or leave them out with "
+            f"{hint('drop')}"
+        )
+    present = ~np.logical_or.reduce(list(missing.values()))
+    if not present.any():
+        raise RatingsError(f"{origin}: in every row something is missing; check the columns")
+    return present, counts
+
+
+# Texts that spreadsheets and other programs write where there is no number.
+_NO_NUMBER = ("", "na", "n/a", "nan", "null", "none")
+
+
+def absent(series: pl.Series, *, number: bool) -> NDArray[np.bool_]:
+    """Return which entries of a column are missing; ``number`` if it should hold numbers."""
+    import polars as pl
+
+    rows = series.is_null()
+    if series.dtype == pl.String:
+        text = series.str.strip_chars()
+        words = text.str.to_lowercase().is_in(_NO_NUMBER) if number else text == ""
+        rows = rows | words.fill_null(False)
+    elif series.dtype.is_float():
+        rows = rows | series.is_nan().fill_null(False)
+    return rows.to_numpy()
 
 
 def columns_of(
-    data: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None = False
+    data: Any,
+    wanted: Mapping[str, str] | None,
+    origin: str,
+    implicit: bool | None = False,
+    missing: Missing = "error",
 ) -> Columns:
     """Take the columns out of a SciPy sparse matrix or a data frame that Narwhals understands."""
     if hasattr(data, "tocoo"):
@@ -274,16 +364,26 @@ def columns_of(
             "or Ratings.read for a file"
         ) from error
     table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
-    return take_columns(table, match_columns(table.columns, wanted, origin, implicit), origin)
+    found = match_columns(table.columns, wanted, origin, implicit)
+    return take_columns(table, found, origin, missing)
 
 
-def take_columns(frame: Any, found: ColumnNames, origin: str) -> Columns:
+def take_columns(
+    frame: Any, found: ColumnNames, origin: str, missing: Missing = "error"
+) -> Columns:
     """The columns that were found in a frame."""
     import narwhals as nw
 
     table = frame if isinstance(frame, nw.DataFrame) else nw.from_native(frame)
+    n_rows = len(table)
+    rows = {ours: _absent(table[theirs]) for ours, theirs in found.by_ours.items()}
+    present, counts = present_rows(rows, origin, missing)
+    if present is not None:
+        table = table[np.flatnonzero(present)]
     rating, times = found.rating, found.timestamp
     return Columns(
+        missing=counts,
+        n_dropped=n_rows - len(table),
         user=_ids(table[found.user], "user", origin),
         item=_ids(table[found.item], "item", origin),
         rating=None if rating is None else _numbers(table[rating], "rating", origin),
@@ -319,7 +419,6 @@ def _ids(series: Any, what: str, origin: str) -> Any:
     """Hand ids on as integers in an array or text in a polars series, the two that are fast."""
     import narwhals as nw
 
-    _refuse_missing(series, what, origin)
     if series.dtype.is_integer():
         return series.to_numpy()
     if series.dtype in (nw.String, nw.Categorical, nw.Enum):
@@ -338,7 +437,6 @@ def _as_polars(text: Any) -> Any:
 def _numbers(series: Any, what: str, origin: str) -> Any:
     import narwhals as nw
 
-    _refuse_missing(series, what, origin)
     if series.dtype.is_numeric():
         return series.to_numpy()
     if series.dtype == nw.Object:  # pandas columns that lost their type
@@ -356,7 +454,6 @@ def _numbers(series: Any, what: str, origin: str) -> Any:
 def _times(series: Any, origin: str) -> Any:
     import narwhals as nw
 
-    _refuse_missing(series, "timestamp", origin)
     if series.dtype in (nw.Datetime, nw.Date):
         moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
         return moments.dt.timestamp("us").to_numpy() // 1_000_000
@@ -365,9 +462,9 @@ def _times(series: Any, origin: str) -> Any:
     return _numbers(series, "timestamp", origin)
 
 
-def _refuse_missing(series: Any, what: str, origin: str) -> None:
-    if series.null_count():
-        row = int(np.argmax(series.is_null().to_numpy())) + 1
-        raise RatingsError(
-            f"{origin}: column '{what}', row {row:,}: missing; remove the row or fill it in"
-        )
+def _absent(series: Any) -> NDArray[np.bool_]:
+    """Return which entries of a frame's column are missing."""
+    rows = series.is_null()
+    if series.dtype.is_float():  # polars keeps "not a number" apart from null
+        rows = rows | series.is_nan().fill_null(False)
+    return np.asarray(rows.to_numpy(), bool)

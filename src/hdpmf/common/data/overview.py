@@ -35,6 +35,8 @@ class Overview:
         off_scale: Rows whose rating is no finite number.
         values: The finite ratings, duplicates and all.
         timestamps: Seconds since 1970 of each row, or None.
+        missing: In how many of the rows that were left out each column has nothing.
+        n_dropped: Rows that were left out, because something is missing.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Overview:
     off_scale: int
     values: NDArray[np.float32] = field(repr=False)
     timestamps: NDArray[np.int64] | None = field(repr=False)
+    missing: Mapping[str, int] = field(default_factory=dict)
+    n_dropped: int = 0
 
     @property
     def density(self) -> float:
@@ -73,9 +77,9 @@ def summarize(ratings: Ratings) -> Overview:
 def summarize_file(
     path: str | os.PathLike[str], columns: Mapping[str, str] | None = None
 ) -> Overview:
-    """Of a file as it is: duplicates are counted, and the scale is guessed."""
+    """Of a file as it is: duplicates and what is missing are counted, the scale is guessed."""
     name = os.path.basename(os.fspath(path))
-    found = read_columns(path, columns=columns, implicit=None)
+    found = read_columns(path, columns=columns, implicit=None, missing="drop")
     rows = len(found.user)
     users, user_index = checks.codes(name, "user", found.user, None, rows)
     items, item_index = checks.codes(name, "item", found.item, None, rows)
@@ -94,6 +98,8 @@ def summarize_file(
         len(numbers) - len(values),
         values,
         None if found.timestamp is None else checks.times(name, found.timestamp),
+        found.missing,
+        found.n_dropped,
     )
 
 

@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.common.base.files import atomic_write
+from hdpmf.common.data.checks import Missing
 from hdpmf.common.data.columns import (
     COLUMNS,
     ColumnNames,
     Columns,
+    absent,
     is_known,
     match_columns,
     parse_ids,
     parse_numbers,
     parse_times,
+    present_rows,
     take_columns,
 )
 from hdpmf.common.data.parquet_guard import FREE_BYTES, MOST_EXPANSION, read_frame
@@ -60,6 +63,7 @@ def read_columns(
     separator: str | None = None,
     header: bool | None = None,
     implicit: bool | None = False,
+    missing: Missing = "error",
 ) -> Columns:
     """Read the columns of a file; see `Ratings.read` for the arguments."""
     return parse_columns(
@@ -69,6 +73,7 @@ def read_columns(
         separator=separator,
         header=header,
         implicit=implicit,
+        missing=missing,
     )
 
 
@@ -112,15 +117,21 @@ def parse_columns(
     separator: str | None = None,
     header: bool | None = None,
     implicit: bool | None = False,
+    missing: Missing = "error",
 ) -> Columns:
     """Find the columns in the content of a file."""
     if data.startswith(_PARQUET):
-        return _parse_parquet(data, origin, columns, implicit)
-    return _parse_text(data.removeprefix(_BOM), origin, columns, separator, header, implicit)
+        return _parse_parquet(data, origin, columns, implicit, missing)
+    text = data.removeprefix(_BOM)
+    return _typed(*_text_table(text, origin, columns, separator, header, implicit), missing)
 
 
 def _parse_parquet(
-    data: bytes, origin: str, columns: Mapping[str, str] | None, implicit: bool | None
+    data: bytes,
+    origin: str,
+    columns: Mapping[str, str] | None,
+    implicit: bool | None,
+    missing: Missing,
 ) -> Columns:
     found: list[ColumnNames] = []
 
@@ -129,17 +140,17 @@ def _parse_parquet(
         return found[0].names
 
     frame = read_frame(data, origin, chosen)
-    return take_columns(frame, found[0], origin)
+    return take_columns(frame, found[0], origin, missing)
 
 
-def _parse_text(
+def _text_table(
     data: bytes,
     origin: str,
     columns: Mapping[str, str] | None,
     separator: str | None,
     header: bool | None,
     implicit: bool | None,
-) -> Columns:
+) -> tuple[_TextTable, ColumnNames]:
     if separator is not None and (not separator or separator in ("\n", "\r", '"')):
         raise ConfigError(
             "separator must be one or more characters other than a line end or a quote"
@@ -187,7 +198,7 @@ def _parse_text(
             )
         names = list(COLUMNS[: len(fields)])
         found = match_columns(names, None, origin, implicit)
-    return _typed(_TextTable(data, origin, names, mark.decode(), header, quoted), found)
+    return _TextTable(data, origin, names, mark.decode(), header, quoted), found
 
 
 class _TextTable:
@@ -221,7 +232,7 @@ class _TextTable:
         return frame.select(pl.col(labels[name]).alias(name) for name in types)
 
 
-def _typed(table: _TextTable, found: ColumnNames) -> Columns:
+def _typed(table: _TextTable, found: ColumnNames, missing: Missing) -> Columns:
     """Parse columns by their first rows, which is fast; where that fails, parse all as text."""
     import polars as pl
 
@@ -246,8 +257,17 @@ def _typed(table: _TextTable, found: ColumnNames) -> Columns:
         raise RatingsError(
             f"{table.origin}: there are no ratings in it; at least one row is needed"
         )
-    rating, times = found.rating, found.timestamp
+    n_rows, rating, times = len(frame), found.rating, found.timestamp
+    rows = {
+        ours: absent(frame[theirs], number=theirs in numeric)
+        for ours, theirs in found.by_ours.items()
+    }
+    present, counts = present_rows(rows, table.origin, missing)
+    if present is not None:
+        frame = frame.filter(pl.Series(present))
     return Columns(
+        missing=counts,
+        n_dropped=n_rows - len(frame),
         user=parse_ids(frame[found.user]),
         item=parse_ids(frame[found.item]),
         rating=None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data.checks import Duplicates, RngLike, as_generator
+from hdpmf.common.data.checks import Duplicates, Missing, RngLike, as_generator
 from hdpmf.common.data.ids import merge
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import ScaleLike
@@ -288,6 +288,7 @@ def read_split(
     separator: str | None = None,
     header: bool | None = None,
     duplicates: Duplicates = "error",
+    missing: Missing = "error",
     implicit: bool | None = False,
 ) -> tuple[Ratings, Ratings]:
     """Read a training and a test file into one id space; the arguments are those of `Ratings.read`.
@@ -304,6 +305,7 @@ def read_split(
             separator=separator,
             header=header,
             duplicates=duplicates,
+            missing=missing,
             implicit=implicit,
         )
         for path in (train_path, test_path)

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpmf.common.data import checks, splits
-from hdpmf.common.data.checks import Duplicates, check_duplicates, merge_duplicates, pair_keys
+from hdpmf.common.data.checks import (
+    Duplicates,
+    Missing,
+    check_duplicates,
+    merge_duplicates,
+    pair_keys,
+)
 from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
@@ -81,6 +87,7 @@ class Ratings:
         scale: ScaleLike | None = None,
         columns: Mapping[str, str] | None = None,
         duplicates: Duplicates = "error",
+        missing: Missing = "error",
         implicit: bool | None = False,
         name: str | None = None,
         item_table: ItemTable | None = None,
@@ -95,8 +102,10 @@ class Ratings:
             columns: What the frame calls its columns, as ``{"user": "customer", "rating":
                 "stars"}``; common names are known or guessed, with a warning.
             duplicates: What becomes of several ratings of one item by one user: an ``error``, or
-                the ``last`` or ``first`` counts (by time where known, else by row), or their
-                ``mean`` or ``max``.
+                the ``last`` or ``first`` counts (by time), or the one in the ``last-row`` or
+                ``first-row``, or their ``mean`` or ``max``.
+            missing: What becomes of rows without a user, an item, a rating or a time: an
+                ``error``, or ``drop``, which leaves them out with a warning that counts them.
             implicit: Whether this is implicit feedback: who chose what, and no ratings, whatever
                 counts there are; None: where there is no column of ratings, with a warning.
             name: What to call the table in messages.
@@ -111,6 +120,7 @@ class Ratings:
                 scale=scale,
                 columns=columns,
                 duplicates=duplicates,
+                missing=missing,
                 implicit=implicit,
                 name=name,
             )
@@ -118,7 +128,8 @@ class Ratings:
         from hdpmf.common.data.columns import columns_of
 
         label = "ratings" if name is None else name
-        found = columns_of(data, columns, label, implicit)
+        found = columns_of(data, columns, label, implicit, missing)
+        found.report_missing(label)
         return cls.from_arrays(
             found.user,
             found.item,
@@ -172,7 +183,10 @@ class Ratings:
                     f"{name}: implicit feedback has no rating scale; leave the scale out"
                 )
             # Several clicks are one choice; the last tells when.
-            scale, duplicates = IMPLICIT_SCALE, "last" if duplicates == "error" else duplicates
+            scale = IMPLICIT_SCALE
+            if duplicates == "error":
+                duplicates = "last" if timestamps is not None else "last-row"
+        checks.check_rule(duplicates)
         numbers = checks.numbers(name, np.ones(len(users)) if implicit else values)
         user_codes, users_found = checks.codes(name, "user", users, users_index, len(numbers))
         item_codes, items_found = checks.codes(name, "item", items, items_index, len(numbers))
@@ -181,6 +195,8 @@ class Ratings:
         if duplicates != "error" and len(numbers) and (times is None or len(times) == len(numbers)):
             checks.check_values(name, numbers, public_scale)  # while rows still have their numbers
             keys = pair_keys(user_codes, item_codes, len(items_found))
+            if times is None and not implicit:
+                checks.check_order(name, keys, duplicates)
             kept, numbers = merge_duplicates(keys, numbers, times, duplicates)
             user_codes, item_codes = user_codes[kept], item_codes[kept]
             times = None if times is None else times[kept]
@@ -207,6 +223,7 @@ class Ratings:
         separator: str | None = None,
         header: bool | None = None,
         duplicates: Duplicates = "error",
+        missing: Missing = "error",
         implicit: bool | None = False,
         name: str | None = None,
     ) -> Ratings:
@@ -224,6 +241,7 @@ class Ratings:
                 Without a header the columns are user, item, rating and timestamp, of which the last
                 two may be absent.
             duplicates: See `of`.
+            missing: See `of`.
             implicit: See `of`.
             name: What to call the table in messages; the file's name where it is not given.
         """
@@ -231,8 +249,14 @@ class Ratings:
 
         label = os.path.basename(os.fspath(path)) if name is None else name
         found = read_columns(
-            path, columns=columns, separator=separator, header=header, implicit=implicit
+            path,
+            columns=columns,
+            separator=separator,
+            header=header,
+            implicit=implicit,
+            missing=missing,
         )
+        found.report_missing(label)
         return cls.from_arrays(
             found.user,
             found.item,

@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import msgspec
 
+from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import METHODS, Claim, Form, Method
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.models import Estimator, make_model
@@ -178,7 +179,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: tuple[float, float] | None = None
     columns: dict[str, str] = {}
     world: dict[str, int] = {}
-    duplicates: Literal["error", "last", "first", "mean", "max"] = "error"
+    duplicates: Duplicates = "error"
     implicit: bool = False
 
 

@@ -25,6 +25,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.errors import ConfigError
@@ -142,7 +143,7 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: tuple[float, float] | None = None
     columns: dict[str, str] = {}
     world: dict[str, int] = {}
-    duplicates: Literal["error", "last", "first", "mean", "max"] = "error"
+    duplicates: Duplicates = "error"
     implicit: bool = False
     weights: str | tuple[str, ...] | None = None
     missing_weight: Annotated[float, Meta(gt=0, le=1)] | None = None
