@@ -145,6 +145,14 @@ def test_two_folders_on_one_host_are_not_paired_unless_it_is_said(tmp_path: Path
     with pytest.raises(ConfigError, match="both servers are on one host"):
         folders[0].pair(folders[1].card)
     assert folders[0].servers is None
+    one = AggregatorFolder.create(
+        tmp_path / "one",
+        AggregatorConfig(role="helper", organisation="another", name="LOCALHOST", port=9001),
+    )
+    for same_host in (False, True):  # a trial, too, has two of them
+        with pytest.raises(ConfigError, match="so that they are one"):
+            folders[0].pair(one.card, same_host=same_host)
+    assert folders[0].servers is None
     assert folders[0].pair(folders[1].card, same_host=True) == folders[0].servers
 
 

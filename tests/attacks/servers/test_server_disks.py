@@ -17,11 +17,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     PlaintextInputShare,
     Report,
 )
-from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.untrusted.aggregator.datastore import accumulators, payloads
+from hdpmf.errors import DapError, PrivacyError, StorageError
+from hdpmf.untrusted.aggregator.datastore import accumulators, payloads, reports
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Pair, plain_sum
-from tests.world import make_report
+from tests.world import Uploader, make_report
 
 ROLES = ("leader", "helper")
 KEEP = Rules().keep
@@ -103,6 +103,67 @@ def test_no_report_and_no_exact_sum_is_on_a_disk_at_any_time(tmp_path: Path) -> 
         assert not [secret for secret in played.forbidden() if secret in found]
 
 
+def test_who_reported_and_report_ids_are_deleted_with_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hdpmf.untrusted.aggregator.server._DELETED_AT_ONCE", 2)
+    pair = Pair(tmp_path)
+    people = [Uploader() for _ in range(5)]
+    task = pair.add(pair.a_task(enrolled=True), people)
+    sent = [pair.report(task, seed) for seed in range(5)]
+    for person, report in zip(people, sent, strict=True):
+        pair.leader.upload(task, report, person.identity, person.sign(task, report))
+    pair.aggregate_all(limit=3)
+    job = bytes(16)
+    assert pair.ask(task, job=job) is not None
+    personal = [person.identity.encode() for person in people]
+    personal += [Report.decode(report).report_metadata.report_id for report in sent]
+    pair.clock.now = END + KEEP - 1
+    for server in (pair.leader, pair.helper):
+        assert server.collect_garbage() == 0
+    assert [known for known in personal if known in on_disk(tmp_path)] == personal
+    pair.clock.now = END + KEEP
+    for server in (pair.leader, pair.helper):
+        assert server.collect_garbage() == 1
+        counts = server.counts(task)
+        assert (counts.counted, counts.waiting, counts.batches) == (5, 0, 1)
+    for database in pair.databases:
+        database.close()
+    assert [known for known in personal if known in on_disk(tmp_path)] == []
+    pair.restart()
+    # Nothing is taken again whatever the clock says: what would notice it is deleted.
+    pair.clock.now = BEGIN + 10
+    again = people[0], sent[0]
+    with pytest.raises(DapError, match="the task is over"):
+        pair.leader.upload(task, again[1], again[0].identity, again[0].sign(task, again[1]))
+    with pytest.raises(DapError, match="the task is over"):
+        pair.helper.aggregation_job(task, bytes(16), b"")
+    with pytest.raises(DapError, match="the task is over"):
+        pair.leader.collection(task, job)
+    with pytest.raises(DapError, match="the task is over"):
+        pair.ask(task)
+
+
+def test_a_purge_that_was_cut_short_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(tmp_path)
+    task = pair.add()
+    pair.upload(task, [0, 1, 2])
+    pair.aggregate_all()
+    pair.clock.now = END + KEEP
+    with monkeypatch.context() as killed:
+        killed.setattr(pair.leader, "_delete_ids", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pair.leader.collect_garbage()
+    with pair.databases[0].read() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(reports)).scalar() == 3
+    pair.restart()
+    assert pair.leader.collect_garbage() == 0
+    with pair.databases[0].read() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(reports)).scalar() == 0
+
+
 @pytest.mark.parametrize("moment", ["uploaded", "counted"])
 def test_copies_of_databases_cannot_be_opened_once_the_batch_is_closed(
     tmp_path: Path, moment: str
@@ -178,6 +239,7 @@ def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Pat
                 here = payloads.c.report == row.report
                 connection.execute(sa.update(payloads).where(here), {"body": body})
             connection.execute(sa.text("ALTER TABLE jobs ADD COLUMN request BLOB"))
+            connection.execute(sa.text("DELETE FROM facts WHERE name = 'identity'"))
             connection.execute(sa.text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
         database.close()
         assert (tmp_path / role / "batch-keys").exists()

@@ -276,7 +276,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
         (DapError("a word", "reportRejected"), 400, True),
         (DapError("a word", "unrecognizedTask"), 404, True),
         (ProtocolError("a word"), 400, True),
-        (PrivacyError("/home/north/closed-batches: a word"), 500, False),
+        (PrivacyError("/home/north/closed-batches: a word"), 400, False),
         (ConfigError("/home/north: a word"), 500, False),
         (StorageError("/home/north: a word"), 503, False),
         (TransportError("a word"), 503, False),
@@ -284,10 +284,13 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
     ],
 )
 def test_what_others_are_told(error: Exception, status: int, told: bool) -> None:
-    answer = problem_response(error, 7)
+    answer = problem_response(error, 7, bytes(32))
     assert answer.status_code == status
     assert answer.media_type == "application/problem+json"
     details = json.loads(bytes(answer.body))
     assert details["status"] == status
+    assert details["type"]
+    assert details["title"]
+    assert details["taskid"] == "A" * 43
     assert ("a word" in details["detail"]) == told
     assert (answer.headers.get("retry-after") == "7") == (status == 503)

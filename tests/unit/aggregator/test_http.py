@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +20,7 @@ import pytest
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
+    COLLECTION_JOB_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
     Problem,
@@ -281,8 +284,9 @@ def test_reports_are_taken_and_refused_for_what_they_are(
     assert closed == [False] * 2 + [True] * 8 + [False] * 2
     size = len(report)
     assert answers[3].json() == {
-        "type": "about:blank", "status": 400,
+        "type": "about:blank", "title": "Bad Request", "status": 400,
         "detail": f"expected exactly {size} bytes, not {size - 1}",
+        "taskid": id_to_text(uploads.asked.id),
     }  # fmt: skip
     found = uploads.outcomes()
     assert (found["accepted"], found["failed"]) == (2, 8)
@@ -452,3 +456,108 @@ def test_a_helper_goes_on_where_old_data_cannot_be_deleted(
     with open_server(folders["helper"]) as engine:
         assert isinstance(engine, Helper)
         asyncio.run(served(engine))
+
+
+@pytest.mark.parametrize("lost", ["deleted", "replaced", "deleted before this version"])
+def test_a_folder_that_had_a_database_is_not_served_without_it(
+    folders: dict[str, AggregatorFolder], lost: str
+) -> None:
+    folder = folders["helper"]
+    check_servable(folder, 1)
+    with open_server(folder):
+        pass  # the same one again is no loss
+    path = folder.path / "data.sqlite"
+    path.unlink()
+    if lost == "replaced":
+        folders["leader"].open_database().close()
+        shutil.copy(folders["leader"].path / "data.sqlite", path)
+    elif lost != "deleted":
+        (folder.path / "database").unlink()
+        folder.released_batches.write_text("something was released\n")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="Bring back the newest copy"):
+            check_servable(folder, 1)
+    assert path.exists() == (lost == "replaced")  # no empty one was made
+
+
+def test_every_refusal_is_a_problem_document(folders: dict[str, AggregatorFolder]) -> None:
+    shop = CollectorHere("shop")
+    task, job = id_to_text(bytes(32)), id_to_text(bytes(16))
+    of_task = [
+        ("PUT", REPORTS_PATH.format(task_id=task)),
+        ("GET", REPORTS_PATH.format(task_id=task)),
+        ("PUT", COLLECTION_JOB_PATH.format(task_id=task, collection_job_id=job)),
+        ("POST", COLLECTION_JOB_PATH.format(task_id=task, collection_job_id=job)),
+        ("POST", COLLECTION_JOB_PATH.format(task_id=task, collection_job_id="x")),
+        ("PUT", TASK_PATH.format(task_id=task)),
+    ]
+    others = [
+        ("PUT", REPORTS_PATH.format(task_id="x")),
+        ("GET", "/nothing"),
+        ("GET", "/metrics"),
+        ("POST", "/healthz"),
+    ]
+    folders["leader"].admit(shop.card)
+    headers = shop.headers(folders["leader"].card)
+    asked = [
+        httpx.Request(method, "https://server" + path, headers=headers)
+        for method, path in of_task + others
+    ]
+    answers = answers_to(folders["leader"], asked)
+    for answer in answers:
+        assert 400 <= answer.status_code < 500
+        assert answer.headers["content-type"] == "application/problem+json"
+        details = answer.json()
+        assert details["type"]
+        assert details["title"]
+        assert details["status"] == answer.status_code
+    named = [answer.json().get("taskid") for answer in answers]
+    assert named == [task] * len(of_task) + [None] * len(others)
+
+
+def test_head_is_answered_as_get_is(folders: dict[str, AggregatorFolder]) -> None:
+    asked = [httpx.Request("HEAD", f"https://server{path}") for path in ("/healthz", "/metrics")]
+    assert [answer.status_code for answer in answers_to(folders["helper"], asked)] == [200, 403]
+
+
+def _mutated(document: bytes, rng: random.Random) -> bytes:
+    """A task with another value somewhere, or other bytes."""
+    if rng.random() < 0.3:
+        changed = bytearray(document)
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+        return bytes(changed)
+    tree = msgspec.msgpack.decode(document)
+    node: Any = tree
+    while True:
+        place = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+        if not (isinstance(node[place], (dict, list)) and node[place]) or rng.random() < 0.1:
+            break
+        node = node[place]
+    values = [
+        0,
+        -1,
+        1 << 63,
+        (1 << 64) - 1,
+        float("nan"),
+        "",
+        "x" * 5000,
+        "1/0",
+        b"x",
+        None,
+        [],
+        {},
+    ]
+    node[place] = rng.choice(values)
+    return msgspec.msgpack.encode(tree)
+
+
+def test_no_task_is_an_error_of_the_server(folders: dict[str, AggregatorFolder]) -> None:
+    folder, shop, rng = folders["leader"], CollectorHere("shop"), random.Random(5)
+    folder.admit(shop.card)
+    servers = folder.servers
+    assert servers is not None
+    document = make_task(servers, shop.card, minimum=10, begin=int(time.time())).document
+    documents = [_mutated(document, rng) for _ in range(400)]
+    answers = put(folder, shop, [(task_id(changed), changed) for changed in documents])
+    assert {answer.status_code for answer in answers} <= {201, 400, 403}
+    assert sum(answer.status_code == 400 for answer in answers) > 300

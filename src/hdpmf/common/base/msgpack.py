@@ -69,6 +69,10 @@ def read(
         if isinstance(cause, error):
             raise cause from None
         raise error(f"not {what}: {trouble}") from None
+    except error:
+        raise
+    except HdpmfError as trouble:  # of a value that files have, too, whose checks have their own
+        raise error(f"not {what}: {trouble}") from None
     except (UnicodeDecodeError, RecursionError) as trouble:
         # msgspec lets these through as they are; their text would quote the sender's bytes.
         raise error(f"not {what} ({type(trouble).__name__})") from None

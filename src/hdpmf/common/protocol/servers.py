@@ -167,9 +167,14 @@ def require_two_hosts(servers: Servers, *, same_host: bool = False) -> None:
         same_host: Allow it, for trials on one machine: they protect from nobody.
 
     Raises:
-        ConfigError: Both have the same host.
+        ConfigError: Both have the same host or, in a trial, the same address.
     """
     host = plain_host(servers.leader.url)
+    if len({plain_address(card.url) for card in (servers.leader, servers.helper)}) == 1:
+        raise ConfigError(
+            f"both servers are on one host ({host}) and have one port, so that they are one; give "
+            "each an address of its own (hdpmf aggregator init --name, --port)"
+        )
     if not same_host and host == plain_host(servers.helper.url):
         raise ConfigError(
             f"both servers are on one host ({host}), whose operator would see everything; two "
@@ -265,15 +270,15 @@ def _same_authority(first: str, second: str) -> bool:
 def _public_keys(pem: str) -> set[bytes]:
     with needs("cryptography"):
         from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
     try:
-        found = x509.load_pem_x509_certificates(pem.encode())
-    except ValueError:
+        return {
+            each.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+            for each in x509.load_pem_x509_certificates(pem.encode())
+        }
+    except (ValueError, UnsupportedAlgorithm):
         return set()  # nobody can connect by it
-    return {
-        each.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        for each in found
-    }
 
 
 def _check_scripts(name: str) -> None:

@@ -233,6 +233,12 @@ class Batches:
                 "a batch is whole steps of the task's time, within it", Problem.BATCH_INVALID
             )
 
+    def check_overlap(self, task: AggregatorTask, interval: Interval) -> None:
+        """Raise DapError if the interval overlaps with another batch that is closed."""
+        with self._database.read() as connection:
+            if _find(connection, task, interval) is None:
+                _check_overlap(connection, task, interval)
+
     def find(self, task: AggregatorTask, interval: Interval) -> Batch | None:
         """Return the batch if it is closed."""
         with self._database.read() as connection:
@@ -253,8 +259,7 @@ class Batches:
         self.check(task, interval)
         batch = self.find(task, interval)
         if batch is None:
-            with self._database.read() as connection:
-                _check_overlap(connection, task, interval)
+            self.check_overlap(task, interval)
             self._released.check(task.id, interval)
             with self._database.write() as connection:
                 lock_task(connection, task.number, alone=True)

@@ -7,11 +7,14 @@ What is committed is on the disk when ``write`` ends. Errors never contain what 
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 from hdpmf.errors import ConfigError, StorageError, made_by_newer, needs
@@ -188,7 +191,15 @@ def _begin_to_seal(connection: sa.Connection) -> None:
     connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN request"))
 
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_begin_to_seal,)
+_IDENTITY = "identity"
+
+
+def _give_identity(connection: sa.Connection) -> None:
+    """Name the database, so that its server knows it from another one."""
+    connection.execute(facts.insert(), {"name": _IDENTITY, "value": secrets.token_hex(16)})
+
+
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_begin_to_seal, _give_identity)
 """The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
 in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was
 counted or released stays so."""
@@ -217,6 +228,7 @@ class ServerDatabase:
 
     Attributes:
         shards: Rows that a sum is spread over, so that workers do not wait for each other.
+        made_now: It had no tables before.
     """
 
     def __init__(self, url: str = _IN_MEMORY, timer: Timer = nullcontext) -> None:
@@ -233,6 +245,7 @@ class ServerDatabase:
             ) from None
         self._sqlite = kind == "sqlite"
         self.in_memory = self._sqlite and parsed.database in (None, "", ":memory:")
+        self._file = _SqliteFile(Path(parsed.database or "")) if self._on_disk else None
         self.shards = 1 if self._sqlite else _POSTGRES_SHARDS
         self._turn = threading.RLock()
         options: dict[str, Any] = {"poolclass": pool.StaticPool} if self.in_memory else {}
@@ -246,7 +259,7 @@ class ServerDatabase:
             event.listen(self._engine, "connect", self._connected)
             event.listen(self._engine, "begin", _begin)
         try:
-            self._prepare()
+            self.made_now = self._prepare()
         except BaseException:
             self.close()
             raise
@@ -263,6 +276,7 @@ class ServerDatabase:
             connection.begin(),
         ):
             yield connection
+        self._check_file()  # what is committed into a deleted file is lost
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -302,6 +316,13 @@ class ServerDatabase:
         """Close all connections."""
         self._engine.dispose()
 
+    @property
+    def identity(self) -> str:
+        """The random name of this database, which its copies have, too."""
+        with self.read() as connection:
+            here = sa.select(facts.c.value).where(facts.c.name == _IDENTITY)
+            return str(connection.execute(here).scalar_one())
+
     def claim_role(self, role: str) -> None:
         """Record the role of this database; raise ConfigError if it is another one's."""
         with self.write() as connection:
@@ -318,6 +339,7 @@ class ServerDatabase:
 
     @contextmanager
     def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
+        self._check_file()  # a new connection would make an empty file, or open another one
         if self.in_memory:
             self._turn.acquire()  # one connection for all threads
         try:
@@ -332,8 +354,16 @@ class ServerDatabase:
             if self.in_memory:
                 self._turn.release()
 
+    @property
+    def _on_disk(self) -> bool:
+        return self._sqlite and not self.in_memory
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
+
     def _outside_transaction(self, statement: str) -> None:
-        if not self._sqlite or self.in_memory:
+        if not self._on_disk:
             return
         with closing(self._engine.raw_connection()) as raw:
             try:
@@ -352,8 +382,11 @@ class ServerDatabase:
             cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()
 
-    def _prepare(self) -> None:
-        """Create or migrate the tables in one transaction; refuse a newer schema."""
+    def _prepare(self) -> bool:
+        """Create or migrate the tables in one transaction; refuse a newer schema.
+
+        Returns True if there were none.
+        """
         newest = 1 + len(MIGRATIONS)
         with self.write() as connection:
             if not self._sqlite:
@@ -364,7 +397,8 @@ class ServerDatabase:
                     raise ConfigError("this database is another program's; name an empty one")
                 metadata.create_all(connection)
                 connection.execute(facts.insert(), {"name": "schema", "value": str(newest)})
-                return
+                _give_identity(connection)
+                return True
             schema = facts.c.name == "schema"
             found = connection.execute(sa.select(facts.c.value).where(schema)).scalar() or ""
             if not (found.isdigit() and int(found)):
@@ -378,6 +412,40 @@ class ServerDatabase:
                 for step in MIGRATIONS[int(found) - 1 :]:
                     step(connection)
                 connection.execute(facts.update().where(schema), {"value": str(newest)})
+        return False
+
+
+class _SqliteFile:
+    """The file of a SQLite database: for its owner alone, and the same one while it is open."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.chmod(path, 0o600)  # SQLite's log has the same mode
+            self._known = self._look()
+        except OSError as error:
+            raise StorageError(
+                f"cannot open {path}: {error.strerror or error}; the server needs a database "
+                "that it can write"
+            ) from error
+
+    def check(self) -> None:
+        """Raise StorageError if the file was deleted or replaced since it was opened."""
+        try:
+            if self._look() == self._known:
+                return
+        except OSError:
+            pass
+        raise StorageError(
+            f"{self._path} was deleted or replaced while the server runs. Nothing is confirmed "
+            "any more. Stop the server and bring back the newest copy of the file; without one, "
+            "set up a new server"
+        )
+
+    def _look(self) -> tuple[int, int]:
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino
 
 
 def has_unsealed(connection: sa.Connection) -> bool:

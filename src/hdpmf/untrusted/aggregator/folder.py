@@ -15,6 +15,7 @@ Its organisation owns the folder; nobody else has the keys in it.
       servers.json          the pair, once it is paired: for recommenders and devices
       collectors/ID.json    recommenders that may have tasks
       data.sqlite           tasks, reports, sums, unless config.toml names another database
+      database              the name of that database; it starts with no other one
       closed-batches        released batches; none of them is released again
       hpke-keys             decrypt what devices encrypt to it; rotated and erased (secret)
       hpke-list             the public parts of these keys, signed
@@ -30,6 +31,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated
@@ -53,6 +55,7 @@ from hdpmf.common.protocol.servers import (
 )
 from hdpmf.errors import ConfigError, DapError, StorageError
 from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, RELEASED_FILE
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import ROTATE_SECONDS, HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.noise_key import NoiseKey
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
@@ -183,6 +186,8 @@ LAYOUT = FolderLayout("a server's folder", steps=(_move_hpke_key,))
 """Add a step for every change that this version could not read. The database has its own."""
 
 _METRICS = "metrics.token"
+_DATABASE = "database"
+_SQLITE = "sqlite:///"
 
 
 class AggregatorFolder:
@@ -246,7 +251,40 @@ class AggregatorFolder:
     @property
     def database_url(self) -> str:
         """The URL of its database."""
-        return self.config.database or f"sqlite:///{self.path.resolve() / 'data.sqlite'}"
+        return self.config.database or f"{_SQLITE}{self.path.resolve() / 'data.sqlite'}"
+
+    def open_database(self, timer: Timer = nullcontext) -> ServerDatabase:
+        """Open the server's database; ``timer`` is for transactions.
+
+        Raises:
+            ConfigError: The folder has had another database. It knows which reports are counted
+                and which batches are released, and without it they could be once more.
+        """
+        marker = self.path / _DATABASE
+        known = self._read(_DATABASE).decode("ascii", "replace").strip() if marker.exists() else ""
+        used = bool(known) or (
+            self.released_batches.exists() and self.released_batches.stat().st_size > 0
+        )
+        url = self.database_url
+        if used and url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists():
+            raise self._lost_database("is gone")
+        database = ServerDatabase(url, timer)
+        try:
+            if used and (database.made_now or (known and database.identity != known)):
+                raise self._lost_database("is empty, or another one")
+            if not known:
+                atomic_write(marker, database.identity.encode() + b"\n")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _lost_database(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"the database of {self.path} {what}. It knows which reports are counted and which "
+            "batches are released. Bring back the newest copy; without one, set up a new server "
+            "(hdpmf aggregator init, pair), as for a lost disk"
+        )
 
     @property
     def released_batches(self) -> Path:

@@ -54,6 +54,8 @@ class Helper(Aggregator):
             found = _answered(connection, task, job_id, digest)
         if found is not None:
             return found
+        if self._task_store.expired(task):
+            raise DapError("the task is over", Problem.UNRECOGNIZED_AGGREGATION_JOB)
         wanted = AggregationJobInitReq.decode(body)
         if wanted.agg_param or wanted.part_batch_selector.batch_id is not None:
             raise DapError(
@@ -81,6 +83,7 @@ class Helper(Aggregator):
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
+        self._task_store.require_open(task)
         batch = self._batches.close(task, interval, (wanted.report_count, wanted.checksum))
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
@@ -105,8 +108,6 @@ class Helper(Aggregator):
                 reason = PrepareError.INVALID_MESSAGE
             elif metadata.time > self._clock() + self._rules.skew:
                 reason = PrepareError.REPORT_TOO_EARLY
-            elif self._task_store.expired(task):
-                reason = PrepareError.TASK_EXPIRED
             elif any(metadata.time in interval for interval in closed):
                 reason = PrepareError.BATCH_COLLECTED
             elif metadata.report_id in seen:
@@ -202,7 +203,5 @@ def _answered(
         return None
     if row.digest != digest:
         raise DapError("this aggregation job was another request; give it another id")
-    if row.response is None:
-        raise DapError("the task is over", Problem.UNRECOGNIZED_AGGREGATION_JOB)
-    response: bytes = row.response
+    response: bytes | None = row.response
     return response

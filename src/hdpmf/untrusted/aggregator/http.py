@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import TypeVar
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -45,6 +46,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Problem,
     Report,
     id_from_text,
+    id_to_text,
     problem_details,
 )
 from hdpmf.common.base.logs import event
@@ -60,7 +62,15 @@ from hdpmf.common.protocol.task import (
     decode_submission,
     task_id,
 )
-from hdpmf.errors import DapError, PrioError, ProtocolError, StorageError, TransportError, needs
+from hdpmf.errors import (
+    DapError,
+    PrioError,
+    PrivacyError,
+    ProtocolError,
+    StorageError,
+    TransportError,
+    needs,
+)
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper
@@ -86,25 +96,48 @@ _STATUS = {
 _CLOSE = {"connection": "close"}
 
 
-def problem_response(error: Exception, retry_after: int) -> Response:
+def problem_response(error: Exception, retry_after: int, task: bytes | None = None) -> Response:
     """Return the problem document (RFC 9457) for an error; unexpected errors disclose nothing."""
     if isinstance(error, HTTPException):
-        details = {"type": "about:blank", "status": error.status_code, "detail": error.detail}
-        return _json(details, error.status_code, dict(error.headers or {}))
+        return _blank(error.status_code, str(error.detail), task, error.headers)
     if isinstance(error, (StorageError, TransportError)):
         event("unavailable", logging.ERROR, error)
-        details = {
-            "type": "about:blank",
-            "status": 503,
-            "detail": "not possible at the moment; try again later",
-        }
-        return _json(details, 503, {"retry-after": str(retry_after)})
+        later = {"retry-after": str(retry_after)}
+        return _blank(503, "not possible at the moment; try again later", task, later)
+    if isinstance(error, PrivacyError):
+        event("refused-to-release", logging.ERROR, error)
+        error = DapError("part of the batch was released before", Problem.BATCH_OVERLAP)
     if isinstance(error, (PrioError, ProtocolError)):
         dap = error if isinstance(error, DapError) else DapError(str(error))
         status = _STATUS.get(Problem(dap.kind), 400)
-        return _json(problem_details(dap, status=status), status)
+        return JSONResponse(
+            problem_details(dap, task, status), status, media_type=PROBLEM_MEDIA_TYPE
+        )
     event("failed", logging.ERROR, error)
-    return _json({"type": "about:blank", "status": 500, "detail": "an error of this server"}, 500)
+    return _blank(500, "an error of this server", task)
+
+
+def _blank(
+    status: int, detail: str, task: bytes | None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a problem document of no type of its own."""
+    details = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if task is not None:
+        details["taskid"] = id_to_text(task)
+    return JSONResponse(details, status, dict(headers or {}), PROBLEM_MEDIA_TYPE)
+
+
+def _task_in(request: Request) -> bytes | None:
+    """Return the id of the task in the path; None if there is none that is well-formed."""
+    try:
+        return id_from_text(request.path_params.get("task_id", ""), TASK_ID_SIZE)
+    except DapError:
+        return None
 
 
 class _TryLaterError(HTTPException):
@@ -148,12 +181,6 @@ def check_body(request: Request, media_type: str, most: int, *, exactly: bool = 
             413 if size > most else 400, f"expected {limit} bytes, not {size}", _CLOSE
         )
     return size
-
-
-def _json(
-    details: dict[str, object], status: int, headers: dict[str, str] | None = None
-) -> Response:
-    return JSONResponse(details, status, headers, PROBLEM_MEDIA_TYPE)
 
 
 T = TypeVar("T")
@@ -206,7 +233,7 @@ class Resources:
             await self.stop()
 
         async def refuse(request: Request, error: Exception) -> Response:
-            return problem_response(error, self._limits.retry_after)
+            return problem_response(error, self._limits.retry_after, _task_in(request))
 
         return Starlette(
             routes=self.routes(), lifespan=lifespan, exception_handlers={HTTPException: refuse}
@@ -220,9 +247,11 @@ class Resources:
         async def answer(request: Request) -> Response:
             with seconds.time():
                 try:
-                    response = await handlers[request.method](request)
+                    # The answer to HEAD is that to GET; uvicorn leaves the body out.
+                    method = "GET" if request.method == "HEAD" else request.method
+                    response = await handlers[method](request)
                 except Exception as error:  # the caller gets an answer, the log the kind of error
-                    response = problem_response(error, self._limits.retry_after)
+                    response = problem_response(error, self._limits.retry_after, _task_in(request))
             metrics.answers.labels(resource, response.status_code).inc()
             return response
 

@@ -30,7 +30,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     PrepareError,
     PrepareInit,
     PrepareResp,
-    Problem,
     Report,
     ReportShare,
     id_to_text,
@@ -177,15 +176,21 @@ class Leader(Aggregator):
             raise DapError(
                 "batches are intervals of time here, and Prio3 has no aggregation parameter"
             )
+        self._task_store.require_open(task)
         self._batches.check(task, interval)
         row = {
             "task": task.number, "job": job_id, "request": request,
             "start": interval.start, "duration": interval.duration,
         }  # fmt: skip
-        with self._database.write() as connection:
-            connection.execute(self._database.insert(collections).on_conflict_do_nothing(), row)
-            here = sa.and_(collections.c.task == task.number, collections.c.job == job_id)
-            found = connection.execute(sa.select(collections.c.request).where(here)).scalar_one()
+        here = sa.and_(collections.c.task == task.number, collections.c.job == job_id)
+        asked = sa.select(collections.c.request).where(here)
+        with self._database.read() as connection:
+            found = connection.execute(asked).scalar()
+        if found is None:
+            self._batches.check_overlap(task, interval)
+            with self._database.write() as connection:
+                connection.execute(self._database.insert(collections).on_conflict_do_nothing(), row)
+                found = connection.execute(asked).scalar_one()
         if found != request:
             raise DapError("this collection job is another request; give it another id")
 
@@ -200,14 +205,14 @@ class Leader(Aggregator):
         with self._database.read() as connection:
             row = connection.execute(sa.select(collections).where(here)).one_or_none()
         if row is None:
+            self._task_store.require_open(task)
             raise DapError("there is no such collection job; ask for it first")
         interval = Interval(row.start, row.duration)
         batch = self._batches.find(task, interval)
         if batch is None:
             if self.partner_clock.earlier() < interval.end:
                 return None
-            if self._task_store.expired(task):
-                raise DapError("the task is over, and its reports are gone", Problem.BATCH_INVALID)
+            self._task_store.require_open(task)
         if batch is None or batch.other is None:
             batch = self._batches.close(task, interval)
             if batch is None:

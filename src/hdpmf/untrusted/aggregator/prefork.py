@@ -27,7 +27,7 @@ from hdpmf.common.net.server import (
 )
 from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
+from hdpmf.untrusted.aggregator.datastore import Timer
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
@@ -50,7 +50,7 @@ def check_servable(folder: AggregatorFolder, workers: int) -> None:
             f"{folder.path / 'config.toml'}; with SQLite there is one"
         )
     _ = folder.keys  # raises unless it is paired
-    ServerDatabase(folder.database_url).close()
+    folder.open_database().close()
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def open_server(folder: AggregatorFolder, timer: Timer = nullcontext) -> Iterato
     keys = folder.keys
     rules = folder.config.tasks
     state = folder.path
-    with closing(ServerDatabase(folder.database_url, timer)) as database:
+    with closing(folder.open_database(timer)) as database:
         if folder.config.role == "helper":
             yield Helper(keys, database, state=state, rules=rules)
             return

@@ -18,6 +18,8 @@ from hdpmf.untrusted.aggregator.datastore import (
     accumulators,
     answers,
     batches,
+    collections,
+    devices,
     jobs,
     lock_task,
     payloads,
@@ -38,6 +40,9 @@ from hdpmf.untrusted.aggregator.tasks import (
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
+
+
+_DELETED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -116,14 +121,17 @@ class Aggregator:
         by_reason = sa.select(rejections.c.reason, rejections.c.amount).where(
             rejections.c.task == number
         )
-        closed = sa.select(sa.func.count()).select_from(batches).where(batches.c.task == number)
+        released = sa.func.coalesce(sa.func.sum(batches.c.amount), 0)
+        closed = sa.select(sa.func.count(), released).where(batches.c.task == number)
         with self._database.read() as connection:
             states = {ReportState(state): n for state, n in connection.execute(by_state)}
+            n_batches, n_released = connection.execute(closed).one()
             return TaskCounts(
                 waiting=states.get(ReportState.STORED, 0) + states.get(ReportState.CLAIMED, 0),
-                counted=states.get(ReportState.COUNTED, 0),
+                # Ids are deleted in the end; until a batch is closed there are no other numbers.
+                counted=max(states.get(ReportState.COUNTED, 0), int(n_released)),
                 rejected={PrepareError(why): n for why, n in connection.execute(by_reason)},
-                batches=connection.execute(closed).scalar_one(),
+                batches=n_batches,
             )
 
     def waiting(self) -> int:
@@ -155,9 +163,12 @@ class Aggregator:
         return self._clock()
 
     def collect_garbage(self) -> int:
-        """Delete payloads, jobs and sums of expired tasks; return the number of these tasks.
+        """Delete what expired tasks have left; return the number of these tasks.
 
-        Report ids and closed batches stay. Keys that nothing needs any more are erased.
+        Who reported, the ids of reports and the shares of sums go. What stays of a task is that it
+        is over, so that nothing of it is taken again whatever the clock says, which intervals were
+        closed, and how many reports were counted and rejected. Keys that nothing needs any more are
+        erased.
         """
         oldest = self._clock() - self._rules.keep
         old = sa.select(tasks.c.number, tasks.c.id).where(
@@ -166,33 +177,56 @@ class Aggregator:
         with self._database.read() as connection:
             found = [(row.number, row.id) for row in connection.execute(old)]
         for number, task_id in found:
-            with self._database.write() as connection:
-                lock_task(connection, number, alone=True)
-                for table in (payloads, jobs, accumulators):
-                    connection.execute(sa.delete(table).where(table.c.task == number))
-                connection.execute(
-                    sa.update(answers).where(answers.c.task == number), {"response": None}
-                )
-                lost = connection.execute(
-                    sa.update(reports).where(
-                        reports.c.task == number, reports.c.state < ReportState.COUNTED
-                    ),
-                    {"state": ReportState.REJECTED, "job": None},
-                ).rowcount
-                if lost:
-                    self._database.add_rejections(
-                        connection, number, int(PrepareError.TASK_EXPIRED), lost
-                    )
-                connection.execute(
-                    sa.update(tasks).where(tasks.c.number == number), {"purged": True}
-                )
+            self._purge(number)
             self._seals.erase(task_id)
+        deleted = self._delete_ids()
         self._seals.erase_closed(self._database)
         self._batches.erase_noise_keys(oldest)
-        if found:
+        if found or deleted:
             self._database.empty_log()
         self.rotate_keys()
         return len(found)
+
+    def _purge(self, number: int) -> None:
+        """Delete all of a task but report ids and devices, and take nothing of it any more."""
+        with self._database.write() as connection:
+            lock_task(connection, number, alone=True)
+            lost = connection.execute(
+                sa.select(sa.func.count())
+                .select_from(reports)
+                .where(reports.c.task == number, reports.c.state < ReportState.COUNTED)
+            ).scalar_one()
+            if lost:
+                self._database.add_rejections(
+                    connection, number, int(PrepareError.TASK_EXPIRED), lost
+                )
+            for table in (payloads, jobs, accumulators, answers, collections):
+                connection.execute(sa.delete(table).where(table.c.task == number))
+            released = {"checksum": b"", "share": b"", "other": None}
+            connection.execute(sa.update(batches).where(batches.c.task == number), released)
+            connection.execute(sa.update(tasks).where(tasks.c.number == number), {"purged": True})
+        self._task_store.forget(number)
+
+    def _delete_ids(self) -> int:
+        """Delete report ids and devices of purged tasks, in steps: others write in between."""
+        deleted = 0
+        for table, column in ((reports, reports.c.id), (devices, devices.c.identity)):
+            left = sa.exists().where(table.c.task == tasks.c.number)
+            with self._database.read() as connection:
+                numbers = connection.execute(
+                    sa.select(tasks.c.number).where(tasks.c.purged, left)
+                ).scalars()
+                purged = list(numbers)
+            for number in purged:
+                here = table.c.task == number
+                some = sa.select(column).where(here).limit(_DELETED_AT_ONCE)
+                step = -1
+                while step:
+                    with self._database.write() as connection:
+                        gone = sa.delete(table).where(here, column.in_(some))
+                        step = connection.execute(gone).rowcount
+                    deleted += step
+        return deleted
 
     def signed_keys(self) -> bytes:
         """Return the list of its HPKE keys, signed; empty if its card has the only one."""

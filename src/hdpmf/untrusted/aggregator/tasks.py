@@ -188,6 +188,7 @@ class TaskStore:
         self._rules = rules
         self._clock = clock
         self._open: dict[bytes, AggregatorTask] = {}
+        self._purged: set[int] = set()
 
     def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
         """Add a task; ``devices`` are identities and users of enrolled devices. Idempotent."""
@@ -260,10 +261,22 @@ class TaskStore:
         return list(connection.execute(live).scalars())
 
     def expired(self, task: AggregatorTask) -> bool:
-        """Return True if the task can no longer be collected."""
-        return self._clock() >= task.document.end + self._rules.keep
+        """Return True if the task can no longer be collected, or was purged."""
+        late = self._clock() >= task.document.end + self._rules.keep
+        return late or task.number in self._purged
+
+    def require_open(self, task: AggregatorTask) -> None:
+        """Raise DapError if the task can no longer be collected."""
+        if self.expired(task):
+            raise DapError("the task is over, and its reports are gone", Problem.BATCH_INVALID)
+
+    def forget(self, number: int) -> None:
+        """Take nothing of a task any more: it was purged, and its report ids are not known."""
+        self._purged.add(number)
 
     def _load(self, row: Any) -> AggregatorTask:
+        if row.purged:
+            self._purged.add(row.number)
         task = _read_task(row.document)
         prio = prio_of(task, row.id)
         key = self._keys.verify_key(row.id, prio.seed_size)

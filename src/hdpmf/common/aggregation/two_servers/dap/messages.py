@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, ClassVar
@@ -393,7 +394,12 @@ def problem_details(
     error: DapError, task_id: bytes | None = None, status: int = 400
 ) -> dict[str, Any]:
     """Return the problem document (RFC 9457) for a refused message."""
-    details = {"type": PROBLEM_URN + error.kind, "status": status, "detail": str(error)}
+    details = {
+        "type": PROBLEM_URN + error.kind,
+        "title": re.sub("(?<=[a-z])[A-Z]", r" \g<0>", error.kind).lower(),
+        "status": status,
+        "detail": str(error),
+    }
     return details if task_id is None else details | {"taskid": id_to_text(task_id)}
 
 
