@@ -90,6 +90,20 @@ def test_further_bits_give_the_same_law(monkeypatch):
     assert gaussian_p_value(draws, 3, 1) > LEVEL
 
 
+@pytest.mark.parametrize(("bits", "further"), [(0, 0), (2**64 - 1, 1)])
+def test_a_word_that_equals_an_entry_is_told_apart_by_further_bits(bits, further):
+    """The entry is the limit rounded down: what begins with it is below the limit, or above."""
+    table = exact._table()
+    drawn = np.concatenate([table, table[:-1] + np.uint64(1), np.zeros(1, np.uint64)])
+    words = iter([drawn])
+    found = exact._steps(lambda n: next(words, np.full(n, bits, np.uint64)), len(drawn))
+    entries, next_to = np.arange(len(table)) + further, np.arange(1, len(table))
+    # The one above the last entry has a k that no table has.
+    assert found[: len(table) - 1].tolist() == entries[:-1].tolist()
+    assert found[len(table) :].tolist() == [*next_to.tolist(), 0]
+    assert found[len(table) - 1] >= len(table) - 1
+
+
 def test_a_decision_close_to_its_probability_asks_for_digits():
     asked = []
 

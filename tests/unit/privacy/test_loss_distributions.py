@@ -312,3 +312,52 @@ def test_large_people_and_large_budgets_do_not_overflow() -> None:
         found = epsilon_at(event, 1e-5)
         assert 0 <= found <= pure(event)
         assert math.isfinite(composed(_counted(event)).epsilon(1e-5))
+
+
+CURVES: dict[str, tuple[dict[Event, int], tuple[float, ...]]] = {
+    "one bit": (
+        {RandomizedBit(0.5): 1},
+        (4096, -0.258858034, 0.507055007, 2525.49759817, 1769.67535671, 3.16893994e-6, 2.21779e-11),
+    ),
+    "few and many bits": (
+        {RandomizedBit(0.1): 400, RandomizedBit(1.0): 3},
+        (8192, -0.356306257, 26.9194372, 1149.62760038, 253.07300838, 4.99428798, 7.68328e-15),
+    ),
+    "Laplace": (
+        {LaplaceSum(0.25): 40},
+        (4096, -0.174321667, 10.3234317, 579.97182778, 230.63893178, 5.33092067e-3, 7.64696e-13),
+    ),
+    "whole numbers": (
+        {DiscreteLaplaceRelease(0.5, 24.0): 60, RandomizedBit(0.02): 7},
+        (4096, 0.0, 31.0916511, 849.77643923, 121.75347256, 1.90179353, 2.49284e-12),
+    ),
+    "far out": (
+        {LaplaceSum(3.0): 200, DiscreteLaplaceRelease(2.0, 3.0): 5},
+        (8192, 351.841497, 606.271947, 2057.49830027, 31.61061724, 16367.6345, 3.44570e-12),
+    ),
+    "next to nothing": (
+        {RandomizedBit(1e-4): 3},
+        (
+            4096,
+            -3.11820224e-4,
+            3.11972554e-4,
+            2047.09847029,
+            2046.68072932,
+            1.56105864e-9,
+            3.8123e-13,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_windows_masses_and_errors_of_curves_are_what_they_were(name: str) -> None:
+    """Another window or allowance is another bound, also where no epsilon shows it: decide it."""
+    parts, known = CURVES[name]
+    found = compose(parts)
+    assert found is not None
+    masses = [float(each.sum()) for each in (found.above, found.above_other, found.errors)]
+    middle = float(found.errors[len(found.errors) // 2])
+    ends = float(found.epsilons[0]), float(found.epsilons[-1])
+    assert (len(found.epsilons), *ends, *masses) == pytest.approx(known[:-1], rel=1e-7, abs=1e-13)
+    assert middle == pytest.approx(known[-1], rel=1e-3)
