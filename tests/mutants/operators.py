@@ -16,6 +16,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
+_ORDERS = ast.Lt, ast.LtE, ast.Gt, ast.GtE
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "-",
     ast.Sub: "+",
@@ -136,7 +137,9 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
             yield tree, "break"
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             yield test, f"(not ({ast.unparse(test)}))"
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if not (
+            isinstance(op, _ORDERS) and _reads_clock(tree)
+        ):
             yield tree, f"(({ast.unparse(left)}) {_COMPARE[type(op)]} ({ast.unparse(right)}))"
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY and not _is_text(
             left, right
@@ -165,6 +168,16 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _changes(child)
+
+
+def _reads_clock(compared: ast.Compare) -> bool:
+    """Return True if the machine's clock is compared: that it shows an instant exactly, so that
+    < and <= differ, is seen by nobody. That the comparison is turned round is another fault.
+    """
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("monotonic", "time", "perf_counter")
+        for node in ast.walk(compared)
+    )
 
 
 def _is_text(*sides: ast.expr) -> bool:

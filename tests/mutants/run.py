@@ -78,6 +78,12 @@ TESTS = {
 }
 """What is mutated, and the tests that have to notice; a longer path comes first."""
 
+WIDER = tuple(
+    f"tests/unit/{folder}"
+    for folder in ("methods", "model", "models", "protocol", "service", "simulate")
+)
+"""Tests of what is built on it, which may notice as well."""
+
 LEAST = 110 / 120
 
 FAST = ("-m", "not slow and not paper")
@@ -90,8 +96,8 @@ LIKELY = 40
 """Tests in a first batch: most mutants are killed by one of them, and starting all others takes
 a while.
 """
-SLOW = 12
-"""Slow tests that are tried at most."""
+WIDE, SLOW = 60, 12
+"""Tests of WIDER and slow tests that are tried at most."""
 SLACK, PATIENCE = 120.0, 600.0
 """Seconds: on top of twice what the tests take without a fault, so that a busy machine is not
 taken for an endless loop, and for planted faults, whose tests are not timed.
@@ -272,7 +278,9 @@ def tests_of(mutant: Mutant, package: str, reached: Reached) -> tuple[list[Test]
         return 1 if not running and f"/{mutant.path.parent.name}/" in test.file else 2
 
     fast.sort(key=lambda test: (unlikely(test), test.lines, test.name))
-    others = sorted(fast[LIKELY:], key=lambda test: (unlikely(test), test.file))
+    wide = [test for test in fast[LIKELY:] if test.file.startswith(WIDER)][:WIDE]
+    others = [test for test in fast[LIKELY:] if not test.file.startswith(WIDER)] + wide
+    others.sort(key=lambda test: (test.file.startswith(WIDER), unlikely(test), test.file))
     named = stem, f"/{mutant.path.parent.name}/"
     slow = [test for test in ours if test.slow and any(name in test.file for name in named)]
     slow.sort(key=lambda test: (unlikely(test), test.name))
@@ -346,9 +354,10 @@ def measured(copy: Copy, packages: Collection[str]) -> Reached:
     """The tests of these packages, fast ones with what they run; only test files that are new or
     have changed are run for that.
     """
+    names = {name for package in packages for name in TESTS[package]} | set(WIDER)
     files = sorted(
         path.relative_to(ROOT).as_posix()
-        for name in {name for package in packages for name in TESTS[package]}
+        for name in names
         for path in ((ROOT / name).rglob("test_*.py") if (ROOT / name).is_dir() else [ROOT / name])
     )
     REACHED.parent.mkdir(parents=True, exist_ok=True)
