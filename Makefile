@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # tests start hundreds of interpreters.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
-.PHONY: help demo format check test lint style types docs dist bench soak mutants clean
+.PHONY: help demo format check test lint style types docs statement dist bench soak mutants clean
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
@@ -78,6 +78,13 @@ test: style
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python tools/site.py
+
+# The privacy statement of the demo federation, with an audit of its devices: docs/statement.
+statement: $(VENV)/.installed-dev
+	rm -rf out/statement && mkdir -p out/statement docs/statement
+	$(BIN)/hdpmf audit devices --method hdp-sum --epsilon 0.5 --json > out/statement/audit.json
+	$(BIN)/hdpmf federate demo --devices 3 --keep out/statement/demo
+	$(BIN)/hdpmf privacy statement out/statement/demo/recommender --audit out/statement/audit.json --out docs/statement/demo.html --out docs/statement/demo.json
 
 dist: $(VENV)/.installed-dev
 	rm -rf dist

@@ -130,7 +130,7 @@ def test_people_get_a_table_the_baseline_and_what_the_recommender_saw(
     assert "60 users on 6 devices" in result.out
     assert "user mean (nothing is sent)" in result.out
     assert "The recommender could see: which items each device rated" in result.out
-    assert "Guarantee: PROVED" in result.out
+    assert "Privacy: epsilon 0.5 per rating, PROVED against all messages" in result.out
     assert "6 devices take part (60 users), 0 refused" in result.err
 
 

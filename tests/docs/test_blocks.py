@@ -71,6 +71,8 @@ COMMANDS_NOT_RUN = {
     "train": "seconds; tests/cli/test_train_and_recommend.py",
     "release": "seconds; tests/cli/test_release.py",
     "privacy release": "a release; tests/cli/test_release.py",
+    "privacy statement": "a model or a run; tests/cli/test_statement.py, tests/federation",
+    "privacy compare": "a minute; tests/cli/test_compare.py",
     "predict": "the model before it; tests/cli",
     "recommend": "the model before it; tests/cli/test_train_and_recommend.py",
     "experiment": "somebody's own file; tests/cli/test_experiment.py",

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hdpmf.common.privacy.statement import PrivacyStatement
+
+DOCS = Path(__file__).parents[2] / "docs"
+
 
 def _demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -52,6 +56,16 @@ def test_the_demo_trains_over_tls_and_ends_everything(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert any(entry["action"] == "sent" for entry in json.loads(told.stdout)["entries"])
+    # docs/statement, which `make statement` wrote, is what these commands state, but for dates,
+    # hashes and the luck of an audit.
+    again = tmp_path / "demo.json"
+    subprocess.run(
+        [sys.executable, "-m", "hdpmf", "privacy", "statement", str(kept / "recommender"),
+         "--out", str(again)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    published = PrivacyStatement.from_json((DOCS / "statement" / "demo.json").read_bytes())
+    assert PrivacyStatement.from_json(again.read_bytes()).lasting() == published.lasting()
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

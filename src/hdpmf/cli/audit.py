@@ -21,7 +21,7 @@ from hdpmf.cli.options.common import (
     run_option,
 )
 from hdpmf.cli.options.methods import MethodOptions
-from hdpmf.cli.output import Block, Result, Table, hdpmf_version, progress_bar
+from hdpmf.cli.output import Block, Result, Table, command_text, hdpmf_version, progress_bar
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
 
@@ -135,7 +135,7 @@ def run(
     world = trial.world()
     with progress_bar(f"auditing {method}, {view}") as advance:
         result = run_audit(audit, world, advance)
-    return Result(result.as_dict(), _audit_text(result))
+    return Result({**result.as_dict(), **_made()}, _audit_text(result))
 
 
 @command
@@ -203,7 +203,8 @@ def devices(
         title=f"Real devices, {canaries:,} ratings guessed in one run; bounds hold with "
         f"{100 * options.confidence:g}% confidence, at most {result.ceiling:.2f} can be proved",
     )
-    return Result({"results": documents, "canaries": canaries}, [table], exit_code=int(failed))
+    fields = {"results": documents, "canaries": canaries, **_made()}
+    return Result(fields, [table], exit_code=int(failed))
 
 
 @command
@@ -290,7 +291,7 @@ def servers(
         f"of the time, give or take {100 * shares.deviation:.1f} %; shown is what was farthest "
         "from it)",
     )
-    fields = {"results": documents, "canaries": canaries, "reports": reports}
+    fields = {"results": documents, "canaries": canaries, "reports": reports, **_made()}
     return Result(fields, [table], exit_code=int(failed))
 
 
@@ -368,6 +369,7 @@ def report(
         "data": trial.data,
         "seconds": time.perf_counter() - begin,
         "hdpmf_version": hdpmf_version(),
+        **_made(),
     }
     figure = out / "audit.png"
     numbers = out / "audit.json"
@@ -392,6 +394,11 @@ def report(
     return Result(
         {**document, "figure": str(figure)}, [table, f"figure: {figure}", f"numbers: {numbers}"]
     )
+
+
+def _made() -> dict[str, str]:
+    """Return when an audit was done and by which command, for privacy statements."""
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "command": command_text()}
 
 
 def _claimed(result: AuditResult) -> str:

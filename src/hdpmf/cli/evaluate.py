@@ -89,7 +89,7 @@ def evaluate(
     levels = level_facts(method, training, weights)
     lines += [*remarks(model, cost), *level_lines(levels)]
     about = {**wishes.fields(seed, source), **model_fields(method, model, seed, training.name)}
-    privacy = privacy_line(model.privacy, *explain_arguments(method, model.get_params()))
+    privacy = privacy_line(model.privacy, "explain", *explain_arguments(method, model.get_params()))
     if training.implicit:
         return _evaluate_implicit(model, training, held_out, about, lines, privacy, cut.by_time)
     own = _errors(model.score(held_out) if model.predicts_ratings else {})
@@ -218,6 +218,12 @@ def _list_sentence(lists: dict[str, float | int | None]) -> str:
     )
 
 
+_TUNING = (
+    "Tuning used these ratings in {n} trainings ({settings} settings). If they are private, count "
+    "them: hdpmf privacy statement MODEL --tried {n}. The choice itself is covered by no epsilon."
+)
+
+
 class TuneOptions(MethodOptions):
     """The options that are the same in all runs."""
 
@@ -330,12 +336,16 @@ def tune(
     epsilon = {"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {}
     claim = make_model(method, **epsilon).privacy
     notes, exit_code = failures(tuned.done)
+    trainings = len(tuned.grid) * grid.folds
+    if claim.epsilon:
+        notes = [*notes, _TUNING.format(n=trainings, settings=len(tuned.grid))]
     fields = {
         "method": method,
         "for": grid.purpose,
         "best": _cell_fields(best),
         "grid": [{**_cell_fields(cell), "status": cell.status} for cell in tuned.grid],
         "folds": grid.folds,
+        "trainings": trainings,
         "factors": fixed["n_factors"],
         "epochs": fixed["epochs"],
         "solver": fixed["solver"],
@@ -372,7 +382,7 @@ def tune(
         table,
         f"use it with: {use}",
         *weights,
-        privacy_line(claim, *explain_arguments(method, chosen)),
+        privacy_line(claim, "explain", *explain_arguments(method, chosen)),
     ]
     return Result(fields, text, notes=notes, exit_code=exit_code)
 

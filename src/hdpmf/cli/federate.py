@@ -24,9 +24,19 @@ from hdpmf.cli.options.methods import (
     FederatedOptions,
     Minimum,
     RunOptions,
+    explain_arguments,
 )
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
-from hdpmf.cli.output import Block, Result, Table, note, progress_bar, wants_json
+from hdpmf.cli.output import (
+    Block,
+    Result,
+    Table,
+    note,
+    privacy_line,
+    progress_bar,
+    run_claim,
+    wants_json,
+)
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -109,13 +119,18 @@ def demo(
         f"{result.seconds_per_round:.2f} s per round (median), {result.seconds:.1f} s in all; "
         f"{size(result.bytes_per_device)} per device in the whole run; "
         f"{sum(result.refusals.values())} refusals",
-        *result.statement,
     ]
+    long_version: list[object] = ["explain", *explain_arguments(method, settings.model_params())]
     if keep is not None:
         text.append(
             f"everything is in {keep}: try hdpmf device ledger {keep / 'devices' / '0.sqlite'}, "
             f"and hdpmf recommender status {keep / 'recommender'}"
         )
+        long_version = ["statement", keep / "recommender"]
+    claim = run_claim(
+        result.method, result.view, result.epsilon, result.status, labels=bool(settings.labels)
+    )
+    text.append(privacy_line(claim, *long_version))
     folder_field = None if keep is None else str(keep)
     return Result({**result.as_dict(), "data": ratings.name, "folder": folder_field}, text)
 
@@ -223,7 +238,7 @@ def simulate(
             metrics=metrics,
             log=log,
         )
-    result = done.result
+    result, stated = done.result, done.outcome.statement
     table = Table(
         ("method", "MSE", "MAE"),
         [
@@ -239,8 +254,15 @@ def simulate(
         table,
         f"{result.seconds_per_round:.3f} s per round, {result.seconds:.1f} s in all; per device "
         f"and round {size(result.bytes_up)} up, {size(result.bytes_down)} down",
-        *done.outcome.statement.lines(),
+        f"The recommender could see: {stated.sees}.",
         wishes.sentence(seed, source),
+        privacy_line(
+            run_claim(
+                method, stated.view, stated.epsilon, stated.status, labels=bool(settings.labels)
+            ),
+            "explain",
+            *explain_arguments(method, settings.model_params()),
+        ),
     ]
     fields = {**result.as_dict(), "data": training.name, **wishes.fields(seed, source)}
     return Result(fields, text)

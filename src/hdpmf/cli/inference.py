@@ -227,7 +227,7 @@ def recommend(
         {"model": type(model).__name__, **claim_fields(model.privacy)},
         alone=users[0] if users and len(users) == 1 else None,
         total=len(ids),
-        end=privacy_line(model.privacy, folder),
+        end=privacy_line(model.privacy, "explain", folder),
     )
 
 
@@ -298,7 +298,7 @@ def predict(
         for row in rows
     ]
     predictions = Table(("item", "title", "expected", ""), cells, numeric=("expected",))
-    return Result(fields, [predictions, privacy_line(model.privacy, folder)])
+    return Result(fields, [predictions, privacy_line(model.privacy, "explain", folder)])
 
 
 def _parse_id(text: str, index: IdIndex, kind: str) -> Id:

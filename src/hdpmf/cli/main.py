@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hdpmf.cli.output import clean, hdpmf_version, note, print_json
+from hdpmf.cli.output import clean, hdpmf_version, note, print_json, set_command
 from hdpmf.errors import ConfigError, HdpmfError, StorageError, message_language
 
 EPILOG = (
@@ -106,7 +106,11 @@ COMMANDS: dict[str, str | Group] = {
     ),
     "privacy": Group(
         "What is private, from whom, and what it costs.",
-        {"explain": "privacy:explain", "release": "privacy:release"},
+        {
+            "explain": "privacy:explain",
+            "statement": "statement:statement",
+            "release": "privacy:release",
+        },
         no_args_is_help=True,
     ),
     "prior": Group(
@@ -252,6 +256,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a title in another script must not end a command
     _answer_interrupts()
+    set_command(given)
     try:
         given = _load_plugins(given)
         with message_language("shell", note):

@@ -227,7 +227,7 @@ def demo(
         )
         yield _comparison(rows, models, title)
         for name in (_RECOMMENDING, "hdpmf"):
-            yield f"{METHODS[name].label}. {privacy_line(models[name].privacy, name)}"
+            yield f"{METHODS[name].label}. {privacy_line(models[name].privacy, 'explain', name)}"
             yield ""
         yield Table(
             ("expected", "title", "why"),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from io import StringIO
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -82,6 +82,19 @@ class Result:
     text: Iterable[Block] = ()
     notes: Sequence[str] = ()
     exit_code: int = 0
+
+
+_called: list[str] = []
+
+
+def set_command(arguments: Sequence[str]) -> None:
+    """Remember the arguments of this call of ``hdpmf``, for documents that name their command."""
+    _called[:] = arguments
+
+
+def command_text() -> str:
+    """Return this call of ``hdpmf`` as it can be typed again, without ``--json``."""
+    return shlex.join(["hdpmf", *(word for word in _called if word != "--json")])
 
 
 _json_wanted = [False]
@@ -325,13 +338,23 @@ def claim_sentence(claim: PrivacyClaim) -> str:
     )
 
 
-def privacy_line(claim: PrivacyClaim, *about: object) -> str:
+def run_claim(
+    method: str, view: str, epsilon: float | None, status: str, *, labels: bool = False
+) -> PrivacyClaim:
+    """Return the claim of a federated run, from what its statement says."""
+    from hdpmf.common.methods import method_named
+    from hdpmf.common.methods.method import PrivacyClaim
+
+    claim = method_named(method).claim(view, labels=labels)
+    return PrivacyClaim(epsilon, cast(Any, status), claim.against, claim.reason)
+
+
+def privacy_line(claim: PrivacyClaim, *long_version: object) -> str:
     """Return a privacy claim on one line, with the command that prints the long version.
 
-    ``about`` are the arguments of that command, `hdpmf privacy explain`: a saved model, or a method
-    and its options.
+    ``long_version`` are the words of that command after ``hdpmf privacy``.
     """
-    more = f"More: {shlex.join(['hdpmf', 'privacy', 'explain', *map(str, about)])}"
+    more = f"More: {shlex.join(['hdpmf', 'privacy', *map(str, long_version)])}"
     if claim.epsilon is None:
         return f"Privacy: none; {claim.reason}. {more}"
     worth = {

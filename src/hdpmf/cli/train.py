@@ -139,7 +139,7 @@ def train(
         *level_lines(levels),
         f"recommender's part (nothing private): {out / 'recommender'}",
         f"devices' part (PRIVATE, readable by you only): {out / 'devices'}",
-        privacy_line(model.privacy, out),
+        privacy_line(model.privacy, "explain", out),
     ]
     document = {
         "method": method,
@@ -206,7 +206,7 @@ def _train_from_release(
         f"recommender's part (nothing private): {out / 'recommender'}",
         "No ratings were used, so it knows no user: model.fold_in(ratings) takes some in.",
         f"Terms of the data: {release.terms or 'not stated'}",
-        privacy_line(model.privacy, out),
+        privacy_line(model.privacy, "explain", out),
     ]
     return Result(document, text)
 
@@ -447,7 +447,7 @@ def release(
         f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about "
         f"{len(made.items):,} items: {out}",
         *([] if cost is None else [f"Epsilon is of one rating; {cost}."]),
-        privacy_line(made.claim, *explain_arguments(method, model.get_params())),
+        privacy_line(made.claim, "explain", *explain_arguments(method, model.get_params())),
         wishes.sentence(seed, source),
         f"Who rated what, and the weights, are in plain sight in it: hdpmf privacy release {out}",
     ]

@@ -62,6 +62,8 @@ class Estimator(Parameters):
 
     catalogue_: Catalogue
     devices_: Devices
+    weights_by_user_and_item_: bool
+    """True if the devices know every weight: single ratings have none of their own, nor levels."""
 
     can_rank: ClassVar[bool] = True
     """True if predictions differ between items."""
@@ -101,7 +103,9 @@ class Estimator(Parameters):
             train, weights = join_pairs(train, weights, scale), None
         ratings = self._taken(train, scale)
         held = None if validation is None else self._taken(validation, ratings.scale)
-        self._fit(ratings, privacy_weights(ratings, weights), held, callbacks)
+        own = privacy_weights(ratings, weights)
+        self._fit(ratings, own, held, callbacks)
+        self.weights_by_user_and_item_ = own.rating_weights is None and not own.has_levels
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -76,7 +76,7 @@ def with_users(model: M, users: np.ndarray) -> M:
     return part
 
 
-_PARTS = ("catalogue_", "devices_")
+_PARTS = ("catalogue_", "devices_", "weights_by_user_and_item_")
 
 _PREFIX = "learned."
 
@@ -186,6 +186,7 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
         restore(model, private.get("learned", {}), state)
         model.devices_ = Devices(users=ids(private["users"]), scale=public.scale, **state)
         _restore_public(model, public)
+        model.weights_by_user_and_item_ = bool(private.get("weights_by_user_and_item", False))
         if isinstance(model, OneRound):
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
@@ -325,6 +326,7 @@ def _write_devices(model: Estimator, folder: Path) -> None:
             name: value if isinstance(value, int) else None for name, value in seeds.items()
         },
         "users": devices.users.ids.tolist(),
+        "weights_by_user_and_item": getattr(model, "weights_by_user_and_item_", False),
     }
     if isinstance(model, OneRound):
         private["n_silent"] = model.n_silent_

@@ -1,13 +1,39 @@
-"""The privacy statement of a model of this library: both sides are in this process."""
+"""The privacy statement of a model of this library: both sides are in this process.
+
+What one person's ratings cost together is computed from the private part of the model, so it is
+confidential; ``public`` leaves it out.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from hdpmf.common.data import Ratings
 from hdpmf.common.methods import Method, method_of
-from hdpmf.common.privacy.accounting import Setting
+from hdpmf.common.privacy.accounting import DELTA, Setting, cost
+from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
+from hdpmf.common.privacy.levels import OPEN
+from hdpmf.common.privacy.statement import (
+    Audit,
+    PeopleCosts,
+    PersonRow,
+    PrivacyStatement,
+    Subject,
+    make_statement,
+    provenance,
+)
+from hdpmf.common.privacy.statement.document import Amount
+from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError
 from hdpmf.models.base import Estimator
+
+_PLACES = {"least": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95,
+           "most": 1.0}  # fmt: skip
 
 
 def setting_of(model: Estimator) -> Setting:
@@ -18,6 +44,176 @@ def setting_of(model: Estimator) -> Setting:
     """
     setting = Setting.from_params(_method(model).name, model.get_params())
     return replace(setting, scale=model.catalogue_.scale)
+
+
+def statement_of_model(
+    model: Estimator,
+    name: str,
+    command: str,
+    *,
+    folder: Path | None = None,
+    weights: PrivacyWeights | None = None,
+    public: bool = False,
+    tried: int = 0,
+    budget: float | None = None,
+    delta: float = DELTA,
+    audit: Audit | None = None,
+) -> PrivacyStatement:
+    """Return the privacy statement of a fitted model.
+
+    Args:
+        model: With its private part, or without.
+        name: For the title.
+        command: What makes the statement again.
+        folder: Where it is saved: its public files are named by their hashes.
+        weights: Those it was trained with, where the model does not know them all itself: weights
+            of single ratings, and levels.
+        public: Leave out what is exact about private ratings.
+        tried: Trainings on the same ratings before this one, to choose its settings.
+        budget: Of a rating of weight 1 over its whole life, to say what is left.
+        delta: For numbers at delta.
+        audit: An audit's result.
+    """
+    method = _method(model)
+    users = int((np.diff(model.devices_.rated_start) > 0).sum())
+    subject = Subject(
+        kind="model",
+        name=name,
+        setting=setting_of(model),
+        view=method.headline,
+        claim=model.privacy,
+        users=None if public else users or None,
+        minimum=users if users == 1 else None,  # a warning, also where numbers are left out
+        trainings=1 + tried,
+        tuned=tried > 0,
+        audit_command=audit_command(method, setting_of(model)),
+        delta=delta,
+    )
+    files = {} if folder is None else {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted((folder / "recommender").glob("*")) if path.is_file()
+    }  # fmt: skip
+    return make_statement(
+        subject,
+        people=_people(model, subject, weights, public),
+        provenance=provenance(command, files=files),
+        budget=_budget(subject, budget),
+        audit=audit,
+    )
+
+
+def audit_command(method: Method, setting: Setting) -> str:
+    """Return the command that audits a method as it was run; empty where there is no game."""
+    if not method.audited:
+        return ""
+    labels = " --labels" if setting.labels else ""
+    return (
+        f"hdpmf audit run --method {method.name} --view {method.headline} "
+        f"--epsilon {setting.epsilon:g}{labels}"
+    )
+
+
+def weights_of(model: Estimator, sources: Any, missing: float | None = None) -> PrivacyWeights:
+    """Return privacy weights from files or frames, for the people of a model."""
+    return PrivacyWeights.from_frame(_ratings(model), *sources, missing=missing)
+
+
+def _ratings(model: Estimator) -> Ratings:
+    """Return who rated what, as the model's devices hold it, to look weights up for."""
+    devices = model.devices_
+    counts = np.diff(devices.rated_start)
+    return Ratings(
+        users=devices.users,
+        items=model.catalogue_.items,
+        user_codes=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
+        item_codes=devices.rated.astype(np.int32),
+        values=np.full(len(devices.rated), devices.scale.low, np.float32),  # weights need none
+        scale=devices.scale,
+        name="the model's ratings",
+    )
+
+
+def _people(
+    model: Estimator, subject: Subject, weights: PrivacyWeights | None, public: bool
+) -> PeopleCosts:
+    if public:
+        return PeopleCosts(users=subject.users, note="Left out of a statement for the public.")
+    if subject.users is None:
+        return PeopleCosts(users=None, note="This model knows no person.")
+    if weights is None and not getattr(model, "weights_by_user_and_item_", False):
+        return PeopleCosts(
+            users=subject.users,
+            note="Not computed: the model was trained with weights of single ratings or with "
+            "levels, or saved by an earlier version, and does not know them. Give the file that it "
+            "was trained with: --weights FILE.",
+        )
+    ratings = _ratings(model)
+    devices = model.devices_
+    if weights is None:
+        own = devices.beta[ratings.user_codes] * devices.gamma[ratings.item_codes]
+    else:
+        own = weights.for_ratings(ratings)
+    levels = None
+    if subject.method.levels and weights is not None:
+        levels = weights.levels_for(ratings)
+    counted = own if levels is None else np.where(levels == OPEN, 0.0, own)
+    totals = np.bincount(ratings.user_codes, counted, ratings.n_users)
+    order = np.argsort(totals, kind="stable")
+    order = order[totals[order] > 0]
+    if not len(order):
+        return PeopleCosts(users=subject.users, note="Everybody publishes everything.")
+    raters = ratings.item_counts()
+    start = devices.rated_start
+
+    def row(place: str, user: int) -> PersonRow:
+        mine = slice(start[user], start[user + 1])
+        value, presence = (
+            Amount.of(
+                cost(
+                    subject.setting,
+                    subject.view,
+                    unit="user",
+                    neighbours=neighbours,
+                    weight=own[mine].tolist(),
+                    n_raters=raters[ratings.item_codes[mine]].tolist(),
+                    level=None if levels is None else levels[mine],
+                    releases=subject.trainings,
+                    delta=subject.delta,
+                )
+            )
+            for neighbours in ("value", "presence")
+        )
+        return PersonRow(
+            place=place, ratings=int(mine.stop - mine.start), value=value, presence=presence
+        )
+
+    last = len(order) - 1
+    rows = [row(place, int(order[math.ceil(part * last)])) for place, part in _PLACES.items()]
+    return PeopleCosts(
+        users=subject.users,
+        rows=tuple(rows),
+        note="Exact about private ratings and wishes: CONFIDENTIAL. People are ordered by the sum "
+        "of their weights, which is their pure epsilon.",
+    )
+
+
+def _budget(subject: Subject, lifetime: float | None) -> list[str]:
+    value = subject.amount("value")
+    found = [
+        "One rating of weight 1 has spent: "
+        + (f"epsilon {value.epsilon}." if value.at_delta is not None else "no bound.")
+    ]
+    if lifetime is not None and value.pure is not None and value.status == "proved":
+        left = max(lifetime - value.pure, 0.0)
+        found.append(f"Of {lifetime:g} in its whole life, {rounded_down(left)} is left.")
+    elif lifetime is not None:
+        found.append(f"A budget of {lifetime:g} means nothing here: the cost has no proved bound.")
+    found.append(
+        "Nothing here limits further trainings on the same ratings, and each of them adds its "
+        f"epsilon ({rounded_up(subject.setting.epsilon)} per rating of weight 1 again). Devices of "
+        "a federation keep a ledger and refuse what is above their budget."
+    )
+    return found
 
 
 def _method(model: Estimator) -> Method:

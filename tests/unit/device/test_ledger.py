@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import PrivacyError, StorageError
-from hdpmf.private.device.disclosures.bounds import rounded_up, total_spending
+from hdpmf.private.device.disclosures.bounds import total_spending
 from hdpmf.private.device.disclosures.limits import SLACK
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore

@@ -24,6 +24,7 @@ from hdpmf.cli.device import ratings as cli_ratings
 from hdpmf.cli.device import status as cli_status
 from hdpmf.common.methods.registry import at_least, at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, cost, epsilon_at, guess
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.accounting.events import Composed
 from hdpmf.common.privacy.levels import LEVELS, Level
 from hdpmf.common.web.local_server import BrowserSession
@@ -37,7 +38,6 @@ from hdpmf.private.device.choices.privacy_level import (
     set_privacy_weight,
 )
 from hdpmf.private.device.consent import ask_owner
-from hdpmf.private.device.disclosures.bounds import rounded_up
 from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.receipts import all_receipts

@@ -97,7 +97,7 @@ def _answer_recommender(store: DeviceStore, recommender: str, answer: str) -> No
 
 
 def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -> Iterator[Block]:
-    from hdpmf.private.device.disclosures.bounds import rounded_up
+    from hdpmf.common.privacy.accounting.costs import rounded_up
 
     for recommender in never:
         yield f"Never, whatever it asks for: {recommender} (again takes that back)"

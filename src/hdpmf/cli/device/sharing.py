@@ -102,7 +102,7 @@ def sharing_fields(store: DeviceStore, user: str = "me") -> dict[str, Any]:
 
 
 def _warnings(store: DeviceStore, preview: ChoicePreview) -> list[str]:
-    from hdpmf.private.device.disclosures.bounds import rounded_up
+    from hdpmf.common.privacy.accounting.costs import rounded_up
 
     then = preview.then
     over = (

@@ -246,7 +246,7 @@ def _model_fields(model: LocalModel) -> dict[str, Any]:
 
 def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
     from hdpmf.common.methods.registry import at_most
-    from hdpmf.private.device.disclosures.bounds import rounded_up
+    from hdpmf.common.privacy.accounting.costs import rounded_up
 
     catalogue = fields["catalogue"]
     budget = fields["budget"]

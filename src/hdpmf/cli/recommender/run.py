@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options.common import RecommenderFolder, command, run_option
 from hdpmf.cli.options.methods import FederatedMethod, FederatedOptions, Minimum, RunOptions
-from hdpmf.cli.output import Result, emit, note, notes_to
+from hdpmf.cli.output import Result, emit, note, notes_to, privacy_line, run_claim
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
@@ -273,15 +273,23 @@ def _count_users(enrolled: Enrolled, view: str) -> int:
 
 def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
     """Return how a run ended."""
-    summary = outcome.summary
+    summary, stated = outcome.summary, outcome.statement
     model = folder.path / "model"
     text = [
         _run_sentence(summary),
         *_level_lines(summary),
         f"model (nothing private is in it): {model}",
         *_list_lines(folder, summary),
-        *outcome.statement.lines(),
-    ]
+        f"The recommender could see: {stated.sees}.",
+        privacy_line(
+            run_claim(
+                summary["method"], stated.view, stated.epsilon, stated.status,
+                labels=summary["settings"]["labels"] is not None,
+            ),
+            "statement",
+            folder.path,
+        ),
+    ]  # fmt: skip
     return Result({**summary, "model": str(model)}, text)
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from hdpmf.common.methods.registry import MEANING, at_most
 from hdpmf.common.net.certificates import check_authority
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.titles import upright
@@ -37,7 +38,6 @@ from hdpmf.private.device.disclosures.bounds import (
     RunBounds,
     budgets,
     privacy_bounds,
-    rounded_up,
     total_spending,
 )
 from hdpmf.private.device.disclosures.data_export import disclosures

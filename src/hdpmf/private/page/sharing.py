@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, Level
 from hdpmf.common.protocol.titles import upright
 from hdpmf.errors import ConfigError
@@ -21,7 +22,6 @@ from hdpmf.private.device.choices.sharing import (
     was_shown,
     would_show,
 )
-from hdpmf.private.device.disclosures.bounds import rounded_up
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.store.catalogues import id_of

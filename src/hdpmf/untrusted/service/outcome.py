@@ -159,16 +159,6 @@ class Statement:
     honest: str
     needs: str
 
-    def lines(self) -> tuple[str, ...]:
-        """For people."""
-        said = (
-            f"The recommender could see: {self.sees}.",
-            f"Guarantee: {self.guarantee}",
-            f"What it really costs: {self.honest}." if self.honest else "",
-            f"It needs: {self.needs}." if self.needs else "",
-        )
-        return tuple(line for line in said if line)
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -190,7 +180,7 @@ def state(
         earlier: Epsilon of each run whose answer is combined with this one's; a rating is in one of
             them only.
     """
-    setting = _setting(settings, scale, noise_budget)
+    setting = setting_of(settings, scale, noise_budget)
     found = cost(setting, settings.view, n_raters=TYPICAL_RATERS)
     claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
     epsilon, status, guarantee = _worth(settings, found, scale)
@@ -240,7 +230,7 @@ def _presence(settings: RunSettings, scale: RatingScale) -> str:
     """With taste labels presence costs nearly as much as a value, which is worth a word."""
     if settings.labels is None:
         return ""
-    found = cost(_setting(settings, scale, None), "sums-h-known", neighbours="presence")
+    found = cost(setting_of(settings, scale), "sums-h-known", neighbours="presence")
     return f" Whether the rating is there at all costs at most its weight times {found.pure:.3g}."
 
 
@@ -249,7 +239,10 @@ def _honest(found: Cost) -> str:
     return f"{found.in_numbers()} for a rating of weight 1{where}, counting its own gradients only"
 
 
-def _setting(settings: RunSettings, scale: RatingScale, noise_budget: float | None) -> Setting:
+def setting_of(
+    settings: RunSettings, scale: RatingScale, noise_budget: float | None = None
+) -> Setting:
+    """Return the accountant's setting of a run."""
     needs_budgets = not settings.one_round and settings.mechanism().needs_budgets
     return Setting(
         settings.method,

@@ -216,6 +216,23 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def rounded_up(value: float, digits: int = 3) -> str:
+    """A cost with so many digits, never less than it is."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    # Sums of floating-point numbers are a little more than they should be.
+    return f"{math.ceil(value / step * (1 - 1e-12)) * step:.{digits}g}"
+
+
+def rounded_down(value: float, digits: int = 3) -> str:
+    """A budget that is left, with so many digits, never more than it is."""
+    if value <= 0:
+        return "0"
+    step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return f"{math.floor(value / step * (1 + 1e-12)) * step:.{digits}g}"
+
+
 @dataclass(frozen=True, slots=True)
 class PersonCost:
     """The privacy cost of all ratings of one person together.

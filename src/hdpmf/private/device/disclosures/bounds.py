@@ -16,6 +16,7 @@ import numpy as np
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, guess, pure
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.accounting.events import Composed, Event, RandomizedBit
 from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_UNITS
 from hdpmf.common.protocol import Terms
@@ -59,15 +60,6 @@ class Bound:
     def up_to(self) -> str:
         """Epsilon with three digits, rounded up."""
         return rounded_up(self.epsilon)
-
-
-def rounded_up(value: float, digits: int = 3) -> str:
-    """A cost with so many digits, never less than it is."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
-    # Sums of floating-point numbers are a little more than they should be.
-    return f"{math.ceil(value / step * (1 - 1e-12)) * step:.{digits}g}"
 
 
 _SLACK = (

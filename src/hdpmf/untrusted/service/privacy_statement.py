@@ -1,0 +1,163 @@
+"""The privacy statement of a recommender, or of one of its runs: only what it may know.
+
+It knows no ratings and no weights, so costs of whole people are left to the devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hdpmf.common.methods import method_named
+from hdpmf.common.methods.method import PrivacyClaim
+from hdpmf.common.privacy.accounting import DELTA, Setting
+from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
+from hdpmf.common.privacy.statement import (
+    Audit,
+    PeopleCosts,
+    PrivacyStatement,
+    RunRow,
+    Subject,
+    make_statement,
+    provenance,
+)
+from hdpmf.errors import ConfigError
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.outcome import setting_of, state
+
+_ONLY_DEVICES = (
+    "Not known here: a recommender knows neither ratings nor privacy weights. Each device computes "
+    "it for its own people (hdpmf device ledger, hdpmf device status), and bounds it by its "
+    "owner's policy (max_total)."
+)
+
+
+def statement_of_recommender(
+    folder: ServiceFolder,
+    command: str,
+    *,
+    run: bytes | None = None,
+    tried: int = 0,
+    lifetime: float,
+    delta: float = DELTA,
+    audit: Audit | None = None,
+) -> PrivacyStatement:
+    """Return the privacy statement of a recommender, or of one of its runs.
+
+    Args:
+        folder: The recommender's.
+        command: What makes the statement again.
+        run: The only run that counts; None: all of them, for a rating that was in each.
+        tried: Runs with the same settings before, that are not in this folder any more.
+        lifetime: What a device with the default policy lets a rating of weight 1 spend in its life.
+        delta: For numbers at delta.
+        audit: An audit's result.
+
+    Raises:
+        ConfigError: There is no run yet.
+    """
+    runs = folder.runs()
+    if not runs:
+        raise ConfigError(
+            f"{folder.path} has no run yet, so there is nothing to state; begin one with: hdpmf "
+            "recommender run"
+        )
+    numbers = {each: number for number, each in enumerate(runs, 1)}
+    ended = [each for each in runs if folder.summary(each) is not None]
+    about = run if run is not None else (ended or runs)[-1]
+    counted = [about] if run is not None else runs
+    record = folder.record(about)
+    settings = record.settings
+    rows = {each: _row(folder, each, numbers[each]) for each in counted}
+    scale = folder.known.scale
+    claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
+    row = rows[about]
+    subject = Subject(
+        kind="recommender" if run is None else "run",
+        name=folder.config.name if run is None else f"{folder.config.name}, run {row.number}",
+        setting=_with_limits(setting_of(settings, scale)),
+        view=settings.view,
+        claim=PrivacyClaim(
+            row.epsilon,
+            claim.status,
+            claim.against,
+            claim.reason,
+            honest=str(_stated(folder, about)["honest"]),
+        ),
+        users=row.users,
+        minimum=settings.minimum,
+        trainings=1 + tried,
+        others=tuple(
+            (_with_limits(setting_of(other, scale)), other.view)
+            for other in (folder.record(each).settings for each in counted if each != about)
+        ),
+        tuned=tried > 0,
+        audit_command=_audit_command(settings.method, settings.view, settings.epsilon),
+        delta=delta,
+    )
+    value = subject.amount("value")
+    model = folder.path / "runs" / about.hex() / "model"
+    files = {} if not model.is_dir() else {
+        f"model/{path.name}": path for path in sorted(model.iterdir()) if path.is_file()
+    }  # fmt: skip
+    spent = "no bound" if value.at_delta is None else f"epsilon {value.epsilon}"
+    budget = [
+        f"A rating of weight 1 that was in {'all runs' if run is None else 'this run'} has spent "
+        f"at most: {spent}.",
+    ]
+    if value.pure is not None and value.status == "proved":
+        left = max(lifetime - value.pure, 0.0)
+        budget.append(
+            f"A device with the default policy lets it spend {rounded_up(lifetime)} in its whole "
+            f"life, so that at least {rounded_down(left)} is left. Owners may have chosen less or "
+            "more: only devices know (hdpmf device status)."
+        )
+    return make_statement(
+        subject,
+        people=PeopleCosts(users=row.users, note=_ONLY_DEVICES),
+        provenance=provenance(
+            command,
+            files=files,
+            runs={str(numbers[each]): each.hex() for each in counted},
+        ),
+        budget=budget,
+        runs=tuple(rows.values()),
+        audit=audit,
+    )
+
+
+def _with_limits(setting: Setting) -> Setting:
+    """Count with limits per person, which devices have and this side does not know.
+
+    Where they are reached, one more rating takes weight from others, so that its presence costs
+    more; how large they are does not matter.
+    """
+    limited = "max_ratings" in method_named(setting.method).options
+    return replace(setting, max_ratings=1_000_000) if limited else setting
+
+
+def _stated(folder: ServiceFolder, run: bytes) -> dict[str, object]:
+    """Return the epsilon of a run and what it stands on: as it ended, else as it is planned."""
+    found = (folder.summary(run) or {}).get("privacy")
+    if isinstance(found, dict):
+        return found
+    return state(folder.record(run).settings, folder.known.scale).as_dict()
+
+
+def _row(folder: ServiceFolder, run: bytes, number: int) -> RunRow:
+    record, summary, stated = folder.record(run), folder.summary(run), _stated(folder, run)
+    users = None if summary is None else summary.get("users")
+    return RunRow(
+        number=number,
+        method=record.settings.method,
+        view=record.settings.view,
+        epsilon=stated["epsilon"] if isinstance(stated["epsilon"], float) else None,
+        status=str(stated["status"]),
+        users=users if isinstance(users, int) else None,
+        state="under way" if summary is None else "ended",
+    )
+
+
+def _audit_command(method: str, view: str, epsilon: float) -> str:
+    if view == "two-servers":
+        return f"hdpmf audit servers --epsilon {epsilon:g}"
+    return f"hdpmf audit devices --method {method} --epsilon {epsilon:g}"

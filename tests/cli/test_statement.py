@@ -1,0 +1,273 @@
+"""``hdpmf privacy statement``: numbers from what was spent, and what each side may know."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.privacy import PrivacyWeights, accounting
+from hdpmf.common.privacy.statement import PrivacyStatement, render
+from hdpmf.common.privacy.statement.document import Amount
+from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.models import make_model
+from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
+from hdpmf.untrusted.service.outcome import state
+from hdpmf.untrusted.service.settings import RunSettings
+
+from .conftest import Call
+
+WORLD = synthetic_world(40, 30, 600, rng=5)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def weights() -> PrivacyWeights:
+    rng = np.random.default_rng(1)
+    users = rng.uniform(0.1, 1.0, WORLD.n_users)
+    return PrivacyWeights.from_parts(WORLD, users, rng.uniform(0.5, 1.0, WORLD.n_items))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, weights: PrivacyWeights) -> Path:
+    folder = tmp_path_factory.mktemp("statement") / "model"
+    make_model("hdp-sum", epsilon=2.0, rng=0).fit(WORLD, weights).save(folder)
+    return folder
+
+
+def test_whole_people_cost_what_their_own_weights_cost(
+    call: Call, model: Path, weights: PrivacyWeights
+) -> None:
+    found = call("privacy", "statement", model, "--json").json
+    own = weights.for_ratings(WORLD)
+    each = [own[WORLD.user_codes == user] for user in range(WORLD.n_users)]
+    heaviest = max((mine for mine in each if len(mine)), key=lambda mine: mine.sum())
+    rows = {row["place"]: row for row in found["people"]["rows"]}
+    most = rows["most"]
+    assert most["ratings"] == len(heaviest)
+    wanted = accounting.cost(
+        "hdp-sum", "sums", unit="user", weight=heaviest.tolist(), epsilon=2.0, n_raters=20
+    )
+    assert most["value"]["pure"] == pytest.approx(wanted.pure)
+    assert most["value"]["at_delta"] == pytest.approx(wanted.epsilon_at_delta)
+    # A person is there at 0.75 of what their values cost, in a library without limits per person.
+    assert most["presence"]["pure"] == pytest.approx(0.75 * wanted.pure, rel=1e-6)
+    costs = [row["value"]["pure"] for row in found["people"]["rows"]]
+    assert costs == sorted(costs)
+    assert found["people"]["users"] == WORLD.n_users
+    assert found["confidential"] == ["people"]
+    assert found["claim"]["noise"] == "simulated"
+
+
+@pytest.mark.parametrize("epsilon", [0.123401, 1.0, 9.9991, 37.004])
+def test_numbers_for_people_are_rounded_up(epsilon: float) -> None:
+    amount = Amount(pure=epsilon, at_delta=epsilon, guess=0.50001, status="proved")
+    shown = float(amount.epsilon)
+    assert epsilon <= shown <= epsilon * 1.01
+    assert "at most 50.1 %" in amount.words
+    nominal = Amount(pure=None, at_delta=epsilon, guess=0.9, status="nominal")
+    assert "NOMINAL: no guarantee" in nominal.words
+
+
+def test_a_public_statement_tells_nothing_exact(call: Call, model: Path, tmp_path: Path) -> None:
+    pages = [tmp_path / f"all.{ending}" for ending in ("html", "md", "json")]
+    told = call("privacy", "statement", model, *(word for page in pages for word in ("-o", page)))
+    assert told.code == 0, told.err
+    assert "CONFIDENTIAL" in told.out
+    made = PrivacyStatement.from_json(pages[2].read_bytes())
+    for page in pages:
+        assert page.read_bytes() == render(made, page)  # a page is its facts, and nothing else
+        assert "CONFIDENTIAL" in page.read_text() or page.suffix == ".json"
+    public = tmp_path / "public.html"
+    assert call("privacy", "statement", model, "--public", "--out", public).code == 0
+    text = public.read_text()
+    assert "CONFIDENTIAL" not in text
+    assert "40 people" not in text
+    for row in made.people.rows:
+        assert row.value.words not in text or row.value.words in "".join(
+            party.value.words for party in made.parties if party.value
+        )
+    for secret in ("devices.json", "rng", "seed="):
+        assert secret not in text
+
+
+def test_the_page_loads_nothing_and_escapes_names(model: Path, tmp_path: Path, call: Call) -> None:
+    odd = tmp_path / "<b>odd"
+    odd.symlink_to(model, target_is_directory=True)
+    page = tmp_path / "s.html"
+    made = json.loads(call("privacy", "statement", model, "--json").out)
+    made.pop("out")
+    made.pop("hdpmf_version")
+    statement = msgspec.convert({**made, "name": "<script>x</script>"}, PrivacyStatement)
+    page.write_bytes(render(statement, page))
+    text = page.read_text()
+    assert "<script>" not in text
+    assert not re.search(r'(src|href)="', text)
+    assert "<svg" in text
+    assert "default-src 'none'" in text
+
+
+def test_warnings(call: Call, tmp_path: Path) -> None:
+    one = WORLD.take(WORLD.user_codes == 0).compact()
+    make_model("hdp-sum", epsilon=20.0, rng=0).fit(one).save(tmp_path / "one")
+    said = " ".join(call("privacy", "statement", tmp_path / "one", "--json").json["warnings"])
+    assert "epsilon 20, which is above 10" in said
+    assert "A sum over one user hides nobody" in said
+    public = call("privacy", "statement", tmp_path / "one", "--public", "--json").json
+    assert any("A sum over one user" in line for line in public["warnings"])
+    make_model("hdpmf", epochs=3, rng=0).fit(WORLD).save(tmp_path / "paper")
+    nominal = call("privacy", "statement", tmp_path / "paper", "--json").json
+    assert any("NOMINAL" in line for line in nominal["warnings"])
+    assert "messages visible" in nominal["claim"]["honest"]
+    make_model("mf", epochs=3, rng=0).fit(WORLD).save(tmp_path / "mf")
+    bare = call("privacy", "statement", tmp_path / "mf", "--json").json
+    assert bare["warnings"][0].startswith("Nothing is protected")
+    assert all(row["value"]["at_delta"] is None for row in bare["people"]["rows"])
+
+
+def test_tuning_on_the_same_ratings_is_paid_for(call: Call, model: Path) -> None:
+    once = call("privacy", "statement", model, "--json").json
+    tuned = call("privacy", "statement", model, "--tried", 4, "--budget", 30, "--json").json
+    assert tuned["trainings"] == 5
+    for before, after in zip(once["people"]["rows"], tuned["people"]["rows"], strict=True):
+        assert after["value"]["pure"] == pytest.approx(5 * before["value"]["pure"])
+        assert after["value"]["at_delta"] > before["value"]["at_delta"]
+    values = [party["value"]["pure"] for party in tuned["parties"] if party["value"]]
+    assert max(value for value in values if value) == pytest.approx(10.0)
+    assert any("is covered by no epsilon" in line for line in tuned["warnings"])
+    assert "Of 30 in its whole life, 20 is left." in tuned["budget"]
+
+
+def test_weights_of_single_ratings_are_asked_for(call: Call, tmp_path: Path) -> None:
+    own = np.where(np.arange(len(WORLD)) % 2, 1.0, 0.125)
+    per_rating = PrivacyWeights.per_rating(WORLD, own)
+    make_model("hdp-sum", rng=0).fit(WORLD, per_rating).save(tmp_path / "m")
+    unknown = call("privacy", "statement", tmp_path / "m", "--json").json
+    assert unknown["people"]["rows"] == []
+    assert "--weights FILE" in unknown["people"]["note"]
+    table = tmp_path / "weights.csv"
+    users, items = WORLD.users.ids[WORLD.user_codes], WORLD.items.ids[WORLD.item_codes]
+    rows = [f"{u},{i},{w}" for u, i, w in zip(users, items, own, strict=True)]
+    table.write_text("\n".join(["user,item,weight", *rows]))
+    known = call("privacy", "statement", tmp_path / "m", "--weights", table, "--json").json
+    most = known["people"]["rows"][-1]
+    totals = np.bincount(WORLD.user_codes, own)
+    assert most["value"]["pure"] == pytest.approx(totals.max())
+    # Of unequal weights: equal ones of the same sum would cost less at delta.
+    mine = own[WORLD.user_codes == totals.argmax()].tolist()
+    wanted = accounting.cost("hdp-sum", "sums", unit="user", weight=mine, n_raters=20)
+    assert most["value"]["at_delta"] == pytest.approx(wanted.epsilon_at_delta)
+
+
+def test_an_audit_belongs_to_what_it_audited(call: Call, model: Path, tmp_path: Path) -> None:
+    audit = ("audit", "run", "--method", "hdp-sum", "--view", "sums", "--runs", 400, "--json")
+    right = tmp_path / "right.json"
+    right.write_text(call(*audit, "--epsilon", 2).out)
+    found = call("privacy", "statement", model, "--audit", right, "--json").json["audit"]
+    result = json.loads(right.read_text())
+    assert found["at_least"] == result["epsilon_lower_bound"]
+    assert (found["claimed"], found["runs"], found["date"]) == (2.0, 400, result["date"])
+    assert found["command"] == "hdpmf " + " ".join(map(str, (*audit[:-1], "--epsilon", 2)))
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({**result, "settings": {**result["settings"], "epsilon": 1.0}}))
+    refused = call("privacy", "statement", model, "--audit", wrong)
+    assert (refused.code, "this statement is about hdp-sum, sums, epsilon 2" in refused.err) == (
+        2,
+        True,
+    )
+    broken = tmp_path / "broken.json"
+    broken.write_text(json.dumps({**result, "epsilon_lower_bound": 3.0}))
+    warned = call("privacy", "statement", model, "--audit", broken, "--json").json["warnings"]
+    assert any("do not rely on the claim" in line for line in warned)
+    (tmp_path / "none.json").write_text("[]")
+    assert call("privacy", "statement", model, "--audit", tmp_path / "none.json").code == 8
+
+
+@pytest.fixture(scope="module")
+def recommender(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recommender with two runs that ended."""
+    path = tmp_path_factory.mktemp("statement") / "rec"
+    folder = ServiceFolder.create(
+        path,
+        Config(name="films"),
+        catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table),
+        lambda made: ensure_certificates(made.tls_folder, ("localhost",)),
+    )
+    for number, epsilon in enumerate((0.5, 0.25), 1):
+        run = bytes([number] * 16)
+        settings = RunSettings(
+            method="hdp-sum", view="two-servers", minimum=20, epsilon=epsilon, rounds=1
+        )
+        folder.begin_run(run, RunRecord(settings=settings, devices=(), cohort=()))
+        summary = {"privacy": state(settings, WORLD.scale).as_dict(), "users": 30 + number}
+        folder.finish(run, None, msgspec.json.encode(summary))
+    return path
+
+
+def test_a_recommender_states_only_what_it_may_know(call: Call, recommender: Path) -> None:
+    found = call("privacy", "statement", recommender, "--json").json
+    assert (found["kind"], found["name"], found["view"]) == ("recommender", "films", "two-servers")
+    assert found["people"]["rows"] == []
+    assert "hdpmf device ledger" in found["people"]["note"]
+    assert [row["epsilon"] for row in found["runs"]] == [0.5, 0.25]
+    value = {party["who"]: party["value"] for party in found["parties"]}
+    # A rating that was in both.
+    assert value["The recommender"]["pure"] == pytest.approx(0.75)
+    assert value["The recommender together with one of the servers"]["pure"] == pytest.approx(0.75)
+    assert value["Both servers together"]["at_delta"] is None
+    assert "at least 0.25 is left" in found["budget"][1]
+    # Devices may have limits per person, where one more rating takes weight from others.
+    (seen,) = [each for each in found["parties"] if each["who"] == "The recommender"]
+    assert seen["presence"]["pure"] == pytest.approx(1.5 * 0.75)
+    one = call("privacy", "statement", recommender / "runs" / ("01" * 16), "--json").json
+    assert (one["kind"], one["claim"]["epsilon"], len(one["runs"])) == ("run", 0.5, 1)
+    assert one["provenance"]["runs"] == {"1": "01" * 16}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--out", "statement.pdf"), 2, ".html, .md, .json"),
+        (("--weights", "w.csv"), 2, "a recommender knows no weights"),
+        (("--budget", "3"), 2, "a recommender knows no weights"),
+        (("--delta", "0"), 5, "delta"),
+    ],
+)
+def test_bad_options(
+    call: Call, recommender: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    refused = call("privacy", "statement", recommender, *arguments)
+    assert (refused.code, said in refused.err) == (code, True)
+
+
+def test_what_has_no_statement(call: Call, tmp_path: Path) -> None:
+    refused = call("privacy", "statement", tmp_path)
+    assert (refused.code, "no saved model, no recommender's folder" in refused.err) == (2, True)
+
+
+def test_the_statement_in_the_documentation_is_its_facts() -> None:
+    """What `make statement` writes; tests/federation/test_demo.py compares it with a demo."""
+    folder = ROOT / "docs" / "statement"
+    made = PrivacyStatement.from_json((folder / "demo.json").read_bytes())
+    assert (folder / "demo.html").read_bytes() == render(made, "demo.html")
+    assert made.audit is not None
+    assert made.audit.at_least <= (made.audit.claimed or 0.0)
+
+
+def test_every_proof_and_command_that_a_statement_names_is_there(call: Call, model: Path) -> None:
+    found: dict[str, Any] = call("privacy", "statement", model, "--json").json
+    assert (ROOT / "src/hdpmf/common/privacy" / found["claim"]["proof"]).is_file()
+    assert math.isfinite(found["delta"])
+    by_you = [each for each in found["questions"] if each["by_controller"]]
+    assert len(by_you) >= 5
+    assert all(each["answer"] for each in found["questions"])
+    assert {each["part"][:8] for each in found["questions"]} >= {"35(7)(a)", "35(7)(b)",
+                                                                "35(7)(c)", "35(7)(d)"}  # fmt: skip
