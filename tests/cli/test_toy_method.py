@@ -84,6 +84,7 @@ def test_it_is_evaluated(call: Call, files: tuple[Path, Path]) -> None:
     shown = call("evaluate", "toy", *source)
     assert (shown.code, shown.err) == (0, "")
     assert "Toy mean" in shown.out
+    assert "epsilon 0 per rating, AUTHOR'S CLAIM: hdpmf has not checked it" in shown.out
     found = call("evaluate", "toy", *source, "--json").json
     assert (found["method"], found["mse"], found["epsilon"]) == ("toy", found["user_mean_mse"], 0.0)
 

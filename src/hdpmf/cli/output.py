@@ -360,6 +360,7 @@ def privacy_line(claim: PrivacyClaim, *long_version: object) -> str:
     worth = {
         "proved": f"PROVED against {claim.view}",
         "nominal": "NOMINAL: the paper's number, no guarantee",
+        "author's claim": "AUTHOR'S CLAIM: hdpmf has not checked it",
     }[claim.status]
     noise = "; SIMULATED noise, not for release" if claim.noise else ""
     return f"Privacy: epsilon {claim.epsilon:g} per rating, {worth}{noise}. {more}"

@@ -30,6 +30,10 @@ TYPICAL_RATERS = 20
 """Raters of the item that costs of the paper's methods, which depend on it, are stated for."""
 
 
+_ORDER = ("proved", "author's claim", "nominal", "no guarantee")
+"""From the strongest status to the weakest."""
+
+
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of a statement, as JSON has it."""
 
@@ -41,7 +45,7 @@ class Amount(_Part, frozen=True, kw_only=True):
         pure: Pure epsilon.
         at_delta: The smallest proved epsilon at the statement's delta.
         guess: How often a guess between two equally likely truths is right, at most.
-        status: ``proved``, ``nominal`` or ``no guarantee``.
+        status: As an accountant's ``Cost`` has it.
     """
 
     pure: float | None
@@ -57,12 +61,12 @@ class Amount(_Part, frozen=True, kw_only=True):
         if math.isinf(at_delta):
             return cls.unbounded()
         whole = pure(event)
-        proved = all(one.status == "proved" for one in costs)
+        weakest = max((one.status for one in costs), key=_ORDER.index)
         return cls(
             pure=whole if math.isfinite(whole) else None,
             at_delta=at_delta,
             guess=guess(event),
-            status="proved" if proved else "nominal",
+            status=weakest,
         )
 
     @classmethod
@@ -77,8 +81,10 @@ class Amount(_Part, frozen=True, kw_only=True):
             return "no bound"
         if self.pure == 0:
             return "0: nothing"
-        nominal = ", NOMINAL: no guarantee" if self.status == "nominal" else ""
-        return f"{self.epsilon}; a guess is right at most {at_most(self.guess)}{nominal}"
+        return f"{self.epsilon}; a guess is right at most {at_most(self.guess)}" + {
+            "nominal": ", NOMINAL: no guarantee",
+            "author's claim": ", AUTHOR'S CLAIM: not checked",
+        }.get(self.status, "")
 
     @property
     def epsilon(self) -> str:

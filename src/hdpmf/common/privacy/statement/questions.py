@@ -129,8 +129,8 @@ def _risks(subject: Subject, people: PeopleCosts) -> tuple[Question, ...]:
         f"{at_most(value.guess)} of the time (a coin: 50 %)."
         if proved
         else "Nothing bounds it: count on the recommender to learn ratings."
-        if value.status != "nominal"
-        else "No guarantee bounds it: the epsilon is nominal."
+        if value.at_delta is None
+        else f"No guarantee of hdpmf bounds it: the epsilon is {value.status}."
     )
     there = (
         "Which items somebody rated is not hidden."

@@ -7,11 +7,11 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from importlib.resources import files as files_of
 from pathlib import Path
 
 from msgspec import structs
 
-import hdpmf
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.statement.document import (
     TYPICAL_RATERS,
@@ -84,7 +84,7 @@ def provenance(
     command: str, *, files: Mapping[str, Path] | None = None, runs: Mapping[str, str] | None = None
 ) -> Provenance:
     """Return the date, the command, and the versions and hashes of software and public files."""
-    package = Path(hdpmf.__file__).parent
+    package = Path(str(files_of("hdpmf")))
     code = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
         code.update(source.relative_to(package).as_posix().encode() + b"\0")
@@ -319,6 +319,11 @@ def warnings(subject: Subject, people: PeopleCosts, audit: Audit | None) -> tupl
         found.append(
             f"Epsilon {claim.epsilon:g} is NOMINAL: it is the paper's number and no guarantee."
             + (f" What it really costs: {claim.honest}." if claim.honest else "")
+        )
+    if claim.status == "author's claim":
+        found.append(
+            f"Epsilon {claim.epsilon:g} is what the author of {subject.method.name} claims; hdpmf "
+            "has not checked it."
         )
     value = subject.amount("value")
     if value.status == "proved" and (value.at_delta or 0.0) > LARGE_EPSILON:
