@@ -243,6 +243,18 @@ class GridOptions:
             words=("ratings", "lists"),
         ),
     ] = "ratings"
+    search: Annotated[
+        str,
+        model_option(
+            "Try every combination of the grids, or let Optuna choose within the ranges that they "
+            "span.",
+            "grid|bayes",
+            words=("grid", "bayes"),
+        ),
+    ] = "grid"
+    trials: Annotated[
+        int | None, model_option("Combinations that --search bayes tries.", "N", default="20")
+    ] = None
     folds: Annotated[int, model_option("Folds.", "N")] = 5
     lr_grid: Annotated[
         str | None,
@@ -259,6 +271,10 @@ class GridOptions:
     def __post_init__(self) -> None:
         if self.purpose not in ("ratings", "lists"):
             raise ConfigError(f"--for takes ratings or lists, not {self.purpose!r}")
+        if self.search not in ("grid", "bayes"):
+            raise ConfigError(f"--search takes grid or bayes, not {self.search!r}")
+        if self.trials is not None and self.search == "grid":
+            raise ConfigError("--trials is for --search bayes; a grid tries every combination")
 
 
 @command
@@ -298,6 +314,8 @@ def tune(
         "data": source.data,
         **flags,
         **({"for": "lists"} if lists else {}),
+        **({"search": grid.search} if grid.search != "grid" else {}),
+        "trials": grid.trials,
         "folds": grid.folds,
         "lr_grid": grid.lr_grid,
         "reg_grid": grid.reg_grid,
@@ -318,6 +336,8 @@ def tune(
             **{name: value for name, value in fixed.items() if value is not None},
             learning_rates=lrs,
             regs=regs,
+            search="bayes" if grid.search == "bayes" else "grid",
+            trials=grid.trials,
             by="ndcg_at_10" if lists else "mse",
             folds=grid.folds,
             privacy=wishes.changes,
@@ -342,6 +362,7 @@ def tune(
     fields = {
         "method": method,
         "for": grid.purpose,
+        "search": grid.search,
         "best": _cell_fields(best),
         "grid": [{**_cell_fields(cell), "status": cell.status} for cell in tuned.grid],
         "folds": grid.folds,

@@ -20,8 +20,10 @@ from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import HDPSum
-from hdpmf.models.registry import add_method, compare, make_model
+from hdpmf.models.registry import add_method, make_model
+from hdpmf.models.search import grid_search
 from hdpmf.models.training import EpochRecord
+from hdpmf.models.validation import Metric, add_metric, compare, cross_validate
 from hdpmf.private.client.ranking import Recommendation
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "HDPSum",
     "ItemFeatures",
     "ItemKNN",
+    "Metric",
     "MostPopular",
     "NeuralLists",
     "Prior",
@@ -48,7 +51,10 @@ __all__ = [
     "Recommendation",
     "UserMean",
     "add_method",
+    "add_metric",
     "compare",
+    "cross_validate",
+    "grid_search",
     "load_model",
     "load_prior",
     "make_model",

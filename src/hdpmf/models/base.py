@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
 from hdpmf.untrusted.recommender import Catalogue
+
+if TYPE_CHECKING:
+    from hdpmf.models.ranking_metrics import ListQuality
 
 Callback = Callable[[EpochRecord], object]
 """Called after every epoch; training goes on unless it returns True."""
@@ -266,6 +269,10 @@ class Estimator(Parameters):
                 the training's; or, with ``in_time``, there are no times, or a user rated in
                 training after their first test rating.
         """
+        return self._list_quality(test, n, in_time).summary()
+
+    def _list_quality(self, test: RatingsLike, n: int, in_time: bool = False) -> ListQuality:
+        """Measure lists as `rank` does, and return the numbers of each user, too."""
         from hdpmf.models.ranking_metrics import rank
 
         self._check_fitted()
@@ -276,7 +283,7 @@ class Estimator(Parameters):
         candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
         positions = self.catalogue_.items.find(test.items.ids)
         order = (self._at_time(first_times(test, self.devices_)) if in_time else self)._order()
-        return rank(self.devices_, candidates, order.scores, test, positions, n).summary()
+        return rank(self.devices_, candidates, order.scores, test, positions, n)
 
     def _at_time(self, now: float | np.ndarray) -> Self:
         """Return a copy whose lists are those that are asked for now."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from hdpmf.errors import ConfigError, MissingExtraError, UnknownIdError
 from hdpmf.models.input_checks import kind_of
 from hdpmf.private.client.ranking import Recommendation
 from hdpmf.untrusted.recommender import Catalogue
+
+if TYPE_CHECKING:
+    from hdpmf.models.validation import PairTests
 
 _SHOWN = 100
 
@@ -103,9 +106,15 @@ class Comparison(Tabular):
         title: What was measured on.
     """
 
-    def __init__(self, title: str, rows: list[dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        title: str,
+        rows: list[dict[str, Any]],
+        samples: Mapping[str, Mapping[str, np.ndarray]],
+    ) -> None:
         self.title = title
         self._rows = rows
+        self._samples = samples
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Each model with its errors, its claim and its time."""
@@ -119,15 +128,42 @@ class Comparison(Tabular):
             f"{model!r} was not compared; there are {', '.join(row['model'] for row in self._rows)}"
         )
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.rows()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def tests(self, metric: str = "mse") -> PairTests:
+        """Test every pair of models: does one do better, over the users of the test ratings?
+
+        Two-sided, paired by user: Student's t-test and Wilcoxon's signed-rank test, each corrected
+        by Holm for the number of pairs.
+
+        Args:
+            metric: ``mse``, ``mae``, or ``ndcg_at_10`` where lists were measured. Models without it
+                are left out.
+
+        Raises:
+            ConfigError: No two models were measured by it.
+        """
+        from hdpmf.models.validation import PairTests, all_pairs
+
+        measured = {
+            row["model"]: self._samples[row["model"]][metric]
+            for row in self._rows
+            if metric in self._samples[row["model"]]
+        }
+        if len(measured) < 2:
+            known = dict.fromkeys(name for each in self._samples.values() for name in each)
+            raise ConfigError(
+                f"no two models were measured by {metric!r} for each user; there are "
+                f"{', '.join(known)} (lists=True measures ndcg_at_10)"
+            )
+        return PairTests(metric, all_pairs(measured))
+
     def __str__(self) -> str:
-        names = list(self._rows[0])
-        table = [names, *([_text(row[name]) for name in names] for row in self._rows)]
-        widths = [max(len(line[position]) for line in table) for position in range(len(names))]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in table
-        )
-        return "\n".join([self.title, *lines])
+        return f"{self.title}\n{text_table(self._rows)}"
 
     __repr__ = __str__
 
@@ -160,6 +196,17 @@ class Picture:
 
     def _repr_png_(self) -> bytes:
         return self.data
+
+
+def text_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as columns of text, under the names of all their values."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = [names, *([_text(row.get(name)) for name in names] for row in rows)]
+    widths = [max(len(line[position]) for line in table) for position in range(len(names))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in table
+    )
 
 
 def _text(value: Any) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,7 @@ from hdpmf.lab.experiments.runner import (
     estimated_seconds,
     expected_runs,
     expected_seconds,
+    experiment_stages,
     jobs,
     tasks_of,
 )
@@ -93,7 +95,8 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
 
 def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Experiment) -> None:
     with Store(tmp_path, create=True) as store:
-        run_experiments([small], store, n_jobs=1, tune_only=True)
+        first = islice(experiment_stages([small], store), 1)
+        run_experiments([small], store, n_jobs=1, stages=first)
         results = store.results()
         tables = tuning_tables(store, "small")
     assert set(tables) == {

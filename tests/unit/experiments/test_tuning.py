@@ -9,7 +9,10 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, DatasetError, DivergedError, RatingsError
 from hdpmf.lab.experiments import tune
+from hdpmf.lab.experiments.tuning import TuningResult
 from hdpmf.models import make_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:hyper-parameters are chosen by errors")
 
 
 @pytest.fixture
@@ -131,3 +134,34 @@ def test_a_data_set_that_is_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("HDPMF_DATA", str(tmp_path))
     with pytest.raises(DatasetError, match="MovieLens 1M"):
         tune("mf", "ml-1m")
+
+
+def test_a_bayesian_search_repeats_goes_on_and_is_not_a_grid(file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+
+    def search(out: Path, trials: int = 6, **more: object) -> TuningResult:
+        return tune(
+            "mf", file, n_factors=2, epochs=3, folds=2, search="bayes", trials=trials,
+            learning_rates=[0.005, 0.1], regs=[0.001, 0.01], out=out, n_jobs=1, **more,
+        )  # fmt: skip
+
+    first = search(tmp_path / "a")
+    tried = [row.values for row in first.grid]
+    assert len({row["learning_rate"] for row in tried}) == 6
+    assert all(0.005 <= row["learning_rate"] <= 0.1 for row in tried)
+    assert first.best.mse == min(row.mse for row in first.grid if row.status == "done")
+    assert first.done.total == 12
+    again = search(tmp_path / "a")
+    assert (again.done.total, again.done.reused) == (0, 12)
+    further = search(tmp_path / "a", trials=8)
+    assert [row.values for row in further.grid][:6] == tried
+    assert further.done.total == 4
+    lists = search(tmp_path / "a", trials=2, by="ndcg_at_10")
+    assert math.isfinite(lists.best.ndcg)
+    with pytest.raises(ConfigError, match="trials are for"):
+        tune("mf", file, trials=3)
+
+
+def test_tuning_a_private_method_on_ones_own_ratings_warns(file: Path) -> None:
+    with pytest.warns(UserWarning, match="epsilon does not cover that choice"):
+        tune("hdpmf", file, learning_rates=[0.01, 0.005], regs=[0.01], epochs=2, folds=2, n_jobs=1)

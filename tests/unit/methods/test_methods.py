@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hdpmf.common.methods import METHODS, VIEWS, check, method_named, method_of
+from hdpmf.common.methods import METHODS, VIEWS, Method, check, method_named, method_of
 from hdpmf.common.methods.registry import Methods
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.levels import LEVELS
@@ -164,7 +164,7 @@ def test_ranges(name, changes, error, said):
 
 
 def test_a_name_stands_for_one_method():
-    registry = Methods((METHODS["mf"],))
+    registry = Methods(Method, "method", "hdpmf.methods", (METHODS["mf"],))
     registry.add(METHODS["mf"])
     with pytest.raises(ConfigError, match="there is a method 'mf' already"):
         registry.add(replace(METHODS["mf"], label="Other"))

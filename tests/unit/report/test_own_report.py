@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import replace
 from html import unescape
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from matplotlib.figure import Figure
+from scipy.stats import ttest_rel
 
 from hdpmf.lab.experiments import Cell, Store, Summary, parse_experiment, resolve, run_experiments
 from hdpmf.lab.plots import figure_bytes
@@ -19,7 +21,7 @@ from hdpmf.lab.report import write_report
 from hdpmf.lab.report.content import Content, read_content
 from hdpmf.lab.report.exports import latex_files
 from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.findings import findings
+from hdpmf.lab.report.findings import differences, findings
 
 pytestmark = pytest.mark.slow
 
@@ -274,3 +276,22 @@ def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path
     # What people's own wishes come to is not written down, so nothing is charged by somebody
     # else's.
     assert said(tmp_path / "files") == ("Privacy weights: from files of people's own wishes.", [])
+
+
+def test_differences_are_those_of_the_seeds(table: Path, tmp_path: Path) -> None:
+    content = read_content(table)
+    (place,) = differences(content)
+    cells = {cell.label: cell for cell in content.cells["mine"]}
+    assert len(place.tests) == 10
+    for test in place.tests:
+        first, second = (cells[name].mse.values for name in (test.first, test.second))
+        if not math.isnan(test.t_p):
+            assert test.t_p == pytest.approx(ttest_rel(first, second).pvalue)
+            assert test.t_holm >= test.t_p
+    assert {cell.label for cell in place.groups} == set(cells)
+    gap = cells["MF"].summary("mse_gap")
+    assert all(value > 0 for value in gap.values)
+    write_report(table, tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "Differences that are more than chance" in page
+    assert f"{gap.mean:.4f}" in page

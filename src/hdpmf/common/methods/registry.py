@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+from hdpmf.common.base.registry import Registry
 from hdpmf.common.methods.builtin import BUILTIN
 from hdpmf.common.methods.method import AUTHORS_CLAIM, VIEWS, Form, Method, Status, View
 from hdpmf.errors import ConfigError, HdpmfError
@@ -23,44 +23,12 @@ from hdpmf.errors import ConfigError, HdpmfError
 ENTRY_POINT = "hdpmf.methods"
 
 
-class Methods(Mapping[str, Method]):
-    """The registered methods, by name, in the order in which tables show them.
+class Methods(Registry[Method]):
+    """The registered methods, by name, in the order in which tables show them."""
 
-    An entry point names a ``Method`` or a sequence of them; it is loaded when somebody first looks.
-    """
-
-    def __init__(self, builtin: tuple[Method, ...]) -> None:
-        self._known = {method.name: method for method in builtin}
-        self._looked = False
-
-    def __getitem__(self, name: str) -> Method:
-        known = self._all()
-        if name not in known:
-            raise KeyError(name)
-        return known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self._all())
-
-    def add(self, method: Method) -> Method:
-        """Register a method; the same one twice is fine, another one of that name is not.
-
-        Nobody here has checked what it claims: from now on its claims are its author's.
-        """
-        if not isinstance(method, Method):
-            raise ConfigError(f"only a Method can be registered, not {type(method).__name__}")
-        method = method if self.is_ours(method) else _as_its_authors(method)
-        if self._known.setdefault(method.name, method) != method:
-            raise ConfigError(f"there is a method {method.name!r} already; give yours another name")
-        return method
-
-    def is_ours(self, method: Method | str) -> bool:
-        """Return whether a method is built in, so that its claims are ours to answer for."""
-        known = self.get(method) if isinstance(method, str) else method
-        return any(known is ours for ours in BUILTIN)
+    def _checked(self, method: Method) -> Method:
+        """Nobody here has checked what a method claims that is not ours: label it as such."""
+        return method if self.is_ours(method) else _as_its_authors(method)
 
     @contextmanager
     def also(self, methods: Iterable[Method]) -> Iterator[None]:
@@ -71,19 +39,6 @@ class Methods(Mapping[str, Method]):
         finally:
             for name in added:
                 self.discard(name)
-
-    def discard(self, name: str) -> None:
-        """Forget a method that was added."""
-        self._known.pop(name, None)
-
-    def _all(self) -> dict[str, Method]:
-        if not self._looked:
-            self._looked = True
-            for entry in entry_points(group=ENTRY_POINT):
-                found = entry.load()
-                for method in (found,) if isinstance(found, Method) else tuple(found):
-                    self.add(method)
-        return self._known
 
 
 _WITHOUT_NOISE = ("no-noise", "raw-mean")
@@ -129,7 +84,7 @@ def _form_of_author(form: Form) -> Form:
     )
 
 
-METHODS = Methods(BUILTIN)
+METHODS = Methods(Method, "method", ENTRY_POINT, BUILTIN)
 """Everything that evaluates, compares, explains, accounts, runs or reports looks here."""
 
 
@@ -139,9 +94,7 @@ def method_named(name: str) -> Method:
     Raises:
         ConfigError: There is none.
     """
-    if name not in METHODS:
-        raise ConfigError(f"unknown method {name!r}; choose from {', '.join(METHODS)}")
-    return METHODS[name]
+    return METHODS.named(name)
 
 
 RUN_EPSILON = 0.5

@@ -34,6 +34,7 @@ from hdpmf.lab.experiments.summary import (
     collect,
     compare,
     dataset_title,
+    pair_tests,
     paired_test,
     tuning_tables,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "dataset_title",
     "expected_runs",
     "expected_seconds",
+    "pair_tests",
     "paired_test",
     "parse_experiment",
     "read_experiment",

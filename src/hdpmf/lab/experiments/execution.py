@@ -39,6 +39,7 @@ from hdpmf.models import Estimator
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.multi_fit import Fit, fit_together
 from hdpmf.models.training import FarFromConvergedWarning
+from hdpmf.models.validation import group_errors, group_names
 from hdpmf.private.kernels.gpu.availability import explain
 
 _PACKAGES = ("hdpmf", "numpy", "scipy", "numba", "polars", "joblib")
@@ -237,6 +238,7 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
             "no test rating has both its user and its item in training; there is nothing to measure"
         )
     everything = model.score(test)
+    errors = model.predict(test.user_ids, test.item_ids) - test.values
     published = _without_fallback(model).score(test.take(seen))
     return {
         "mse": published["mse"],
@@ -246,6 +248,7 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
         "mse_all": everything["mse"],
         "mae_all": everything["mae"],
         "n_all": everything["n"],
+        **group_errors(test, errors, group_names("activity", train, test)),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -176,30 +176,30 @@ def configurations(experiment: Experiment) -> Iterator[Configuration]:
 def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[GridCell]:
     """Return the grid at one place. A grid of one cell has no runs: there is nothing to choose."""
     grid = grid_of(experiment, configuration.method)
+    if len(grid) == 1:
+        return [GridCell(grid[0], ())]
+    return [GridCell(values, fold_runs(experiment, configuration, values)) for values in grid]
+
+
+def fold_runs(
+    experiment: Experiment, configuration: Configuration, values: Mapping[str, float]
+) -> tuple[Run, ...]:
+    """Return the cross-validation runs of one combination of hyper-parameters, one per fold."""
     tuning = experiment.tuning
-    folds = tuning.folds if len(grid) > 1 else 0
     data = data_of(experiment, configuration.dataset)
-    cells = []
-    for values in grid:
-        params = {**_shared_params(experiment, configuration), **values}
-        privacy = wishes_of(
-            experiment, configuration.dataset, dict(experiment.privacy), tuning.seed
+    part = _part(data, tuning.split, tuning.seed)
+    privacy = wishes_of(experiment, configuration.dataset, dict(experiment.privacy), tuning.seed)
+    return tuple(
+        make_run(
+            data,
+            msgspec.structs.replace(part, folds=tuning.folds, fold=fold),
+            configuration.method,
+            {**_shared_params(experiment, configuration), **values},
+            privacy,
+            tuning.seed,
         )
-        runs = tuple(
-            make_run(
-                data,
-                msgspec.structs.replace(
-                    _part(data, tuning.split, tuning.seed), folds=folds, fold=fold
-                ),
-                configuration.method,
-                params,
-                privacy,
-                tuning.seed,
-            )
-            for fold in range(folds)
-        )
-        cells.append(GridCell(values, runs))
-    return cells
+        for fold in range(tuning.folds)
+    )
 
 
 def evaluation_runs(
@@ -368,8 +368,13 @@ def grid_points(
     experiment: Experiment, configuration: Configuration, results: Mapping[str, Result]
 ) -> list[GridPoint]:
     """Return the grid at one place with its cross-validated numbers."""
+    return points_of(tuning_cells(experiment, configuration), results)
+
+
+def points_of(cells: Iterable[GridCell], results: Mapping[str, Result]) -> list[GridPoint]:
+    """Return combinations with their cross-validated numbers."""
     rows = []
-    for values, runs in tuning_cells(experiment, configuration):
+    for values, runs in cells:
         ids = tuple(run.id for run in runs)
         if not runs:
             rows.append(GridPoint(values, math.nan, math.nan, "single", ids))

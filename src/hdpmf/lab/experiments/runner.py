@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -163,7 +163,7 @@ def run_experiments(
     on: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
-    tune_only: bool = False,
+    stages: Iterator[tuple[str, list[Run]]] | None = None,
 ) -> RunCounts:
     """Run what is missing of some experiments.
 
@@ -177,7 +177,9 @@ def run_experiments(
         on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors together.
         command: The command line that does the same again.
         progress: A listener for progress.
-        tune_only: Stop after the cross-validation.
+        stages: Names and runs of the stages, if these are others than all of the experiments'
+            (`experiment_stages`). The results of one stage are in the store before the next is
+            asked for.
     """
     check_backend(backend)
     on_gpu = use_gpu(on)
@@ -197,23 +199,19 @@ def run_experiments(
     try:
         _note_datasets(experiments, store, files or {})
         _note_methods(experiments, store)
-        stages: list[tuple[str, Callable[[], list[Run]]]] = [
-            ("cross-validation", lambda: tuning_runs(experiments)),
-            ("evaluation", lambda: final_runs(experiments, store.results())),
-        ]
         imports = tuple(
             dict.fromkeys(name for experiment in experiments for name in experiment.imports)
         )
         paths = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
-        for name, list_runs in stages[:1] if tune_only else stages:
-            runs = list_runs()
-            missing = unfinished(experiments, runs, store.results())
+        for name, runs in experiment_stages(experiments, store) if stages is None else stages:
+            searched = () if stages is None else runs
+            missing = unfinished(experiments, runs, store.results(), searched)
             done.reused += len(runs) - len(missing)
             if progress is not None:
                 progress.stage(name, missing, len(runs) - len(missing))
             together = [run for run in missing if can_go_together(run)] if on_gpu else []
             alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
-            listed = _listed(experiments, store.results())
+            listed = _listed(experiments, store.results(), searched)
             tasks = [
                 RunGroup(
                     tuple(group),
@@ -242,6 +240,14 @@ def run_experiments(
     return done
 
 
+def experiment_stages(
+    experiments: Sequence[Experiment], store: Store
+) -> Iterator[tuple[str, list[Run]]]:
+    """Yield the two stages of experiments."""
+    yield "cross-validation", tuning_runs(experiments)
+    yield "evaluation", final_runs(experiments, store.results())
+
+
 def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
     """Return the cross-validation runs of some experiments, each once."""
     runs: dict[str, Run] = {}
@@ -265,21 +271,32 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
     return list(runs.values())
 
 
-def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
-    """Return the ids of runs whose lists must be measured."""
+def _listed(
+    experiments: Iterable[Experiment],
+    results: Mapping[str, Result],
+    runs: Iterable[Run] = (),
+) -> frozenset[str]:
+    """Return the ids of runs whose lists must be measured; ``runs`` may be of no grid."""
     experiments = list(experiments)
+    by_lists = any(experiment.tuning.by == "ndcg_at_10" for experiment in experiments)
     shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
     chosen_by = tuning_runs(
         experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10"
     )
-    return frozenset(run.id for run in (*shown, *chosen_by))
+    return frozenset(run.id for run in (*shown, *chosen_by, *(runs if by_lists else ())))
 
 
 def unfinished(
-    experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]
+    experiments: Iterable[Experiment],
+    runs: Iterable[Run],
+    results: Mapping[str, Result],
+    searched: Iterable[Run] = (),
 ) -> list[Run]:
-    """Return the runs without a result that has all these experiments show."""
-    listed = _listed(experiments, results)
+    """Return the runs without a result that has all these experiments show.
+
+    Those of a search, which are of no grid, are ``searched``.
+    """
+    listed = _listed(experiments, results, searched)
     return [
         run
         for run in runs

@@ -19,10 +19,12 @@ any moment loses the runs in flight and nothing else.
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in
 training; the model's own factors even for an item that sampling left without ratings); ``mse_all``,
 ``mae_all``, ``n_all`` over every test rating with the library's fallbacks; ``n_cold`` (left out of
-the first three); ``fit_seconds``. A method for lists alone has only ``n``, all test ratings, and
-``fit_seconds``: it predicts none. Runs on a test set also have, if an experiment shows lists,
-``n_listed``, the users that lists of ten were made for, and, if there are any, ``ndcg_at_10`` and
-all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
+the first three); ``mse_few``, ``mse_some`` and ``mse_many``, the error over all test ratings of the
+third of people with the fewest training ratings and of the others, and ``mse_gap``, how far apart
+the best and the worst are; ``fit_seconds``. A method for lists alone has only ``n``, all test
+ratings, and ``fit_seconds``: it predicts none. Runs on a test set also have, if an experiment shows
+lists, ``n_listed``, the users that lists of ten were made for, and, if there are any,
+``ndcg_at_10`` and all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
 (``ndcg_margin_at_10``). There are none if a method cannot rank, or if it would take more than 200
 million scores.
 """
@@ -45,11 +47,15 @@ from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.lab.experiments.runs import MethodRecord, Run
 from hdpmf.lab.experiments.spec import Experiment
+from hdpmf.models.validation import ACTIVITY
 
 FILE_NAME = "results.sqlite"
 
 METRICS = ("mse", "mae", "mse_all", "mae_all")
 """Errors: metrics of every run that predicts ratings."""
+
+GROUP_METRICS = (*(f"mse_{name}" for name in ACTIVITY), "mse_gap")
+"""Errors by activity: metrics of runs that predict ratings, since version 1.1."""
 
 LISTED = "ndcg_margin_at_10"
 """A metric of every run whose lists were measured."""

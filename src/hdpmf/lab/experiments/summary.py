@@ -22,8 +22,9 @@ from hdpmf.lab.experiments.expansion import (
     worst_status,
 )
 from hdpmf.lab.experiments.spec import Experiment
-from hdpmf.lab.experiments.store import METRICS, Result, Store, StoredClaim
+from hdpmf.lab.experiments.store import GROUP_METRICS, METRICS, Result, Store, StoredClaim
 from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
+from hdpmf.models.validation import PairTest, all_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,10 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
     if len(differences) < 2 or not all(map(math.isfinite, differences)):
         return PairedTest(math.nan, math.nan, 0)
     mean = math.fsum(differences) / len(differences)
-    if len(set(differences)) == 1:
-        return PairedTest(mean, math.nan, 0)  # no spread, so no test
-    from scipy.stats import ttest_rel
-
-    p = float(ttest_rel(first, second).pvalue)
+    (test,) = all_pairs({"first": first, "second": second})
+    p = test.t_p
+    if math.isnan(p):
+        return PairedTest(mean, p, 0)
     stars = next((stars for stars, level in ((3, 0.01), (2, 0.05), (1, 0.10)) if p <= level), 0)
     return PairedTest(mean, p, stars if mean < 0 else 0)
 
@@ -104,7 +104,7 @@ class Cell:
         in_paper: True if the paper shows this method here.
         x: Position on the axis; None in a table.
         metrics: Summaries over the seeds of ``METRICS`` (empty for methods that predict no
-            ratings), and of ``RANKING`` if it was measured.
+            ratings), and of ``RANKING`` and ``GROUP_METRICS`` if they were measured.
         status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some runs).
         hyperparameters: Chosen values; empty if there was no choice.
         run_ids: In the order of the seeds.
@@ -206,6 +206,20 @@ def compare(
     return tests
 
 
+def pair_tests(cells: Sequence[Cell], metric: str = "mse") -> list[PairTest]:
+    """Test every pair of these methods over the seeds, corrected by Holm for all of them.
+
+    Cells are of one data set, K and x. Those that are not complete are left out.
+    """
+    return all_pairs(
+        {
+            cell.label: cell.summary(metric).values
+            for cell in cells
+            if cell.status == "done" and len(cell.summary(metric).values) > 1
+        }
+    )
+
+
 def _measured(results: Sequence[Result], name: str) -> list[float]:
     """Return a metric of the runs that have it."""
     return [value for result in results if not math.isnan(value := result.metric(name))]
@@ -221,7 +235,11 @@ def _cell(
     tuned = configuration._replace(method=tuned_as(experiment, configuration.method))
     runs = evaluation_runs(experiment, chosen, configuration, x) if tuned in chosen else ()
     ended = [results[run.id] for run in runs if run.id in results]
-    ranked = [name for name in RANKING if ended and all(name in result.metrics for result in ended)]
+    ranked = [
+        name
+        for name in (*RANKING, *GROUP_METRICS)
+        if ended and all(name in result.metrics for result in ended)
+    ]
     return Cell(
         experiment=experiment.name,
         dataset=configuration.dataset,

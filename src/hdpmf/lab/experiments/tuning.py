@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,18 @@ import msgspec
 from hdpmf.common.data import dataset_names
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import method_named
-from hdpmf.errors import ConfigError, DivergedError, HdpmfError
+from hdpmf.errors import ConfigError, DivergedError, HdpmfError, notify
 from hdpmf.lab.experiments.expansion import (
     Configuration,
+    GridCell,
     GridPoint,
     best_of_grid,
-    grid_points,
+    fold_runs,
+    points_of,
     resolve,
 )
 from hdpmf.lab.experiments.runner import Progress, RunCounts, run_experiments
+from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import (
     BATCH_GRID,
     USUAL_GRID,
@@ -34,6 +38,8 @@ from hdpmf.lab.experiments.spec import (
     check,
 )
 from hdpmf.lab.experiments.store import Store
+from hdpmf.models import make_model
+from hdpmf.models.search import PRIVATE_CHOICE, Proposals, SearchKind, proposals
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class TuningResult:
     """The result of tuning.
 
     Attributes:
-        grid: Every combination with its mean errors over the folds.
+        grid: Every combination that was tried, with its mean errors over the folds.
         best: The combination with the lowest MSE, or the highest NDCG@10.
         done: The runs that were needed.
     """
@@ -62,6 +68,8 @@ def tune(
     n_factors: int = 10,
     learning_rates: Sequence[float] | None = None,
     regs: Sequence[float] | None = None,
+    search: SearchKind = "grid",
+    trials: int | None = None,
     by: str = "mse",
     folds: int = 5,
     epochs: int | None = None,
@@ -82,7 +90,7 @@ def tune(
     command: str = "",
     progress: Progress | None = None,
 ) -> TuningResult:
-    """Cross-validate a method over a grid.
+    """Cross-validate a method over a grid, or let a Bayesian search choose what to try.
 
     Args:
         method: Name of the method.
@@ -92,6 +100,9 @@ def tune(
         learning_rates: Values to try; larger ones by default with ``batch`` than with
             ``sequential``.
         regs: Values to try.
+        search: ``grid`` for every combination, or ``bayes`` for Optuna's choice of ``trials``
+            within the ranges that these values span (``pip install 'hdpmf[optuna]'``).
+        trials: Combinations that ``bayes`` tries; 20 by default.
         by: ``mse``, for predicted ratings, or ``ndcg_at_10``, for lists.
         folds: Folds.
         epochs: Passes over the ratings; 100 unless the method has its own default.
@@ -122,8 +133,8 @@ def tune(
         raise ConfigError(f"{known.label} has no learning rate or regularisation: nothing to tune")
     usual = known.tuning or USUAL_GRID if solver == "sequential" else BATCH_GRID
     grid: Grid = {
-        "learning_rate": tuple(learning_rates or usual["learning_rate"]),
-        "reg": tuple(regs or usual["reg"]),
+        "learning_rate": tuple(map(float, learning_rates or usual["learning_rate"])),
+        "reg": tuple(map(float, regs or usual["reg"])),
     }
     wanted = {"epochs": epochs, "epsilon": epsilon, "solver": solver, **(params or {})}
     # What the method fixes may be said again; saying otherwise is an error, as is an option that it
@@ -168,10 +179,16 @@ def tune(
         raise ConfigError(f"tune: {error}") from error
     check(experiment, "tune")
     experiment, files = resolve(experiment)
+    space = {name: values for name, values in grid.items() if name in known.own(**grid)}
+    source = proposals(search, space, trials=trials, seed=seed)
+    configuration = Configuration(experiment.datasets[0], method, n_factors)
+    if whole and make_model(method).privacy.epsilon:
+        notify(PRIVATE_CHOICE)
     with ExitStack() as stack:
         if out is None:
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="hdpmf-tune-"))
         store = stack.enter_context(Store(out, create=True))
+        cells: list[GridCell] = []
         done = run_experiments(
             [experiment],
             store,
@@ -181,11 +198,10 @@ def tune(
             on=on,
             command=command,
             progress=progress,
-            tune_only=True,
+            stages=_stages(experiment, configuration, store, source, cells, _AT_ONCE[search]),
         )
         results = store.results()
-    configuration = Configuration(experiment.datasets[0], method, n_factors)
-    rows = grid_points(experiment, configuration, results)
+    rows = points_of(cells, results)
     winner = best_of_grid(rows, by)
     if winner is None:
         messages = [
@@ -197,6 +213,29 @@ def tune(
         )
         raise kind(f"no combination of the grid could be used; the first said: {messages[0]}")
     return TuningResult(method, configuration.dataset, n_factors, folds, tuple(rows), winner, done)
+
+
+_AT_ONCE = {"grid": 1_000_000, "bayes": 4}
+"""Combinations that are tried before the next ones are chosen. Of a Bayesian search it is a
+constant and not the number of cores, so that the same command asks for the same everywhere."""
+
+
+def _stages(
+    experiment: Experiment,
+    configuration: Configuration,
+    store: Store,
+    source: Proposals,
+    cells: list[GridCell],
+    at_once: int,
+) -> Iterator[tuple[str, list[Run]]]:
+    """Yield the runs of the combinations that a search asks for; ``cells`` are those so far."""
+    while asked := source.ask(at_once):
+        new = [GridCell(values, fold_runs(experiment, configuration, values)) for values in asked]
+        cells += new
+        yield "cross-validation", [run for cell in new for run in cell.runs]
+        for values, point in zip(asked, points_of(new, store.results()), strict=True):
+            cost = -point.ndcg if experiment.tuning.by == "ndcg_at_10" else point.mse
+            source.tell(values, cost if point.status == "done" else math.inf)
 
 
 def _source(

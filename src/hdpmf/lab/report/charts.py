@@ -21,6 +21,7 @@ from hdpmf.lab.report.content import (
     highest,
     is_level,
     list_experiments,
+    list_metrics,
     plain,
     symbol_parts,
     table_cells,
@@ -212,7 +213,15 @@ def lists_section(content: Content) -> Section:
                 "curves": [_list_curves(content, experiment, k) for k in factors],
             }
         )
-    return Section("Lists", "Lists of ten", "lists.html", {"experiments": experiments})
+    facts = {"experiments": experiments, "measured": _measured(content)}
+    return Section("Lists", "Lists of ten", "lists.html", facts)
+
+
+def _measured(content: Content) -> list[str]:
+    """Return the measures that lists of this page have."""
+    shown = list_experiments(content)
+    cells = [cell for each in shown for cell in content.cells.get(each.name, ())]
+    return [metric for metric in list_metrics(cells) if metric in RANKING_LABELS]
 
 
 def _list_table(content: Content, experiment: Experiment, k: int) -> NumbersTable:
@@ -230,7 +239,8 @@ def _list_table(content: Content, experiment: Experiment, k: int) -> NumbersTabl
     groups = _groups(
         cells, titles, lambda row: CurveRow(row[0].label, row, strong=id(row[0]) in best)
     )
-    width = 3 + len(RANKING_LABELS)  # the method, its guarantee and the margin over users besides
+    # The method, its guarantee and the margin over users besides.
+    width = 3 + len(_measured(content))
     return NumbersTable(k, f"lists of {experiment.title}", width, groups)
 
 

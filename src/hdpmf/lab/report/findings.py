@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from hdpmf.common.methods import METHODS
-from hdpmf.lab.experiments import Cell, Experiment, paired_test, wishes_in_words
+from hdpmf.lab.experiments import Cell, Experiment, pair_tests, paired_test, wishes_in_words
+from hdpmf.lab.experiments.store import GROUP_METRICS
 from hdpmf.lab.report.content import (
+    NDCG,
     Content,
+    Section,
     counted,
     four,
     highest,
@@ -23,6 +28,7 @@ from hdpmf.lab.report.content import (
     words,
 )
 from hdpmf.lab.report.overview import shown_cells
+from hdpmf.models.validation import PairTest
 
 Point = tuple[str, int, float | None]
 """Data set, K and place on the axis: where methods can be compared."""
@@ -280,6 +286,50 @@ def _proved_epsilons(cells: Sequence[Cell]) -> str:
         if status in groups
     ]
     return f"{'. '.join(parts)}." if parts else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Tests of all pairs of methods at one place, and the errors of groups of people there.
+
+    Attributes:
+        seeds: How many numbers of each method there are.
+        groups: Cells whose errors by activity were measured.
+    """
+
+    title: str
+    metric: str
+    seeds: int
+    tests: list[PairTest]
+    groups: list[Cell]
+
+
+def differences(content: Content) -> list[Differences]:
+    """Return the tests of every table, by data set and K; errors first, then lists."""
+    found = []
+    for experiment in content.experiments.values():
+        cells = table_cells(content, experiment)
+        measures = (["mse"] if experiment.errors else []) + ([NDCG] if experiment.lists else [])
+        for metric, dataset, k in itertools.product(
+            measures, experiment.datasets, experiment.factors
+        ):
+            here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, k)]
+            tests = pair_tests(here, metric)
+            grouped = [cell for cell in here if metric == "mse" and "mse_gap" in cell.metrics]
+            if tests or grouped:
+                title = f"{experiment.title}, {content.dataset_titles[dataset]}, K = {k}"
+                seeds = len(experiment.seeds)
+                found.append(Differences(title, metric, seeds, tests, grouped))
+    return found
+
+
+def differences_section(content: Content) -> Section | None:
+    """Return which differences are more than chance, and whose errors are larger."""
+    found = differences(content)
+    if not found:
+        return None
+    facts = {"places": found, "group_metrics": GROUP_METRICS}
+    return Section("Differences", "Differences that are more than chance", "tests.html", facts)
 
 
 def list_findings(content: Content) -> list[str]:

@@ -28,7 +28,7 @@ from hdpmf.lab.report.charts import (
 from hdpmf.lab.report.content import Content, Section, read_content, words
 from hdpmf.lab.report.exports import csv_files, latex_files, list_tables, to_files
 from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.findings import findings, headline
+from hdpmf.lab.report.findings import differences_section, findings, headline
 from hdpmf.lab.report.overview import SHAPES, overview
 from hdpmf.lab.report.tables import (
     claims_section,
@@ -111,6 +111,7 @@ def experiment_page(content: Content) -> Page:
     sections = {
         "tables": errors_section(content, tables) if tables else None,
         "lists": lists_section(content) if contents.list_experiments(content) else None,
+        "differences": differences_section(content),
         "epsilon": claims_section(content),
         "honest": honest_section(content) if points(content) else None,
         "figures": figures_section(content, shown, {}) if shown else None,

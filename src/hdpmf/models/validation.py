@@ -1,0 +1,542 @@
+"""Compare models on the same ratings: on one split or by cross-validation, with tests of all pairs.
+
+Everything here measures by `measure`, and so does the search for hyper-parameters
+(`hdpmf.models.search`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hdpmf.common.base.registry import Registry
+from hdpmf.common.data import Ratings, RatingsLike, as_ratings
+from hdpmf.common.methods import method_named, method_of
+from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.errors import ConfigError
+from hdpmf.models.base import Estimator
+from hdpmf.models.baselines import GlobalMean, UserMean
+from hdpmf.models.registry import make_model
+from hdpmf.models.result_tables import Comparison, Tabular, text_table
+
+LIST_LENGTH = 10
+
+_LISTS = ("ndcg", "recall", "coverage", "novelty", "diversity")
+"""Measures of lists in tables; `Estimator.rank` has more."""
+
+ACTIVITY = ("few", "some", "many")
+"""Thirds of users by how many training ratings they have."""
+
+Groups = Literal["activity"] | Mapping[Any, str]
+"""Groups of users whose errors are compared: thirds by activity, or a group's name by user id."""
+
+Weights = PrivacyWeights | PrivacySpec | None
+"""Weights of all ratings, or how to draw them for each training part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A measure of a fitted model.
+
+    Attributes:
+        name: As in tables.
+        measure: Called with the fitted model, its training and its test ratings.
+        higher_is_better: For choosing by it.
+    """
+
+    name: str
+    measure: Callable[[Estimator, Ratings, Ratings], float]
+    higher_is_better: bool = False
+
+
+METRICS: Registry[Metric] = Registry(Metric, "metric", "hdpmf.metrics")
+"""Measures that packages add (`add_metric`, or the entry point ``hdpmf.metrics``); errors and
+lists are measured without."""
+
+
+def add_metric(
+    name: str,
+    measure: Callable[[Estimator, Ratings, Ratings], float],
+    *,
+    higher_is_better: bool = False,
+) -> Metric:
+    """Register a measure of your own for `compare`, `cross_validate` and `grid_search`.
+
+    Args:
+        name: As in tables.
+        measure: Called with the fitted model, its training and its test ratings.
+        higher_is_better: For choosing by it.
+
+    Raises:
+        ConfigError: The name is taken.
+    """
+    return METRICS.add(Metric(name, measure, higher_is_better))
+
+
+def metric_named(metric: Metric | str) -> Metric:
+    """Return a metric, by its name if one is given."""
+    return metric if isinstance(metric, Metric) else METRICS.named(metric)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The measures of one fitted model.
+
+    Attributes:
+        metrics: By name; None where the model has none of the kind.
+        users: Errors and NDCG of each user of the test, by name; NaN where there is none.
+    """
+
+    metrics: dict[str, float | None]
+    users: dict[str, np.ndarray]
+
+
+def measure(
+    model: Estimator,
+    train: Ratings,
+    test: Ratings,
+    *,
+    lists: bool = False,
+    groups: Groups | None = None,
+    metrics: Sequence[Metric] = (),
+) -> Measured:
+    """Measure a fitted model on test ratings.
+
+    Args:
+        model: A fitted model.
+        train: What it learned from.
+        test: What it is tested on.
+        lists: Measure lists of ten, too.
+        groups: Measure the error of each group of users (``mse_NAME``), and how far apart the best
+            and the worst are (``mse_gap``).
+        metrics: Further measures.
+    """
+    found: dict[str, float | None] = {"mse": None, "mae": None}
+    users: dict[str, np.ndarray] = {}
+    if model.predicts_ratings and not test.implicit:
+        score = model.score(test)
+        found |= {"mse": float(score["mse"]), "mae": float(score["mae"])}
+        errors = np.asarray(model.predict(test.user_ids, test.item_ids), np.float64) - test.values
+        users = {"mse": _by_user(test, errors**2), "mae": _by_user(test, np.abs(errors))}
+        if groups is not None:
+            found |= group_errors(test, errors, group_names(groups, train, test))
+    elif groups is not None:
+        found["mse_gap"] = None
+    if lists:
+        found |= dict.fromkeys((f"{name}_at_{LIST_LENGTH}" for name in _LISTS), None)
+        if model.can_rank:
+            quality = model._list_quality(test, LIST_LENGTH)
+            summary = quality.summary()
+            found |= {f"{name}_at_{LIST_LENGTH}": float(summary[name]) for name in _LISTS}
+            per_user = np.full(len(test.users), np.nan)
+            positions = test.users.find(model.devices_.users.ids[quality.users])
+            per_user[positions] = quality.values["ndcg"]
+            users[f"ndcg_at_{LIST_LENGTH}"] = per_user
+    found |= {each.name: float(each.measure(model, train, test)) for each in metrics}
+    return Measured(found, users)
+
+
+def _by_user(test: Ratings, values: np.ndarray) -> np.ndarray:
+    counts = test.user_counts()
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.bincount(test.user_codes, values, test.n_users) / counts)
+
+
+def group_names(groups: Groups, train: Ratings, test: Ratings) -> np.ndarray:
+    """Return the group of each user of the test; an empty name for those in none."""
+    if isinstance(groups, str):
+        if groups != "activity":
+            raise ConfigError(
+                f"groups are 'activity', or a mapping from users to names, not {groups!r}"
+            )
+        positions = train.users.find(test.users.ids)
+        counts = np.append(train.user_counts(), 0)[positions]
+        present = np.sort(counts[test.user_counts() > 0])
+        limits = present[[len(present) // 3, 2 * len(present) // 3]]
+        return np.array(ACTIVITY)[np.searchsorted(limits, counts, side="right")]
+    names = np.array([str(groups.get(user, "")) for user in test.users.ids.tolist()])
+    if not np.any(names[np.unique(test.user_codes)] != ""):
+        raise ConfigError("no user of the test ratings is in any of these groups")
+    return names
+
+
+def group_errors(test: Ratings, errors: np.ndarray, names: np.ndarray) -> dict[str, float]:
+    """Return the mean squared error of each group (``mse_NAME``), and their ``mse_gap``."""
+    group = names[test.user_codes]
+    means = {
+        str(name): float(np.mean(errors[group == name] ** 2))
+        for name in dict.fromkeys((*ACTIVITY, *np.unique(group).tolist()))
+        if name and bool((group == name).any())
+    }
+    gap = max(means.values()) - min(means.values())
+    return {**{f"mse_{name}": mean for name, mean in means.items()}, "mse_gap": gap}
+
+
+@dataclass(frozen=True, slots=True)
+class PairTest:
+    """Two-sided tests whether two models differ, on the same users, folds or seeds.
+
+    Attributes:
+        difference: Mean of the first minus the second.
+        n: Pairs of numbers.
+        t_p: Of Student's paired t-test; NaN where it is not defined.
+        wilcoxon_p: Of Wilcoxon's signed-rank test; NaN where it is not defined.
+        t_holm: The first p, corrected by Holm for all pairs that were tested together.
+        wilcoxon_holm: The second p, corrected in the same way.
+    """
+
+    first: str
+    second: str
+    difference: float
+    n: int
+    t_p: float
+    wilcoxon_p: float
+    t_holm: float = math.nan
+    wilcoxon_holm: float = math.nan
+
+
+def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairTest]:
+    """Test every pair of samples of equal length, and correct by Holm for testing so many.
+
+    What is not finite in either of two samples is left out of their test.
+    """
+    plain = [
+        _pair(first, second, np.asarray(samples[first], float), np.asarray(samples[second], float))
+        for first, second in itertools.combinations(samples, 2)
+    ]
+    t_holm = holm([test.t_p for test in plain])
+    wilcoxon_holm = holm([test.wilcoxon_p for test in plain])
+    return [
+        PairTest(
+            test.first, test.second, test.difference, test.n, test.t_p, test.wilcoxon_p, t, wilcoxon
+        )
+        for test, t, wilcoxon in zip(plain, t_holm, wilcoxon_holm, strict=True)
+    ]
+
+
+def _pair(first: str, second: str, a: np.ndarray, b: np.ndarray) -> PairTest:
+    if len(a) != len(b):
+        raise ConfigError(f"{first} and {second} were not measured on the same things")
+    both = np.isfinite(a) & np.isfinite(b)
+    differences = a[both] - b[both]
+    n = len(differences)
+    mean = float(differences.mean()) if n else math.nan
+    if n < 2 or bool((differences == differences[0]).all()):
+        return PairTest(first, second, mean, n, math.nan, math.nan)  # no spread, so no test
+    from scipy.stats import ttest_rel, wilcoxon
+
+    return PairTest(
+        first,
+        second,
+        mean,
+        n,
+        float(ttest_rel(a[both], b[both]).pvalue),
+        float(wilcoxon(differences).pvalue),
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p values for testing several hypotheses (Holm 1979); NaN stays NaN."""
+    order = sorted(
+        (number for number, p in enumerate(p_values) if not math.isnan(p)),
+        key=lambda number: p_values[number],
+    )
+    corrected = [math.nan] * len(p_values)
+    largest = 0.0
+    for position, number in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - position) * p_values[number]))
+        corrected[number] = largest
+    return corrected
+
+
+class PairTests(Tabular):
+    """Tests of all pairs of models: a row for each pair."""
+
+    def __init__(self, metric: str, tests: list[PairTest]) -> None:
+        self.metric = metric
+        self.tests = tests
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each pair with its difference, and p values corrected by Holm."""
+        for test in self.tests:
+            yield {
+                "first": test.first,
+                "second": test.second,
+                f"{self.metric}_difference": test.difference,
+                "n": test.n,
+                "t_p": test.t_p,
+                "t_holm": test.t_holm,
+                "wilcoxon_p": test.wilcoxon_p,
+                "wilcoxon_holm": test.wilcoxon_holm,
+            }
+
+    def __str__(self) -> str:
+        return text_table(list(self.rows()))
+
+    __repr__ = __str__
+
+
+def compare(
+    models: Iterable[Estimator | str],
+    data: RatingsLike | tuple[RatingsLike, RatingsLike],
+    *,
+    weights: Weights = None,
+    per_user: int = 10,
+    folds: int | None = None,
+    lists: bool = False,
+    groups: Groups | None = None,
+    metrics: Sequence[Metric | str] = (),
+    rng: int = 0,
+) -> Comparison:
+    """Fit models on the same ratings and test them on the same others, beside two baselines.
+
+    The baselines are the user mean and the global mean. A model that only orders items has no
+    errors (None), and comes last.
+
+    In a notebook the answer shows itself as a table; ``.tests()`` says which differences are more
+    than chance, ``.plot()`` is a picture, ``.to_frame()`` a data frame.
+
+    Args:
+        models: Estimators, or names of methods. They are fitted as they are, so that they can be
+            asked further; with ``folds``, copies of them are.
+        data: Ratings (or a frame or matrix of them), of which some are held out; or a pair:
+            training and test.
+        weights: Privacy weights of the ratings (of the training ratings, for a pair), or a
+            `PrivacySpec` to draw them by; without them every rating has weight 1.
+        per_user: Test ratings of each user, where some are held out.
+        folds: Cross-validate instead: the mean over so many folds.
+        lists: Measure lists of ten too (NDCG@10, recall, coverage, novelty, diversity), for models
+            that rank.
+        groups: Measure the error of each group of users, too: ``"activity"`` (thirds by number of
+            ratings), or a mapping from user ids to names of groups.
+        metrics: Further measures: a `Metric`, or the name of one that a package added.
+        rng: Seed of what is held out, and of models given by name.
+    """
+    chosen = [as_model(given, rng) for given in models]
+    for trivial in (UserMean, GlobalMean):
+        if not any(type(model) is trivial for model in chosen):
+            chosen.append(trivial())
+    parts, title = _parts(data, weights, per_user, folds, rng)
+    further = [metric_named(metric) for metric in metrics]
+    rows: list[dict[str, Any]] = []
+    samples: dict[str, dict[str, np.ndarray]] = {}
+    for model, name in zip(chosen, _names(chosen), strict=True):
+        found = [
+            _fitted_and_measured(
+                model if folds is None else fresh(model),
+                part,
+                lists=lists,
+                groups=groups,
+                metrics=further,
+            )
+            for part in parts
+        ]
+        claim = model.privacy
+        rows.append(
+            {
+                "model": name,
+                **_means([each.metrics for each, _ in found]),
+                "epsilon": claim.epsilon,
+                "epsilon_is": claim.status,
+                "fit_seconds": round(math.fsum(seconds for _, seconds in found), 3),
+            }
+        )
+        samples[name] = _user_means([each.users for each, _ in found])
+    rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
+    return Comparison(title, rows, samples)
+
+
+def cross_validate(
+    model: Estimator | str,
+    data: RatingsLike,
+    *,
+    weights: Weights = None,
+    folds: int = 5,
+    lists: bool = False,
+    groups: Groups | None = None,
+    metrics: Sequence[Metric | str] = (),
+    rng: int = 0,
+) -> CrossValidation:
+    """Fit copies of a model on all folds but one, measure them on that one, fold by fold.
+
+    Args:
+        model: An estimator, which stays as it is, or the name of a method.
+        data: Ratings, or a frame or matrix of them.
+        weights: Privacy weights of all ratings, or a `PrivacySpec` to draw them by.
+        folds: How many.
+        lists: Measure lists of ten, too.
+        groups: As in `compare`.
+        metrics: As in `compare`.
+        rng: Seed of the folds, of drawn weights, and of a model given by name.
+    """
+    chosen = as_model(model, rng)
+    parts, title = _parts(data, weights, 0, folds, rng)
+    further = [metric_named(metric) for metric in metrics]
+    rows = []
+    for part in parts:
+        found, seconds = _fitted_and_measured(
+            fresh(chosen), part, lists=lists, groups=groups, metrics=further
+        )
+        rows.append({**found.metrics, "fit_seconds": round(seconds, 3)})
+    return CrossValidation(f"{_names([chosen])[0]}, {title}", rows)
+
+
+class CrossValidation(Tabular):
+    """The result of `cross_validate`: one row per fold.
+
+    Attributes:
+        title: What was measured.
+        mean: The mean of each measure over the folds; None where there is none.
+        std: Its standard deviation over the folds, with n - 1 in the denominator.
+    """
+
+    def __init__(self, title: str, rows: list[dict[str, Any]]) -> None:
+        self.title = title
+        self._rows = rows
+        self.mean = _means(rows, spread=False)
+        self.std = {
+            name: None if value is None else float(np.std([row[name] for row in rows], ddof=1))
+            for name, value in self.mean.items()
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each fold with its measures."""
+        yield from ({"fold": number, **row} for number, row in enumerate(self._rows, start=1))
+
+    def __str__(self) -> str:
+        return f"{self.title}\n" + text_table(
+            [*self.rows(), {"fold": "mean", **self.mean}, {"fold": "std", **self.std}]
+        )
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Training ratings with their weights, and test ratings."""
+
+    train: Ratings
+    test: Ratings
+    weights: PrivacyWeights | None
+
+
+def _parts(
+    data: RatingsLike | tuple[RatingsLike, RatingsLike],
+    weights: Weights,
+    per_user: int,
+    folds: int | None,
+    rng: int,
+) -> tuple[list[_Part], str]:
+    if isinstance(data, tuple):
+        if folds is not None:
+            raise ConfigError("folds are made of one table; give it instead of a pair")
+        train = as_ratings(data[0])
+        splits = [(train, as_ratings(data[1], train.scale))]
+        whole = train
+    else:
+        whole = as_ratings(data)
+        splits = (
+            [whole.hold_out(per_user, rng=rng)]
+            if folds is None
+            else list(whole.k_fold(folds, rng=rng))
+        )
+    parts = [_Part(train, test, weights_for(weights, whole, train, rng)) for train, test in splits]
+    train, test = splits[0]
+    title = f"{whole.name}: {len(train):,} ratings to learn from, {len(test):,} to test on"
+    return parts, title if folds is None else f"{title}, {folds} folds"
+
+
+def weights_for(
+    weights: Weights, whole: Ratings, train: Ratings, rng: int
+) -> PrivacyWeights | None:
+    """Return the weights of a training part: of the whole table's, or drawn for it."""
+    if isinstance(weights, PrivacySpec):
+        return weights.draw(train, rng=rng)
+    if weights is None or weights.rating_weights is None or len(whole) == len(train):
+        return weights
+    if len(weights.rating_weights) == len(train):
+        return weights
+    # Parts have the codes of the whole, and a pair of codes is there once.
+    keys = whole.user_codes.astype(np.int64) * whole.n_items + whole.item_codes
+    own = train.user_codes.astype(np.int64) * whole.n_items + train.item_codes
+    order = np.argsort(keys)
+    return weights.take(order[np.searchsorted(keys, own, sorter=order)])
+
+
+def _fitted_and_measured(model: Estimator, part: _Part, **options: Any) -> tuple[Measured, float]:
+    begin = time.perf_counter()
+    model.fit(part.train, part.weights)
+    seconds = time.perf_counter() - begin
+    return measure(model, part.train, part.test, **options), seconds
+
+
+def fresh(model: Estimator, **changes: Any) -> Estimator:
+    """Return an unfitted model with the same parameters, but for changes."""
+    return type(model)(**model.get_params()).set_params(**changes)
+
+
+def _means(rows: Sequence[Mapping[str, float | None]], *, spread: bool = True) -> dict[str, Any]:
+    """Return means over folds; of several with the deviation of the first measure."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    means: dict[str, Any] = {}
+    for name in names:
+        values = [value for row in rows if (value := row.get(name)) is not None]
+        means[name] = float(np.mean(values)) if values else None
+        if spread and name == "mse" and len(rows) > 1:
+            means["mse_std"] = float(np.std(values, ddof=1)) if values else None
+    return means
+
+
+def _user_means(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the measures of each user, over all folds in which there are any."""
+    found: dict[str, np.ndarray] = {}
+    for name in parts[0]:
+        table = np.stack([part[name] for part in parts])
+        counts = np.isfinite(table).sum(axis=0)
+        sums = np.nansum(table, axis=0)
+        found[name] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return found
+
+
+def as_model(given: Any, rng: int) -> Estimator:
+    """Return an estimator, or a new one of a method by its name."""
+    if isinstance(given, Estimator):
+        return given
+    if isinstance(given, str):
+        return make_model(given, **method_named(given).own(rng=rng))
+    name = given.__name__ if isinstance(given, type) else type(given).__name__
+    raise ConfigError(
+        f"compare takes hdpmf.Estimators (with parentheses) and names of methods, not {name}"
+    )
+
+
+def _names(models: list[Estimator]) -> list[str]:
+    """Labels of the methods; with the parameters where two would have the same."""
+    methods = [method_of(model) for model in models]
+    labels = [
+        type(model).__name__ if method is None else method.label
+        for model, method in zip(models, methods, strict=True)
+    ]
+    twice = {label for label in labels if labels.count(label) > 1}
+    named = [
+        f"{label} {_changes(model)}" if label in twice else label
+        for label, model in zip(labels, models, strict=True)
+    ]
+    return [
+        f"{name} ({position})" if named.count(name) > 1 else name
+        for position, name in enumerate(named, start=1)
+    ]
+
+
+def _changes(model: Estimator) -> str:
+    """Return the parameters of a model that differ from the defaults, as text."""
+    usual = type(model)().get_params()
+    changed = {name: value for name, value in model.get_params().items() if value != usual[name]}
+    return ", ".join(f"{name}={value}" for name, value in changed.items()) or "as it is"
