@@ -12,8 +12,7 @@ from hdpmf import HDPMF, PrivacySpec, load_dataset
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
 from hdpmf.private.kernels import batch
-from hdpmf.private.kernels.batch import group
-from hdpmf.private.kernels.simd import pad
+from hdpmf.private.kernels.batch import group, pad
 from peers import libmf_epoch, surprise_epoch, textbook_epoch
 
 THREADS = 2

@@ -93,8 +93,8 @@ class BiasedMF(BiasedOptions, Estimator):
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Train by stochastic gradient descent, a step per rating."""
+        from hdpmf.private.kernels.batch import pad
         from hdpmf.private.kernels.sequential import biased_pass
-        from hdpmf.private.kernels.simd import pad
 
         seed = seed_of(self.rng)
         noise = SeededNoise(seed, stream=7)

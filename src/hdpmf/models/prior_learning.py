@@ -19,7 +19,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import ratings_by_user
-from hdpmf.private.kernels.batch import user_statistics
+from hdpmf.private.kernels.compiled import user_statistics
 
 _SHRUNK = 20.0
 """Ratings that everybody is taken to have besides their own, of average items; a mean over a few

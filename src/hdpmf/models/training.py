@@ -138,8 +138,7 @@ def sequential_epochs(
     This is a simulation; no federation can run it.
     """
     from hdpmf.private.kernels import sequential
-    from hdpmf.private.kernels.batch import group
-    from hdpmf.private.kernels.simd import pad
+    from hdpmf.private.kernels.batch import group, pad
 
     recommender_noise = SeededNoise(seed, RECOMMENDER_STREAM)
     entered = enter(train, weights, mechanism, plan, seed)

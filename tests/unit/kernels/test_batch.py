@@ -3,8 +3,7 @@ import pytest
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.private.kernels import batch
-from hdpmf.private.kernels.batch import group
-from hdpmf.private.kernels.simd import pad
+from hdpmf.private.kernels.batch import group, pad
 from tests.unit.gpu import kernel_reference as reference
 
 N_USERS, N_ITEMS = 57, 41

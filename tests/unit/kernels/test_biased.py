@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hdpmf import BiasedMF, GlobalMean, UserMean, load_model
+from hdpmf.private.kernels.batch import pad
 from hdpmf.private.kernels.sequential import biased_pass
-from hdpmf.private.kernels.simd import pad
 
 
 def test_a_pass_is_a_step_per_rating() -> None:

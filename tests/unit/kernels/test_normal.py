@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from hdpmf.common.base.threads import Workers
-from hdpmf.private.kernels.batch import fit_users, group, user_statistics
+from hdpmf.private.kernels.batch import fit_users, group
+from hdpmf.private.kernels.compiled import user_statistics
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ from scipy import stats
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.private.kernels import sequential
-from hdpmf.private.kernels.batch import group
-from hdpmf.private.kernels.simd import pad
+from hdpmf.private.kernels.batch import group, pad
 from tests.unit.gpu import kernel_reference as reference
 
 N_USERS, N_ITEMS, K = 31, 23, 10

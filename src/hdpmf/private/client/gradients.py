@@ -39,8 +39,7 @@ from hdpmf.private.client.devices import constrained_ridges, initial_vectors
 from hdpmf.private.client.h_plausibility import HPlausibility
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.kernels import batch
-from hdpmf.private.kernels.batch import group
-from hdpmf.private.kernels.simd import pad
+from hdpmf.private.kernels.batch import group, pad
 
 if TYPE_CHECKING:
     from hdpmf.private.kernels.batch import GroupedRatings

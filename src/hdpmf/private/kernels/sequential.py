@@ -21,13 +21,13 @@ import numpy as np
 from numba import njit
 
 from hdpmf.common.base.threads import Workers
-from hdpmf.private.kernels.batch import GroupedRatings, exchange, weighted
+from hdpmf.private.kernels.batch import GroupedRatings, lanes_of
+from hdpmf.private.kernels.compiled import exchange, weighted
 from hdpmf.private.kernels.simd import (
     bits_to_float,
     dot,
     float_to_bits,
     in_unit_ball,
-    lanes_of,
     load,
     pick,
     splat,

@@ -23,30 +23,9 @@ from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
-LANES = 8
-"""Rows are padded to a multiple of this many numbers (32 bytes of float32)."""
-
 # Reassociation lets a sum use a tree of lanes. NaN and infinity keep their meaning: the estimators
 # look for them.
 _FAST = ("reassoc", "contract", "nsz", "arcp")
-
-
-def padded(n_factors: int) -> int:
-    """The row width that holds ``n_factors`` numbers."""
-    return -(-n_factors // LANES) * LANES
-
-
-def lanes_of(matrix: np.ndarray) -> tuple[int, ...]:
-    """The ``lanes`` argument for kernels that work on rows of ``matrix``."""
-    return (0,) * matrix.shape[1]
-
-
-def pad(matrix: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
-    """A copy of ``matrix`` with zero columns added up to the padded width."""
-    rows, columns = matrix.shape
-    out = np.zeros((rows, padded(columns)), dtype)
-    out[:, :columns] = matrix
-    return out
 
 
 class Vec(types.Type):

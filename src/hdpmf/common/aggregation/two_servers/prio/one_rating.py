@@ -29,20 +29,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numba import njit
 
-from hdpmf.common.aggregation.two_servers.prio.arithmetic import add, get, mul, put, sub
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import UPPER
 from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field
+from hdpmf.common.aggregation.two_servers.prio.kernels import sum_of_constraints
 from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
 
 LARGEST_WEIGHT = 64
 _DIGITS = 9  # values of a digit
-_UPPER = 7  # 8 + 7 * 8 is the largest weight
 _MOST_LEVELS = 16
 _CONSTANTS = 17  # 0 to 16, which the gadget subtracts; no mutant: further ones are not used
 
@@ -94,14 +92,14 @@ class OneRatingPerItem(Circuit):
             ).any()
         ):
             raise PrioError("a weight or a level is off its range; nothing was shared")
-        upper = np.minimum(weights // _UPPER, _DIGITS - 1)
+        upper = np.minimum(weights // UPPER, _DIGITS - 1)
         scores, ruled = (
             weights * sum(code * (levels == level) for level, code in enumerate(table))
             for table in (self.codes, self.rulers)
         )
         subtotals = np.add.reduceat(ruled, np.arange(0, self.items, self.slots))
         return self.field.secret(
-            np.concatenate([weights - _UPPER * upper, upper, levels, scores, subtotals])
+            np.concatenate([weights - UPPER * upper, upper, levels, scores, subtotals])
         )
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
@@ -120,7 +118,9 @@ class OneRatingPerItem(Circuit):
             )
         )
         valued = field.add(code, ruler).reshape(self.slots, self.levels)
-        return np.asarray(_constraints(points, np.stack(factors[:3]), valued, self._constants))
+        return np.asarray(
+            sum_of_constraints(points, np.stack(factors[:3]), valued, self._constants)
+        )
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The calls with their factors, less the scores and subtotals, which are no wires."""
@@ -137,7 +137,7 @@ class OneRatingPerItem(Circuit):
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """Scores, weights, total."""
         lower, upper, _, scores, subtotals = self._parts(vector)
-        weights = self.field.add(lower, self.field.times(_UPPER, upper))
+        weights = self.field.add(lower, self.field.times(UPPER, upper))
         return np.concatenate([scores, weights, self.field.total(subtotals)])
 
     def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
@@ -175,39 +175,6 @@ def _through(values: Sequence[int], field: Field) -> np.ndarray:
             so_far + scale * coefficient for so_far, coefficient in zip(total, basis, strict=True)
         ]
     return field.vector(total)
-
-
-@njit(nogil=True, cache=True)
-def _digit_constraint(digit: Any, constants: Any) -> Any:
-    """The product of (digit - k) for k = 0 to 8, by its symmetry about 4."""
-    middle = sub(digit, get(constants, 4))
-    square = mul(middle, middle)
-    product = mul(middle, sub(square, get(constants, 1)))
-    product = mul(product, sub(square, get(constants, 4)))
-    product = mul(product, sub(square, get(constants, 9)))
-    return mul(product, sub(square, get(constants, 16)))
-
-
-@njit(nogil=True, cache=True)
-def _constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
-    out = np.zeros(points.shape[1], points.dtype)
-    slots, levels = valued.shape
-    for slot in range(slots):
-        for i in range(points.shape[1]):
-            lower = get(points, (slot, i))
-            upper = get(points, (slots + slot, i))
-            level = get(points, (2 * slots + slot, i))
-            total = mul(get(factors, (0, slot)), _digit_constraint(lower, constants))
-            total = add(total, mul(get(factors, (1, slot)), _digit_constraint(upper, constants)))
-            product = level
-            value = get(valued, (slot, levels - 1))
-            for k in range(1, levels):
-                product = mul(product, sub(level, get(constants, k)))
-                value = add(mul(value, level), get(valued, (slot, levels - 1 - k)))
-            total = add(total, mul(get(factors, (2, slot)), product))
-            weight = add(lower, mul(upper, get(constants, _UPPER)))
-            put(out, i, add(get(out, i), add(total, mul(weight, value))))
-    return out
 
 
 def prio3_one_rating(items: int, codes: Sequence[int], rulers: Sequence[int], task: bytes) -> Prio3:

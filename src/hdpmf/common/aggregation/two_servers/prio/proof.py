@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
-from numba import njit
 
-from hdpmf.common.aggregation.two_servers.prio.arithmetic import add, get, mul, put
 from hdpmf.common.aggregation.two_servers.prio.field import Field
+from hdpmf.common.aggregation.two_servers.prio.kernels import sum_of_products
 from hdpmf.errors import ConfigError, PrioError
 
 
@@ -213,7 +211,7 @@ class SumVec(Circuit):
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over pairs of wires of their products."""
-        return np.asarray(_sum_of_products(points))
+        return np.asarray(sum_of_products(points))
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over all calls."""
@@ -223,12 +221,3 @@ class SumVec(Circuit):
         """The numbers behind the bits."""
         weights = self.field.vector([1 << bit for bit in range(self.bits)])
         return self.field.combine(weights, np.ascontiguousarray(vector.reshape(-1, self.bits).T))
-
-
-@njit(nogil=True, cache=True)
-def _sum_of_products(points: Any) -> Any:
-    out = np.zeros(points.shape[1], points.dtype)
-    for pair in range(0, len(points), 2):
-        for i in range(points.shape[1]):
-            put(out, i, add(get(out, i), mul(get(points, (pair, i)), get(points, (pair + 1, i)))))
-    return out

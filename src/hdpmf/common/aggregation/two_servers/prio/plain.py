@@ -1,0 +1,155 @@
+"""The kernels in NumPy: on whole arrays, with the formulas of ``arithmetic``.
+
+For one person's device, which makes one report at a time and need not have Numba. All results are
+those of ``compiled``, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
+    add,
+    get,
+    mul,
+    put,
+    rating_constraints,
+    sub,
+)
+
+RATE_LANES = 21
+"""Words that the hash takes or gives at a time."""
+
+ROTATIONS = (  # of lane (x, y), by x and then y
+    (0, 36, 3, 41, 18),
+    (1, 44, 10, 45, 2),
+    (62, 6, 43, 15, 61),
+    (28, 55, 25, 21, 56),
+    (27, 20, 39, 8, 14),
+)
+
+ROUNDS = (
+    *(0x000000008000808B, 0x800000000000008B, 0x8000000000008089, 0x8000000000008003),
+    *(0x8000000000008002, 0x8000000000000080, 0x000000000000800A, 0x800000008000000A),
+    *(0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008),
+)
+
+
+_ALL = slice(None)
+_X, _Y = np.divmod(np.arange(25), 5)
+_LEFT = np.array(ROTATIONS, np.uint64).ravel()
+_RIGHT = (np.uint64(64) - _LEFT) % np.uint64(64)
+# Lane (x, y) moves to (y, 2 x + 3 y): the lane that each one comes from.
+_FROM = np.argsort(5 * _Y + (2 * _X + 3 * _Y) % 5)
+_BEFORE, _AFTER = (np.arange(5) + 4) % 5, (np.arange(5) + 1) % 5
+_NEXT, _SECOND = (5 * ((_X + step) % 5) + _Y for step in (1, 2))
+_ONE, _REST = np.uint64(1), np.uint64(63)
+
+
+def _each(formula: Any, a: Any, b: Any) -> Any:
+    out = np.empty_like(a)
+    put(out, _ALL, formula(get(a, _ALL), get(b, _ALL)))
+    return out
+
+
+def add_vectors(a: Any, b: Any) -> Any:
+    """Element by element."""
+    return _each(add, a, b)
+
+
+def sub_vectors(a: Any, b: Any) -> Any:
+    """Element by element."""
+    return _each(sub, a, b)
+
+
+def mul_vectors(a: Any, b: Any) -> Any:
+    """Element by element."""
+    return _each(mul, a, b)
+
+
+def powers(base: Any, count: Any) -> Any:
+    """The first powers of a vector's only element, from the first one on."""
+    out = np.empty(count, base.dtype)
+    out[:1] = base[:1]
+    done = 1
+    while done < count:
+        more = min(done, count - done)
+        last = get(out, slice(done - 1, done))
+        put(out, slice(done, done + more), mul(get(out, slice(0, more)), last))
+        done += more
+    return out
+
+
+def combine_rows(factors: Any, rows: Any) -> Any:
+    """The sum of a matrix's rows, each times its factor."""
+    terms = np.empty(rows.shape, rows.dtype)
+    put(terms, _ALL, mul(get(factors, (_ALL, None)), get(rows, _ALL)))
+    return _sum_of_rows(terms)
+
+
+def _sum_of_rows(rows: Any) -> Any:
+    """Add up a matrix's rows, one half to the other."""
+    if not len(rows):
+        return np.zeros(rows.shape[1], rows.dtype)
+    while len(rows) > 1:
+        half = len(rows) // 2
+        summed = add_vectors(rows[:half], rows[half : 2 * half])
+        rows = np.concatenate([summed, rows[2 * half :]])
+    return rows[0]
+
+
+def transform(rows: Any, reversal: Any, roots: Any) -> Any:
+    """Each row's polynomial at all powers of a root of unity, as ``compiled.transform``."""
+    size = 2 * len(roots)
+    half = size // len(reversal)
+    out = np.repeat(rows[:, reversal], half, axis=1)
+    while half < size:
+        pairs = out.reshape(len(rows), size // (2 * half), 2, half)
+        low = get(pairs, (_ALL, _ALL, 0))
+        high = mul(get(pairs, (_ALL, _ALL, 1)), get(roots, slice(0, None, size // (2 * half))))
+        total, difference = add(low, high), sub(low, high)
+        put(pairs, (_ALL, _ALL, 0), total)
+        put(pairs, (_ALL, _ALL, 1), difference)
+        half *= 2
+    return out
+
+
+def sum_of_products(points: Any) -> Any:
+    """The sum over pairs of rows of their products."""
+    return _sum_of_rows(mul_vectors(points[::2], points[1::2]))
+
+
+def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
+    """The constraints of ``OneRatingPerItem`` at many points, over all slots."""
+    slots, n_points = np.arange(len(valued))[:, None], np.arange(points.shape[1])
+    terms = np.empty((len(valued), points.shape[1]), points.dtype)
+    put(terms, _ALL, rating_constraints(points, factors, valued, constants, slots, n_points))
+    return _sum_of_rows(terms)
+
+
+def sponge(message: Any, out: Any) -> None:
+    """Absorb a padded message of whole blocks, then fill ``out``, whole blocks too."""
+    state = np.zeros(25, np.uint64)  # lane (x, y) at 5 x + y
+    order = 5 * (np.arange(RATE_LANES) % 5) + np.arange(RATE_LANES) // 5
+    last = len(message) - RATE_LANES
+    for start in range(0, last + len(out), RATE_LANES):
+        if start <= last:
+            state[order] ^= message[start : start + RATE_LANES]
+        state = _permuted(state)
+        if start >= last:
+            out[start - last : start - last + RATE_LANES] = state[order]
+
+
+def _permuted(lanes: Any) -> Any:
+    """Keccak-p[1600, 12]: theta, rho and pi, chi, iota in each round."""
+    for constant in ROUNDS:
+        parity = np.bitwise_xor.reduce(lanes.reshape(5, 5), axis=1)
+        after = parity[_AFTER]
+        spread = parity[_BEFORE] ^ (after << _ONE | after >> _REST)
+        lanes = lanes ^ np.repeat(spread, 5)
+        lanes = (lanes << _LEFT | lanes >> _RIGHT)[_FROM]
+        lanes = lanes ^ (~lanes[_NEXT] & lanes[_SECOND])
+        lanes[0] ^= np.uint64(constant)
+    return lanes

@@ -1,0 +1,145 @@
+"""The kernels in NumPy, which a device without Numba has, against the compiled ones: to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hdpmf.common.aggregation.two_servers.prio import (
+    FIELD64,
+    FIELD128,
+    Field,
+    compiled,
+    kernels,
+    plain,
+)
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import wide_mul
+
+BOTH = [FIELD64, pytest.param(FIELD128, marks=pytest.mark.slow)]
+
+
+def elements(field: Field, *shape: int, seed: int = 1) -> np.ndarray:
+    """Random elements, many of them near 0, the modulus and the edges of words."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(int(np.prod(shape))):
+        edge = int(rng.choice([0, 1 << 32, 1 << 63, field.modulus - 1, field.modulus // 2]))
+        near = edge + int(rng.integers(-3, 4))
+        anywhere = int.from_bytes(rng.bytes(16), "little")
+        found.append(near if rng.random() < 0.5 else anywhere)
+    return field.vector(found).reshape(shape)
+
+
+def test_where_numba_is_installed_loops_are_compiled() -> None:
+    assert kernels.transform is compiled.transform
+
+
+def test_a_wide_product_has_all_its_bits() -> None:
+    words = np.array([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 0x9E3779B97F4A7C15], np.uint64)
+    low, high = wide_mul(words[:, None], words)
+    for i, a in enumerate(words.tolist()):
+        for j, b in enumerate(words.tolist()):
+            assert (int(high[i, j]) << 64) + int(low[i, j]) == a * b
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+@pytest.mark.parametrize("name", ["add_vectors", "sub_vectors", "mul_vectors"])
+def test_element_by_element(field: Field, name: str) -> None:
+    a, b = elements(field, 600), elements(field, 600, seed=2)
+    assert same(name, a, b)
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 100])
+def test_powers(field: Field, count: int) -> None:
+    assert same("powers", elements(field, 1), count)
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (8, 1), (33, 5)])
+def test_sums_of_rows(field: Field, shape: tuple[int, int]) -> None:
+    assert same("combine_rows", elements(field, shape[0]), elements(field, *shape))
+    assert same("sum_of_products", elements(field, 2 * shape[0], shape[1]))
+
+
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+@pytest.mark.parametrize(("length", "size"), [(2, 2), (4, 4), (4, 16), (8, 64)])
+def test_transforms(field: Field, length: int, size: int) -> None:
+    reversal = np.array([int(f"{i:0{length.bit_length() - 1}b}"[::-1], 2) for i in range(length)])
+    assert same("transform", elements(field, 3, length), reversal, elements(field, size // 2))
+
+
+@pytest.mark.parametrize("levels", [2, 5, 10])
+def test_constraints_of_ratings(levels: int) -> None:
+    slots = 7
+    arguments = (elements(FIELD64, 3 * slots, 9), elements(FIELD64, 3, slots))
+    valued, constants = elements(FIELD64, slots, levels), FIELD64.vector(range(17))
+    assert same("sum_of_constraints", *arguments, valued, constants)
+
+
+@pytest.mark.parametrize(("blocks", "words"), [(1, 21), (1, 63), (3, 21), (4, 84)])
+def test_the_hash(blocks: int, words: int) -> None:
+    message = np.random.default_rng(blocks).integers(0, 2**64, 21 * blocks, np.uint64)
+    ours, theirs = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    plain.sponge(message, ours)
+    compiled.sponge(message, theirs)
+    assert ours.tobytes() == theirs.tobytes()
+
+
+def same(name: str, *arguments: object) -> bool:
+    ours, theirs = getattr(plain, name)(*arguments), getattr(compiled, name)(*arguments)
+    return (
+        ours.dtype == theirs.dtype
+        and ours.shape == theirs.shape
+        and ours.tobytes() == theirs.tobytes()
+    )
+
+
+REPORT = """
+import hashlib, sys
+if "without" in sys.argv:
+    sys.modules["numba"] = sys.modules["llvmlite"] = None
+import numpy as np
+from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating, prio3_sum_vec
+rng = np.random.default_rng(3)
+one = prio3_one_rating(90, range(-2, 3), [0, 1, 4, 9, 16], b"task")
+many = prio3_sum_vec(40, 6)
+digest = hashlib.sha256()
+for prio, vector in (
+    (one, one.circuit.encode(rng.integers(0, 65, 90), rng.integers(0, 5, 90))),
+    (many, many.circuit.encode(rng.integers(0, 64, 40))),
+):
+    shares = prio.shard(vector, bytes(16), rng.bytes(prio.random_size))
+    ready = [
+        prio.prepare(bytes(prio.seed_size), i, bytes(16), shares.public_share, share)
+        for i, share in enumerate(shares.input_shares)
+    ]
+    message = prio.verify([part for _, part in ready])
+    sums = [prio.field.encode(prio.finish(state, message)) for state, _ in ready]
+    for data in (*shares.input_shares, *(part for _, part in ready), message, *sums):
+        digest.update(data)
+    assert prio.unshard(sums) == prio.field.integers(prio.circuit.truncate(vector))
+print(digest.hexdigest(), sys.modules.get("numba") is None)
+"""
+
+
+@pytest.mark.slow
+def test_a_report_is_the_same_without_numba() -> None:
+    """The very bytes that leave, and what servers compute with them."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", REPORT, how],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        ).stdout.split()
+        for how in ("with", "without")
+    ]
+    assert [without for _, without in said] == ["False", "True"]
+    assert said[0][0] == said[1][0]
+    assert len(said[0][0]) == hashlib.sha256().digest_size * 2
