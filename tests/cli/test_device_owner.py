@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.cli import pages
 from hdpmf.cli.device import disclosures
 from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.web import browser
 from hdpmf.private.device.consent import consents, pending
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.memberships import joined_recommenders
@@ -285,13 +285,13 @@ def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyP
         opened.append(place.read_text("utf-8"))
         return True
 
-    monkeypatch.setattr(pages.webbrowser, "open", look)
-    with pages.browser_opener(True) as show:
+    monkeypatch.setattr(browser.webbrowser, "open", look)
+    with browser.browser_opener(True) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
     assert 'action="http://p1.localhost:1/enter"' in opened[0]
     assert 'name="token" value="secret"' in opened[0]
-    with pages.browser_opener(False) as show:
+    with browser.browser_opener(False) as show:
         show("http://p1.localhost:1/enter#secret")
     assert len(opened) == 1
 

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import tempfile
-import threading
-import time
-import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from hdpmf.cli.device.store import StoreOptions, first_line
-from hdpmf.cli.options.common import RecommenderFolder, SameHost, command, option
+from hdpmf.cli.device.store import PassphraseFile, first_line
+from hdpmf.cli.options.common import RecommenderFolder, SameHost, argument, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.web.local_server import App, BrowserSessions
+    from hdpmf.common.web.browser import OneTimeLink
+    from hdpmf.common.web.local_server import App
     from hdpmf.private.page.address import PageAddress
     from hdpmf.untrusted.service.page.http import ProxyLogin
-
-
-_BROWSER_PATIENCE = 10.0
-
-_FORM = (
-    '<!doctype html><meta charset="utf-8"><title>hdpmf</title>'
-    '<form method="post" action="{entrance}"><input type="hidden" name="token" value="{token}">'
-    "<button>Open my page</button></form><script>document.forms[0].submit()</script>"
-)
 
 
 @dataclass(frozen=True)
@@ -53,24 +39,19 @@ class PageOptions:
 
 
 @dataclass(frozen=True)
-class _OneTimeLink:
-    """The link to a page on this machine; each one works once."""
+class PageStore:
+    """The store of a page; without one the usual one of this user."""
 
-    sessions: BrowserSessions
-    host: str
-
-    def make(self) -> str:
-        """Return a new link."""
-        return f"http://{self.host}/enter#{self.sessions.token()}"
-
-    def renew(self) -> None:
-        """Print a new link after the page was locked."""
-        note(f"The page was locked. Open it again: {self.make()}")
+    path: Annotated[
+        Path | None, argument("The device's file; without it the usual one of yours.", "[STORE]")
+    ] = None
+    passphrase_file: PassphraseFile = None
+    old_copy: OldCopy = False
 
 
 @command
 def open_(
-    target: StoreOptions,
+    target: PageStore,
     options: PageOptions,
     every: Annotated[
         float | None, option("How often to look for something new.", "SECONDS", default="300")
@@ -84,13 +65,13 @@ def open_(
 
     The page is served by this machine to itself. Its link works once; whoever else is on this
     machine cannot use it. The page's address stays the same, so that you can bookmark it, or
-    install it as an app. Without a store it makes one. Recommenders that you have joined are
-    answered until this command ends; if it runs already, a second one opens the page once more.
+    install it as an app. Where there is no store yet, the page makes one, or takes in one that you
+    bring from another machine. Recommenders that you have joined are answered until this command
+    ends; if it runs already, a second one opens the page once more.
     """
-    from hdpmf.common.web.local_server import BrowserSessions
+    from hdpmf.common.web.browser import browser_opener
     from hdpmf.private.page.address import PageAddress
-    from hdpmf.private.page.http import OwnerPage
-    from hdpmf.private.page.owner import Owner
+    from hdpmf.private.page.serving import PageServing, default_store, only_server
 
     if target.old_copy:
         raise ConfigError(
@@ -98,48 +79,50 @@ def open_(
         )
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
+    path = target.path or default_store()
     given = None if target.passphrase_file is None else first_line(target.passphrase_file)
-    address = PageAddress.of(target.path)
-    running = address.running_link()
-    if running is not None and background:
-        raise ConfigError(f"the page of {target.path} is served already")
-    if running is not None:
-        _show_running(running, address, target.path, options)
-        return
-    owner = Owner(target.path, note, every, same_host=same_host)
-    before = address.port
-    address, loopback = address.listen(options.port)
-    if before not in (0, address.port):
-        note(f"This page is at http://{address.host}/ now; bookmarks of port {before} are old.")
-    link = _OneTimeLink(BrowserSessions(options.idle * 60), address.host)
-    if owner.exists and (given is not None or not owner.encrypted):
-        owner.open(given)
-    page = OwnerPage(owner, address, link.sessions, (lambda: None) if background else link.renew)
-    stop = threading.Event()
-    threading.Thread(target=page.watch, args=(stop,), daemon=True).start()
-    with browser_opener(options.browser and not background) as show:
+    with only_server(path) as running:
+        if running is not None and background:
+            raise ConfigError(f"the page of {path} is served already")
+        if running is not None:
+            _show_running(running, PageAddress.of(path), path, options)
+            return
+        serving = PageServing(
+            port=options.port,
+            idle=options.idle * 60,
+            every=every,
+            same_host=same_host,
+            passphrase=given,
+            log=note,
+            relink=(lambda link: None) if background else _say_link,
+        )
+        with browser_opener(options.browser and not background) as show:
 
-        def ready() -> None:
-            if background:  # logs are read by others, too
-                note(f"The page of {target.path} is at http://{address.host}/")
-                return
-            once = link.make()
-            text = [
-                f"Your page: {once}",
-                "The link works once. Ctrl-C ends it; nothing is lost by that.",
-            ]
-            emit(Result(_link_fields(once, address, target.path), text))
-            show(once)
+            def ready(link: OneTimeLink, address: PageAddress) -> None:
+                if background:  # logs are read by others, too
+                    note(f"The page of {path} is at http://{address.host}/")
+                    return
+                once = link.make()
+                text = [
+                    f"Your page: {once}",
+                    "The link works once. Ctrl-C ends it; nothing is lost by that.",
+                ]
+                emit(Result(_link_fields(once, address, path), text))
+                show(once)
 
-        try:
-            _serve(page.app(), ready, list(loopback.sockets))
-        finally:
-            stop.set()
-            owner.end()
+            serving.serve(path, ready)
+
+
+def _say_link(link: str) -> None:
+    """Print a new link after the page was locked."""
+    note(f"The page was locked. Open it again: {link}")
 
 
 def _show_running(link: str, address: PageAddress, store: Path, options: PageOptions) -> None:
     """Open a page that another process serves."""
+    from hdpmf.common.web.browser import browser_opener
+    from hdpmf.private.page.serving import BROWSER_SECONDS
+
     if options.port not in (0, address.port):
         raise ConfigError(
             f"the page of {store} is open already, at port {address.port}; end that one first, or "
@@ -151,7 +134,7 @@ def _show_running(link: str, address: PageAddress, store: Path, options: PageOpt
             [f"Your page is open already: {link}", "The link works once."],
         )
     )
-    with browser_opener(options.browser, _BROWSER_PATIENCE) as show:
+    with browser_opener(options.browser, BROWSER_SECONDS) as show:
         show(link)
 
 
@@ -221,6 +204,7 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -
     works once. A reverse proxy can log the operator in instead (--trusted-header, --behind-proxy,
     --address).
     """
+    from hdpmf.common.web.browser import OneTimeLink, browser_opener
     from hdpmf.common.web.local_server import BrowserSessions, Loopback, listen_on
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.page.http import OperatorPage, TokenLogin
@@ -234,8 +218,8 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -
 
     if login is None:
         loopback = Loopback.listen(options.port)
-        link = _OneTimeLink(BrowserSessions(options.idle * 60), loopback.host)
-        by_token = TokenLogin(link.sessions, link.host, link.renew)
+        link = OneTimeLink(BrowserSessions(options.idle * 60), loopback.host)
+        by_token = TokenLogin(link.sessions, link.host, lambda: _say_link(link.make()))
         with browser_opener(options.browser) as show:
 
             def ready() -> None:
@@ -265,31 +249,3 @@ def _serve(app: App, ready: Callable[[], None], sockets: list[socket.socket]) ->
     finally:
         for listener in sockets:
             listener.close()
-
-
-@contextmanager
-def browser_opener(browser: bool, patience: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Yield a function that opens a link without showing it to other users of this machine.
-
-    They see the arguments of every program, so the link goes through a file. That has the token in
-    a form: an address would stay in the browser's history.
-
-    Args:
-        browser: Without it the function does nothing.
-        patience: Seconds that a browser gets to read the file before it is deleted.
-    """
-    if not browser:
-        yield lambda address: None
-        return
-    with tempfile.TemporaryDirectory(prefix="hdpmf-") as folder:  # readable by its owner only
-
-        def show(address: str) -> None:
-            page = Path(folder) / "open.html"
-            descriptor = os.open(page, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            entrance, _, token = address.partition("#")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(_FORM.format(entrance=entrance, token=token))
-            webbrowser.open(page.as_uri())
-            time.sleep(patience)
-
-        yield show

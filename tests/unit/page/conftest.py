@@ -77,15 +77,18 @@ class Person:
 
     Attributes:
         links: How often a new link was written for the owner.
+        ends: How often the program was told to end.
     """
 
     path: Path
     clock: Clock
     sessions: BrowserSessions
     owner: Owner
-    client: Client
+    client: Client = field(init=False)
+    page: OwnerPage = field(init=False)
     log: list[str] = field(default_factory=list)
     links: list[bool] = field(default_factory=list)
+    ends: list[bool] = field(default_factory=list)
 
     def enter(self, token: str | None = None) -> httpx.Response:
         """Come in with a link."""
@@ -142,9 +145,17 @@ def outside(tmp_path: Path) -> Iterator[Person]:
     clock, log, links = Clock(), [], []
     sessions = BrowserSessions(idle=60, clock=clock)
     owner = Owner(tmp_path / "me.sqlite", log.append)
-    page = OwnerPage(owner, address_of(owner.path), sessions, lambda: links.append(True))
-    client = Client(page.app())
-    yield Person(tmp_path / "me.sqlite", clock, sessions, owner, client, log, links)
+    person = Person(tmp_path / "me.sqlite", clock, sessions, owner, log=log, links=links)
+    page = OwnerPage(
+        owner,
+        address_of(owner.path),
+        sessions,
+        lambda: links.append(True),
+        lambda: person.ends.append(True),
+    )
+    person.client = client = Client(page.app())
+    person.page = page
+    yield person
     client.close()
     owner.end()
 

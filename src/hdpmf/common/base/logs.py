@@ -98,7 +98,11 @@ def logging_json(stream: TextIO, **always: str) -> Iterator[None]:
 
 def log_to_stderr(**always: str) -> None:
     """From now on, with these fields in every line."""
-    handler = logging.StreamHandler(sys.stderr)
+    log_to(logging.StreamHandler(sys.stderr), **always)
+
+
+def log_to(handler: logging.Handler, **always: str) -> None:
+    """Write all that happens to this handler from now on, with these fields in every line."""
     handler.setFormatter(JsonLines(**always))
     for name, level in (
         (OURS, logging.INFO),

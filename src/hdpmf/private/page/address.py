@@ -87,7 +87,7 @@ class PageAddress:
             loopback = Loopback.listen(0, self.name)
         now = replace(self, port=loopback.port, key=secrets.token_hex(32))
         try:
-            now._save()
+            now.save()
         except BaseException:
             loopback.close()
             raise
@@ -129,7 +129,7 @@ class PageAddress:
         """Return the address with one more known browser, saved."""
         browsers = (*self.browsers, sha256(cookie.encode()).hexdigest())[-_MOST_BROWSERS:]
         now = replace(self, browsers=browsers)
-        now._save()
+        now.save()
         return now
 
     def knows(self, cookie: str) -> bool:
@@ -139,7 +139,8 @@ class PageAddress:
     def _proof(self, *words: str) -> str:
         return hmac.new(bytes.fromhex(self.key), "\n".join(words).encode(), sha256).hexdigest()
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the address to its file."""
         kept = {
             "name": self.name,
             "port": self.port,

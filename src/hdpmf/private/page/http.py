@@ -90,7 +90,8 @@ _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
 class OwnerPage:
     """The owner's page.
 
-    ``relink`` is called when a browser was locked out, which needs a new link.
+    ``relink`` is called when a browser was locked out, which needs a new link; ``end`` when the
+    owner stops the program.
     """
 
     def __init__(
@@ -99,11 +100,13 @@ class OwnerPage:
         address: PageAddress,
         sessions: BrowserSessions,
         relink: Callable[[], None],
+        end: Callable[[], None] = lambda: None,
     ) -> None:
         self._owner = owner
         self._address = address
         self._sessions = sessions
         self._relink = relink
+        self._end = end
         self._templates = PageTemplates(
             "hdpmf.private.page",
             {path: name for path, (name, _) in _PAGES.items() if path != START},
@@ -120,6 +123,7 @@ class OwnerPage:
             Route(LINK, self._link, methods=["POST"]),
             Route("/state", self._state, methods=["POST"]),
             Route("/lock", self._lock, methods=["POST"]),
+            Route("/stop", self._stop, methods=["POST"]),
             Route("/unlock", self._unlock, methods=["GET", "POST"]),
             Route("/welcome", self._welcome, methods=["GET", "POST"]),
             Route("/static/{name}", self._file),
@@ -131,12 +135,21 @@ class OwnerPage:
         ]
         return PageGuard(Starlette(routes=routes), self._address.host, ENTRY)
 
-    def watch(self, stop: threading.Event) -> None:
-        """Close the store when no session is in use, until ``stop``."""
+    def watch(self, stop: threading.Event, end_after: float | None = None) -> None:
+        """Close the store when no session is in use, until ``stop``.
+
+        After so many seconds in which nobody has used the page, and nobody had to be answered, the
+        program ends.
+        """
+        quiet = 0.0
         while not stop.wait(_WATCH_SECONDS):
             with self._owner.lock:
-                if self._owner.is_open and not self._sessions.anybody:
+                used = self._sessions.anybody
+                if self._owner.is_open and not used:
                     self._owner.close()
+            quiet = 0.0 if used or self._owner.background.answers else quiet + _WATCH_SECONDS
+            if end_after is not None and quiet >= end_after:
+                self._end()
 
     # Sessions
 
@@ -193,6 +206,14 @@ class OwnerPage:
             return self._closed()
         self._sessions.lock(session)
         return RedirectResponse("/unlock", 303)
+
+    async def _stop(self, request: Request) -> Response:
+        """End the program."""
+        session = self._session(request)
+        if session is None or session.locked or not await self._has_csrf(request, session):
+            return self._closed()
+        self._end()  # after this answer, and those that are under way
+        return self._show("stopped", None, {})
 
     async def _unlock(self, request: Request) -> Response:
         session = self._session(request)
@@ -287,6 +308,8 @@ class OwnerPage:
                     await run_in_threadpool(make, page_request), 200, head, "application/json"
                 )
             target = await run_in_threadpool(_ACTIONS[path], page_request)
+            if not self._owner.exists:  # and with the store went the file that leads here
+                await run_in_threadpool(self._address.save)
         except HdpmfError as problem:
             if path in _QUESTIONS:
                 return JSONResponse({"error": str(problem)}, 400)

@@ -56,6 +56,11 @@ class BackgroundReports:
     def __repr__(self) -> str:
         return f"Answering({len(self._threads)} recommenders)"
 
+    @property
+    def answers(self) -> bool:
+        """True if there is a recommender to answer."""
+        return bool(self._threads)
+
     def log_lines(self) -> list[tuple[str, str]]:
         """Return the last log lines for the owner with their times, newest first."""
         return list(reversed(self._lines))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -211,7 +212,7 @@ SCALES = {
 
 
 def settings_page(request: PageRequest) -> dict[str, Any]:
-    """Return the device's name, identity and file."""
+    """Return the device's name, identity and file, and the version of the program."""
     with request.owner.store() as store:
         return {
             "name_of_device": store.device.name,
@@ -219,6 +220,7 @@ def settings_page(request: PageRequest) -> dict[str, Any]:
             "encrypted": store.encrypted,
             "file": request.owner.path.name,
             "rated": store.n_ratings,
+            "version": version("hdpmf"),
         }
 
 
