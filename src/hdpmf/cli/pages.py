@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from hdpmf.cli.device.store import PassphraseFile, first_line
+from hdpmf.cli.device.store import OldCopy, PassphraseFile, first_line
 from hdpmf.cli.options.common import RecommenderFolder, SameHost, argument, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError

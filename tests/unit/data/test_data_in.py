@@ -59,6 +59,50 @@ def test_ids_of_item_files_come_back_as_they_were_written(
     }
 
 
+def test_item_files_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_bytes(
+        '\ufeffmovieId;title;genres;year\r\n 2;"One; two\u2028\r\n""three""";Drama| War ;1999.0\r\n'
+        "\r\n10;007;;\r\n".encode()
+    )
+    table = read_item_table(path)
+    assert table.ids.tolist() == [2, 10]
+    assert table.titles == ('One; two\u2028\r\n"three"', "007")
+    assert [tuple(each) for each in table.genres] == [("Drama", "War"), ()]
+    assert list(table.years) == [1999, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("item,title\n", "needs a header"),
+        ("item\n1\n", "needs a header"),
+        ("item,title\n1,a,b\n", "not a table"),
+        ("item,item\n1,a\n", "not a table"),
+        ("item,title\n1,\udcff\n", "not a table"),
+        ("item,title\n1,a\n 1 ,b\n", "listed twice"),
+        ("item,title\n1,a\n,b\n", "row 2: the id is missing"),
+        ("item,year\n1,soon\n", "no year"),
+        ("item,year\n1,inf\n", "no year"),
+    ],
+)
+def test_item_files_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "items.csv"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(RatingsError, match=words):
+        read_item_table(path)
+
+
+def test_ids_of_a_parquet_file_have_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "items.parquet"
+    pl.DataFrame({"item": ["7", "8"], "title": ["a", None], "year": [1990, None]}).write_parquet(
+        path
+    )
+    table = read_item_table(path)
+    assert table.ids.tolist() == ["7", "8"]
+    assert (table.titles, list(table.years)) == (("a", ""), [1990, None])
+
+
 def test_zeros_after_the_rows_that_are_looked_at_first(tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     rows = [f"{user},{user},4" for user in range(1, 3000)] + ["0001,1,3", "0000000011,2,5"]

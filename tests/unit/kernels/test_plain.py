@@ -75,8 +75,9 @@ def test_fitted_vectors_are_the_same(ratings: tuple) -> None:
     arguments = (by_user.start, by_user.partner, by_user.target, X, rng.uniform(0.2, 1, N_ITEMS))
     found = []
     for loops in (plain, compiled):
-        out = np.full((N_USERS, size), np.nan)
+        out = np.full((N_USERS, size + 1), np.nan)  # the last one is the caller's
         loops.fit_of(0, N_USERS, *arguments, precision, mean_map, out)
         found.append(out)
+    assert np.isnan(found[0][:, size:]).all()
     # The system is solved in doubles; the target is a float.
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9, atol=1e-11)

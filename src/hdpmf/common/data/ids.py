@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -24,6 +25,8 @@ MAX_ID_LENGTH = 256
 # millions of short ones gives each of them its width.
 _FREE_BYTES = 512 << 20
 _MOST_PADDING = 16
+
+_FEW = 1 << 16  # texts that NumPy sorts as soon as polars is imported
 
 
 class IdIndex:
@@ -197,6 +200,9 @@ def factorise(values: Any, what: str = "id") -> tuple[IdIndex, Codes]:
     array = _id_array(values, what)
     if array.dtype.kind == "i":
         return _factorise_integers(array)
+    if len(array) <= _FEW or find_spec("polars") is None:
+        ids, codes = np.unique(array, return_inverse=True)
+        return IdIndex(ids), codes.astype(np.int32)
     import polars as pl
 
     return _factorise_series(pl.Series(array.tolist(), dtype=pl.String), what)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hdpmf.common.data.ids import IdIndex, factorise
 from hdpmf.common.data.items import ItemTable
+from hdpmf.common.data.readers import read_bytes
 from hdpmf.common.data.table import Ratings
 from hdpmf.errors import RatingsError
 
@@ -238,7 +242,6 @@ def read_frame(
 
     from hdpmf.common.data import parquet_guard
     from hdpmf.common.data.columns import parse_ids
-    from hdpmf.common.data.readers import read_bytes
 
     label = os.path.basename(os.fspath(path))
     data = read_bytes(path)
@@ -258,14 +261,9 @@ def read_frame(
             )
             frame = frame.with_columns(parse_ids(frame[name]) for name in written)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        raise RatingsError(
-            f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line"
-        ) from error
+        raise _no_table(label, what) from error
     if frame.height == 0 or frame.width < 2:
-        raise RatingsError(
-            f"{label}: a table of {what} needs a header, a column of ids and at least one "
-            "more column"
-        )
+        raise _too_small(label, what)
     return frame
 
 
@@ -294,29 +292,100 @@ def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
     Raises:
         RatingsError: It is no such file, or an item is listed twice.
     """
+    label = os.path.basename(os.fspath(path))
+    data = read_bytes(path)
+    in_text = not data.startswith(b"PAR1")
+    written, listed = _columns_of(data, label) if in_text else _parquet_columns(path, label)
+    id_name = id_column(list(written))
+    index, codes = factorise(listed, id_name)
+    if len(index) < len(codes):
+        raise RatingsError(f"{label}: an item is listed twice; keep one row per item")
+    plain = {name.lower(): name for name in written if name != id_name}
+
+    def column(names: tuple[str, ...]) -> Sequence[str]:
+        return next((written[plain[name]] for name in names if name in plain), [""] * len(codes))
+
+    try:
+        years = [_year(text) for text in column(_YEARS)]
+    except (ValueError, OverflowError):
+        raise RatingsError(f"{label}: the column 'year' has something that is no year") from None
+    return ItemTable.build(
+        index.ids[codes],
+        column(_TITLES),
+        [[word.strip() for word in text.split("|") if word.strip()] for text in column(_GENRES)],
+        years,
+    )
+
+
+def _columns_of(data: bytes, label: str) -> tuple[dict[str, list[str]], list[int] | list[str]]:
+    """The columns of a text file, as they are written, and the ids: 0000000011 is not 11.
+
+    Python's own reader is quick enough for the largest catalogue, and a device has no other.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        mark = max("\t,;", key=text.partition("\n")[0].count)
+        lines = io.StringIO(text, newline="")
+        names, *rows = (row for row in csv.reader(lines, delimiter=mark) if row)
+        if len(set(names)) < len(names) or any(len(row) > len(names) for row in rows):
+            raise ValueError("more fields than names")
+    except (UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise _no_table(label) from error
+    if not rows or len(names) < 2:
+        raise _too_small(label)
+    columns = map(list, zip(*_filled(rows, len(names)), strict=True))
+    written = dict(zip(names, columns, strict=True))
+    return written, _ids(written[id_column(names)])
+
+
+def _filled(rows: Sequence[list[str]], width: int) -> Iterator[list[str]]:
+    """Rows of one width; fields that are missing at the end are empty."""
+    return (row if len(row) == width else row + [""] * (width - len(row)) for row in rows)
+
+
+def _parquet_columns(
+    path: str | os.PathLike[str], label: str
+) -> tuple[dict[str, list[str]], pl.Series]:
+    """The columns of a Parquet file as text, and the ids, which have a type there."""
+    if find_spec("polars") is None:
+        raise RatingsError(f"{label}: this is a Parquet file; save the table as CSV")
     import polars as pl
 
     frame = read_frame(path)
-    label = os.path.basename(os.fspath(path))
-    id_name = id_column(frame.columns)
-    index, codes = factorise(frame[id_name], id_name)
-    if len(index) < len(codes):
-        raise RatingsError(f"{label}: an item is listed twice; keep one row per item")
-    plain = {name.lower(): name for name in frame.columns if name != id_name}
-
-    def column(names: tuple[str, ...]) -> pl.Series | None:
-        return next((frame[plain[name]] for name in names if name in plain), None)
-
-    titles, genres, years = column(_TITLES), column(_GENRES), column(_YEARS)
     try:
-        numbers = None if years is None else years.cast(pl.Int64, strict=True).to_list()
-    except pl.exceptions.PolarsError:
-        raise RatingsError(f"{label}: the column 'year' has something that is no year") from None
-    words = [] if genres is None else genres.cast(pl.String).fill_null("").to_list()
-    n = len(codes)
-    return ItemTable.build(
-        index.ids[codes],
-        [""] * n if titles is None else titles.cast(pl.String).fill_null("").to_list(),
-        [[word.strip() for word in text.split("|") if word.strip()] for text in words] or [[]] * n,
-        [None] * n if numbers is None else numbers,
+        texts = frame.with_columns(pl.all().cast(pl.String).fill_null(""))
+    except pl.exceptions.PolarsError as error:
+        raise _no_table(label) from error
+    return {name: texts[name].to_list() for name in texts.columns}, frame[id_column(frame.columns)]
+
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_INTEGERS = range(-(2**63), 2**63)
+
+
+def _ids(written: Sequence[str]) -> list[int] | list[str]:
+    """Integers if all ids are written as integers are, else texts (as ``columns.parse_ids``)."""
+    texts = [text.strip() for text in written]
+    if all(_INTEGER.fullmatch(text) and int(text) in _INTEGERS for text in texts):
+        return [int(text) for text in texts]
+    return texts
+
+
+def _year(text: str) -> int | None:
+    """The year in a field; spreadsheets write 1999 as 1999.0."""
+    text = text.strip()
+    if not text:
+        return None
+    return int(text) if _INTEGER.fullmatch(text) else int(float(text))
+
+
+def _no_table(label: str, what: str = "items") -> RatingsError:
+    return RatingsError(
+        f"{label}: not a table of {what}; give CSV, TSV or Parquet with a header line"
+    )
+
+
+def _too_small(label: str, what: str = "items") -> RatingsError:
+    return RatingsError(
+        f"{label}: a table of {what} needs a header, a column of ids and at least one more column"
     )

@@ -75,4 +75,5 @@ def fit_of(
         # Of the precision only the lower triangle counts, as in the compiled loop.
         lower = np.tril(weighted.T @ features + precision)
         whole = lower + np.tril(lower, -1).T
-        out[user] = np.linalg.solve(whole, weighted.T @ target[here] + mean_map @ described)
+        right = weighted.T @ target[here] + mean_map @ described
+        out[user, : X.shape[1]] = np.linalg.solve(whole, right)

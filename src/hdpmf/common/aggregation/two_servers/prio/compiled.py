@@ -50,7 +50,7 @@ def _wide_mul(context: Any, left: Any, right: Any) -> Any:
     """The product of two words as (low, high)."""
 
     def generate(context: Any, builder: Any, signature: Any, words: Any) -> Any:
-        double = ir.IntType(128)
+        double = ir.IntType(128)  # no mutant: of a wider one the same halves are taken
         product = builder.mul(*(builder.zext(word, double) for word in words))
         halves = [product, builder.lshr(product, ir.Constant(double, 64))]
         return context.make_tuple(
