@@ -109,6 +109,7 @@ COMMANDS: dict[str, str | Group] = {
         {
             "explain": "privacy:explain",
             "statement": "statement:statement",
+            "compare": "statement:compare",
             "release": "privacy:release",
         },
         no_args_is_help=True,

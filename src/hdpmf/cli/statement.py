@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from hdpmf.cli.options.common import argument, command, option, privacy_option
-from hdpmf.cli.output import Block, Paragraph, Result, command_text
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.cli.options.common import (
+    Seed,
+    argument,
+    command,
+    option,
+    privacy_option,
+    run_option,
+)
+from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
+from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text, progress_bar
+from hdpmf.common.methods import METHODS, method_named
+from hdpmf.errors import ConfigError, PrivacyError, StorageError
 
 if TYPE_CHECKING:
+    from hdpmf.common.data import Ratings
+    from hdpmf.common.privacy import PrivacyWeights
     from hdpmf.common.privacy.accounting import Setting
     from hdpmf.common.privacy.statement import Audit, PrivacyStatement
 
@@ -113,7 +125,6 @@ def _statement_of(path: Path, options: StatementOptions) -> PrivacyStatement:
 
 
 def _of_model(path: Path, options: StatementOptions) -> PrivacyStatement:
-    from hdpmf.common.methods import method_named
     from hdpmf.models import load_model
     from hdpmf.models.privacy_statement import setting_of, statement_of_model, weights_of
 
@@ -220,3 +231,194 @@ def _results(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _about(method: str, view: str, epsilon: float, labels: bool) -> str:
     return f"{method}{' with labels' if labels else ''}, {view}, epsilon {epsilon:g}"
+
+
+_BASELINES = ("user-mean", "global-mean")
+_PEOPLE = {"median": 0.5, "most": 1.0}
+_LIST_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class PersonOptions:
+    """The cost per person that designs are compared at."""
+
+    person: Annotated[
+        float,
+        privacy_option("Epsilon of all ratings of one person together, at --delta.", "E", min=0.0),
+    ]
+    who: Annotated[
+        str,
+        privacy_option(
+            "Who has that epsilon: the median person, or the one with most, so that nobody has "
+            "more.",
+            "median|most",
+            words=_PEOPLE,
+        ),
+    ] = "median"
+    delta: Annotated[float, privacy_option("Of that epsilon.", "D")] = 1e-5
+    repeats: Annotated[
+        int, run_option("Trainings of each design, with noise of their own.", "N", min=1)
+    ] = 1
+
+    def __post_init__(self) -> None:
+        if self.who not in _PEOPLE:
+            raise ConfigError(f"--who takes {' or '.join(_PEOPLE)}, not {self.who!r}")
+        if not self.person > 0:
+            raise PrivacyError("--person must be above 0")
+
+
+@command
+def compare(
+    methods: Annotated[
+        list[str], argument(f"Designs to compare, of: {', '.join(METHODS)}.", "METHOD...", METHODS)
+    ],
+    options: PersonOptions,
+    source: ExplicitRatingsOptions,
+    cut: SplitOptions,
+    wishes: WeightOptions,
+    ranking: Annotated[
+        bool, run_option(f"Measure lists of {_LIST_LENGTH}, too.", None, "--ranking")
+    ] = False,
+    seed: Seed = 0,
+) -> Result:
+    """Compare designs at equal epsilon per person, with their accuracy on your data.
+
+    Each design's own epsilon is found by its accountant, and rounded down. Both trivial baselines
+    are in the table.
+    """
+    for name in methods:
+        method_named(name)
+    training, held_out = cut.split(source, seed)
+    # The same for all; drawn for each, because not every method knows levels.
+    drawn = {name: wishes.draw(training, seed, source, name) for name in methods}
+    weights = drawn[methods[0]]
+    rows = []
+    names = list(dict.fromkeys((*methods, *_BASELINES)))
+    with progress_bar("comparing", len(names)) as advance:
+        for done, name in enumerate(names):
+            advance(done, len(names))
+            rows.append(_compared(name, options, training, held_out, weights, seed, ranking))
+    rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
+    columns = ["method", "epsilon per rating", "of a person: values", "presence", "MSE", "MAE"]
+    columns += ["NDCG@10"] if ranking else []
+    table = Table(
+        (*columns, "claim"),
+        [_compared_cells(row, ranking) for row in rows],
+        numeric=tuple(columns[1:]),
+        title=f"{training.name}: all ratings of the {_WHO[options.who]} together at epsilon "
+        f"{options.person:g}, delta {options.delta:g}; {len(held_out):,} ratings to test on",
+    )
+    text: list[Block] = [table]
+    if any(row["status"] == "nominal" for row in rows):
+        text.append(
+            "NOMINAL: the accountant counts one channel of several, so that the true cost may be "
+            "higher. It is no guarantee."
+        )
+    text += [
+        wishes.sentence(seed, source),
+        "Privacy: simulated noise, to compare designs with. More: hdpmf privacy explain METHOD "
+        "--epsilon E",
+    ]
+    fields = {
+        "person": options.person,
+        "who": options.who,
+        "delta": options.delta,
+        "repeats": options.repeats,
+        "data": training.name,
+        "n_train": len(training),
+        "n_test": len(held_out),
+        "designs": rows,
+        **wishes.fields(seed, source),
+        "seed": seed,
+    }
+    return Result(fields, text)
+
+
+_WHO = {"median": "median person", "most": "person with most"}
+
+
+def _compared(
+    name: str,
+    options: PersonOptions,
+    training: Ratings,
+    held_out: Ratings,
+    weights: PrivacyWeights,
+    seed: int,
+    ranking: bool,
+) -> dict[str, Any]:
+    """Return a design at the wanted cost per person, and its accuracy."""
+    import numpy as np
+
+    from hdpmf.cli.train import fit
+    from hdpmf.common.privacy.accounting import Setting
+    from hdpmf.common.privacy.accounting.costs import People
+    from hdpmf.models import make_model
+
+    method = method_named(name)
+    people = People(training, weights, levels=bool(method.levels))
+    person = people.at(_PEOPLE[options.who])
+    chosen: dict[str, Any] = {}
+    if "epsilon" in method.options:
+        setting = Setting.from_params(name, make_model(name).get_params())
+        setting = replace(setting, scale=training.scale)
+        chosen["epsilon"] = people.epsilon_for(
+            setting, method.headline, person, options.person, delta=options.delta
+        )
+    seeded = "rng" in method.options
+    errors, lists = [], []
+    for repeat in range(options.repeats if seeded else 1):
+        model = make_model(name, **chosen, **({"rng": seed + repeat} if seeded else {}))
+        fit(name, model, training, weights)
+        if model.predicts_ratings:
+            score = model.score(held_out)
+            errors.append((score["mse"], score["mae"]))
+        if ranking and model.can_rank:
+            lists.append(model.rank(held_out, _LIST_LENGTH)["ndcg"])
+    used = replace(Setting.from_params(name, model.get_params()), scale=training.scale)
+    value, presence = (
+        people.cost(used, method.headline, person, neighbours=about, delta=options.delta)
+        for about in ("value", "presence")
+    )
+    mse, mae = (float(mean) for mean in np.mean(errors, axis=0)) if errors else (None, None)
+    return {
+        "method": name,
+        "epsilon": chosen.get("epsilon"),
+        "status": method.claim().status,
+        "against": method.claim().against,
+        "value": _finite(value.epsilon_at_delta),
+        "presence": _finite(presence.epsilon_at_delta),
+        "ratings_of_person": people.n_ratings(person),
+        "mse": mse,
+        "mse_deviation": float(np.std([each[0] for each in errors], ddof=1))
+        if len(errors) > 1
+        else None,
+        "mae": mae,
+        "ndcg_at_10": float(np.mean(lists)) if lists else None,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _compared_cells(row: dict[str, Any], ranking: bool) -> list[str]:
+    from hdpmf.common.privacy.accounting.costs import rounded_up
+
+    def epsilon(value: float | None) -> str:
+        return "no bound" if value is None else rounded_up(value)
+
+    def measure(value: float | None) -> str:
+        return "" if value is None else f"{value:.4f}"
+
+    spread = "" if row["mse_deviation"] is None else f" ± {row['mse_deviation']:.4f}"
+    worth = {"proved": f"proved: {row['against']}", "nominal": "NOMINAL", "none": "not private"}
+    return [
+        METHODS[row["method"]].label,
+        "" if row["epsilon"] is None else f"{row['epsilon']:g}",
+        epsilon(row["value"]),
+        epsilon(row["presence"]),
+        measure(row["mse"]) + spread,
+        measure(row["mae"]),
+        *([measure(row["ndcg_at_10"])] if ranking else []),
+        worth.get(row["status"], row["status"].upper()),
+    ]

@@ -6,7 +6,6 @@ confidential; ``public`` leaves it out.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import numpy as np
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.methods import Method, method_of
-from hdpmf.common.privacy.accounting import DELTA, Setting, cost
-from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
-from hdpmf.common.privacy.levels import OPEN
+from hdpmf.common.privacy.accounting import DELTA, Setting
+from hdpmf.common.privacy.accounting.costs import People, rounded_down, rounded_up
 from hdpmf.common.privacy.statement import (
     Audit,
     PeopleCosts,
@@ -147,53 +145,36 @@ def _people(
             "levels, or saved by an earlier version, and does not know them. Give the file that it "
             "was trained with: --weights FILE.",
         )
-    ratings = _ratings(model)
-    devices = model.devices_
     if weights is None:
-        own = devices.beta[ratings.user_codes] * devices.gamma[ratings.item_codes]
-    else:
-        own = weights.for_ratings(ratings)
-    levels = None
-    if subject.method.levels and weights is not None:
-        levels = weights.levels_for(ratings)
-    counted = own if levels is None else np.where(levels == OPEN, 0.0, own)
-    totals = np.bincount(ratings.user_codes, counted, ratings.n_users)
-    order = np.argsort(totals, kind="stable")
-    order = order[totals[order] > 0]
-    if not len(order):
+        devices = model.devices_
+        weights = PrivacyWeights(devices.users, model.catalogue_.items, devices.beta, devices.gamma)
+    levels = bool(subject.method.levels) and weights.has_levels
+    people = People(_ratings(model), weights, levels=levels)
+    if not len(people.order):
         return PeopleCosts(users=subject.users, note="Everybody publishes everything.")
-    raters = ratings.item_counts()
-    start = devices.rated_start
 
-    def row(place: str, user: int) -> PersonRow:
-        mine = slice(start[user], start[user + 1])
+    def row(place: str, person: int) -> PersonRow:
         value, presence = (
             Amount.of(
-                cost(
+                people.cost(
                     subject.setting,
                     subject.view,
-                    unit="user",
+                    person,
                     neighbours=neighbours,
-                    weight=own[mine].tolist(),
-                    n_raters=raters[ratings.item_codes[mine]].tolist(),
-                    level=None if levels is None else levels[mine],
                     releases=subject.trainings,
                     delta=subject.delta,
                 )
             )
             for neighbours in ("value", "presence")
         )
-        return PersonRow(
-            place=place, ratings=int(mine.stop - mine.start), value=value, presence=presence
-        )
+        ratings = people.n_ratings(person)
+        return PersonRow(place=place, ratings=ratings, value=value, presence=presence)
 
-    last = len(order) - 1
-    rows = [row(place, int(order[math.ceil(part * last)])) for place, part in _PLACES.items()]
     return PeopleCosts(
         users=subject.users,
-        rows=tuple(rows),
-        note="Exact about private ratings and wishes: CONFIDENTIAL. People are ordered by the sum "
-        "of their weights, which is their pure epsilon.",
+        rows=tuple(row(place, people.at(part)) for place, part in _PLACES.items()),
+        note="Exact about private ratings and wishes: CONFIDENTIAL. People are in the order of the "
+        "sum of their weights.",
     )
 
 

@@ -309,49 +309,104 @@ class PersonCosts:
         return f"all ratings of one person together, {about}"
 
 
+class People:
+    """The people of a table with ratings that are not published, in the order of what they spend.
+
+    That is the sum of their weights: what people publish is left out, nothing protects it.
+    """
+
+    def __init__(self, ratings: Ratings, weights: PrivacyWeights, *, levels: bool = False) -> None:
+        """Look up weights and, for methods that have them, ``levels``."""
+        self.ratings = ratings
+        self.weights = weights.for_ratings(ratings)
+        self._levels = weights.levels_for(ratings) if levels else None
+        counted = self.weights
+        if self._levels is not None:
+            counted = np.where(self._levels == OPEN, 0.0, self.weights)
+        self.totals = np.bincount(ratings.user_codes, counted, ratings.n_users)
+        order = np.argsort(self.totals, kind="stable")
+        self.order = order[self.totals[order] > 0]
+        self.raters = ratings.item_counts()
+
+    def at(self, part: float) -> int:
+        """Return the person above this part of all: 0 is who spends least, 1 who spends most."""
+        if not len(self.order):
+            raise PrivacyError("nobody here has a rating that is protected")
+        return int(self.order[math.ceil(part * (len(self.order) - 1))])
+
+    def n_ratings(self, person: int) -> int:
+        """Return how many ratings a person has."""
+        return int((self.ratings.user_codes == person).sum())
+
+    def cost(self, setting: Setting, view: str, person: int, **more: Any) -> Cost:
+        """Return the cost of all ratings of a person together; ``more`` is for `cost`."""
+        mine = np.flatnonzero(self.ratings.user_codes == person)
+        return cost(
+            setting,
+            view,
+            unit="user",
+            weight=self.weights[mine].tolist(),
+            n_raters=self.raters[self.ratings.item_codes[mine]].tolist(),
+            level=None if self._levels is None else self._levels[mine],
+            **more,
+        )
+
+    def epsilon_for(
+        self, setting: Setting, view: str, person: int, most: float, *, delta: float = DELTA
+    ) -> float:
+        """Return the largest epsilon, to four digits, at which a person spends ``most``.
+
+        Raises:
+            PrivacyError: What a person spends does not depend on epsilon, or has no bound.
+        """
+        about = method_named(setting.method).claim(view, labels=setting.labels).about
+
+        def spends(epsilon: float) -> float:
+            tried = replace(setting, epsilon=epsilon)
+            return self.cost(tried, view, person, neighbours=about, delta=delta).epsilon_at_delta
+
+        low, high = 1e-6, 1e6
+        if not spends(low) <= most < spends(high):
+            raise PrivacyError(
+                f"{setting.method} has no epsilon at which a person spends {most:g}: "
+                f"{'nothing bounds it' if math.isinf(spends(low)) else 'it spends less at any'}"
+            )
+        while high > low * (1 + 1e-6):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if spends(middle) <= most else (low, middle)
+        return float(rounded_down(low, 4))
+
+
 def person_costs(
     setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
 ) -> PersonCosts:
-    """Return the cost of one training for the average, median and heaviest person of a table.
-
-    What people publish is left out: nothing protects it.
-    """
-    own = weights.for_ratings(ratings)
-    levels = weights.levels_for(ratings) if method_named(setting.method).levels else None
-    counted = own if levels is None else np.where(levels == OPEN, 0.0, own)
-    totals = np.bincount(ratings.user_codes, counted, ratings.n_users)
-    raters = ratings.item_counts()
-    order = np.argsort(totals, kind="stable")
-    order = order[totals[order] > 0]
+    """Return the cost of one training for the average, median and heaviest person of a table."""
+    levels = bool(method_named(setting.method).levels)
+    people = People(ratings, weights, levels=levels)
     neighbours = method_named(setting.method).claim(view, labels=setting.labels).about
 
-    def charge(
-        weight: Sequence[float], n_raters: Sequence[int], level: np.ndarray | None = None
-    ) -> PersonCost:
+    def of(person: int) -> PersonCost:
+        charged, presence = (
+            people.cost(setting, view, person, neighbours=about, delta=delta)
+            for about in (neighbours, "presence")
+        )
+        total = float(people.totals[person])
+        return PersonCost(people.n_ratings(person), total, charged, presence)
+
+    average = None
+    if not levels:
+        n_ratings = max(round(len(ratings) / len(people.order)), 1)
+        usual_raters = round(float(people.raters[ratings.item_codes].mean()))
+        weight = [float(people.weights.mean())] * n_ratings
         charged, presence = (
             cost(
-                setting, view, unit="user", neighbours=about, weight=weight, n_raters=n_raters,
-                delta=delta, level=level,
+                setting, view, unit="user", neighbours=about, weight=weight,
+                n_raters=usual_raters, delta=delta,
             )
             for about in (neighbours, "presence")
         )  # fmt: skip
-        return PersonCost(len(weight), math.fsum(weight), charged, presence)
-
-    def of(user: int) -> PersonCost:
-        mine = np.flatnonzero(ratings.user_codes == user)
-        found = charge(
-            own[mine].tolist(),
-            raters[ratings.item_codes[mine]].tolist(),
-            None if levels is None else levels[mine],
-        )
-        return replace(found, weight=float(totals[user]))
-
-    average = None
-    if levels is None:
-        n_ratings = max(round(len(ratings) / len(order)), 1)
-        usual_raters = round(float(raters[ratings.item_codes].mean()))
-        average = charge([float(own.mean())] * n_ratings, [usual_raters] * n_ratings)
-    return PersonCosts(average, of(int(order[len(order) // 2])), of(int(order[-1])))
+        average = PersonCost(n_ratings, math.fsum(weight), charged, presence)
+    return PersonCosts(average, of(people.at(0.5)), of(people.at(1.0)))
 
 
 @dataclass(frozen=True, slots=True)

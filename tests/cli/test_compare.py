@@ -1,0 +1,86 @@
+"""``hdpmf privacy compare``: designs at equal epsilon per person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.privacy import accounting
+
+from .conftest import Call
+
+
+def _whose(train: Ratings, part: float) -> int:
+    """How many ratings the person in question has, where everybody has weight 1."""
+    counts = np.sort(np.bincount(train.user_codes))
+    return int(counts[int(np.ceil(part * (len(counts) - 1)))])
+
+
+@pytest.mark.parametrize(("who", "part"), [("median", 0.5), ("most", 1.0)])
+def test_everybody_pays_what_was_asked_for(
+    call: Call, files: tuple[Path, Path], who: str, part: float
+) -> None:
+    source = ("--train", files[0], "--test", files[1])
+    found = call(
+        "privacy", "compare", "hdp-sum", "hdp-bit", *source, "--person", 5, "--who", who, "--json"
+    ).json  # fmt: skip
+    rows = {row["method"]: row for row in found["designs"]}
+    assert rows.keys() == {"hdp-sum", "hdp-bit", "user-mean", "global-mean"}
+    n = _whose(Ratings.read(files[0]), part)
+    for name, view in (("hdp-sum", "sums"), ("hdp-bit", "messages")):
+        row = rows[name]
+        assert row["ratings_of_person"] == n
+        paid = accounting.cost(
+            name, view, unit="user", weight=[1.0] * n, epsilon=row["epsilon"], n_raters=20
+        ).epsilon_at_delta
+        # Never more than was asked for, and hardly less: epsilon has four digits.
+        assert 4.99 <= paid <= 5.0
+        assert row["value"] == pytest.approx(paid)
+        assert row["status"] == "proved"
+    assert rows["hdp-bit"]["presence"] is None
+    assert rows["hdp-sum"]["presence"] < 5.0
+    assert (rows["user-mean"]["value"], rows["user-mean"]["epsilon"]) == (0.0, None)
+    assert rows["global-mean"]["status"] == "none"
+    errors = [row["mse"] for row in found["designs"]]
+    assert errors == sorted(errors)
+
+
+def test_accuracy_is_that_of_evaluate(call: Call, files: tuple[Path, Path]) -> None:
+    source = ("--train", files[0], "--test", files[1])
+    shown = call("privacy", "compare", "hdp-sum", *source, "--person", 8, "--json").json
+    (row,) = [row for row in shown["designs"] if row["method"] == "hdp-sum"]
+    again = call("evaluate", "hdp-sum", *source, "--epsilon", row["epsilon"], "--json").json
+    assert (row["mse"], row["mae"]) == (again["mse"], again["mae"])
+
+
+def test_a_nominal_design_says_so(call: Call, files: tuple[Path, Path]) -> None:
+    source = ("--train", files[0], "--test", files[1])
+    page = call("privacy", "compare", "hdpmf", *source, "--person", 5)
+    assert page.code == 0
+    assert "It is no guarantee." in page.out
+    (line,) = [line for line in page.out.splitlines() if line.startswith("HDPMF ")]
+    assert line.rstrip().endswith("NOMINAL")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("magic", "--person", 5), 2, "unknown method 'magic'"),
+        (("hdp-sum", "--person", 0), 5, "--person must be above 0"),
+        (("hdp-sum", "--person", 5, "--who", "me"), 2, "--who takes median or most"),
+        (("hdp-sum", "--person", 1e12), 5, "it spends less at any"),
+    ],
+)
+def test_bad_options(
+    call: Call,
+    files: tuple[Path, Path],
+    arguments: tuple[object, ...],
+    code: int,
+    said: str,
+) -> None:
+    source = ("--train", files[0], "--test", files[1])
+    refused = call("privacy", "compare", *arguments, *source)
+    assert (refused.code, said in refused.err) == (code, True)
