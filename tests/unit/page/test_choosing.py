@@ -23,6 +23,7 @@ from hdpmf.private.device.memberships import join
 from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.schema import LocalModel, Question
+from hdpmf.private.page import recommendations
 from tests.unit.device.reporting_world import SERVERS, make_facts
 from tests.world import table
 from tests.world import terms as make_terms
@@ -271,3 +272,40 @@ def test_never_is_said_to_a_recommender_and_taken_back(reader: Person):
     assert "Never, whatever it asks for" not in reader.get("/recommenders").text
     with reader.owner.store() as store:
         assert refused_recommenders(store) == []
+
+
+def test_lists_come_in_parts_by_genre_and_by_decade(
+    reader: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(**fields: str) -> tuple[list[str], bool]:
+        answer = reader.ask("/recommendations/find", fields).json()
+        return [each["title"] for each in answer["items"]], answer["more"]
+
+    table = small_table()
+    titles, genres, years = (
+        dict(zip(table.titles or (), given or (), strict=True))
+        for given in (table.ids, table.genres, table.years)
+    )
+    everything, more = found(rated="yes")
+    assert (sorted(everything), more) == (sorted(titles), False)
+    unrated, _ = found()
+    assert set(unrated) < set(everything)
+    for genre in {name for own in genres.values() for name in own}:
+        own = [title for title in everything if genre in genres[title]]
+        assert found(rated="yes", genre=genre)[0] == own
+    for decade in (1970, 1980, 1990, 2000, 2010):
+        own = [title for title in everything if decade <= (years[title] or 0) < decade + 10]
+        assert found(rated="yes", decade=str(decade))[0] == own, decade
+    assert found(rated="yes", decade="a while ago")[0] == everything
+    assert found(rated="yes", decade="1" * 6)[0] == everything
+    monkeypatch.setattr(recommendations, "_PART", 2)
+    assert found(rated="yes") == (everything[:2], True)
+    assert found(rated="yes", offset="2") == (everything[2:4], len(everything) > 4)
+    assert found(rated="yes", offset=str(len(everything))) == ([], False)
+    monkeypatch.setattr(recommendations, "_MOST", 2)
+    assert found(rated="yes") == (everything[:2], False)
+
+
+def test_without_a_model_there_is_no_list(person: Person) -> None:
+    answer = person.ask("/recommendations/find", {}).json()
+    assert (answer["items"], answer["more"]) == ([], False)
