@@ -20,6 +20,7 @@ from hdpmf.cli.main import _UsageError, app
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import ENTRY_POINT
 from hdpmf.common.privacy.accounting import cost
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
 HISTORY = Path("CHANGELOG.md")  # it may name what is gone
@@ -397,13 +398,10 @@ def test_the_epsilons_of_a_person_are_the_accountants() -> None:
             ("hdp-sum", "sums", "presence"),
         )
     )  # fmt: skip
-    stated = [
-        (float(pure), float(at))
-        for pure, at in re.findall(r"([\d.]+), or \(([\d.]+), 1e-5\)", said)
-    ]
+    stated = re.findall(r"([\d.]+), or \(([\d.]+), 1e-5\)", said)
     assert stated == [
-        *((round(found.pure), round(found.epsilon_at_delta)) for found in values + bits),
-        *((round(found.pure, 1), round(found.epsilon_at_delta, 1)) for found in presence),
+        (rounded_up(found.pure), rounded_up(found.epsilon_at_delta))
+        for found in values + bits + presence
     ]
     assert cost("hdp-bit", unit="user", neighbours="presence").status == "no guarantee"
     assert "`hdp-bit`: none" in said

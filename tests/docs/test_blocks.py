@@ -158,6 +158,26 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
             exec(compile(block.text, str(page), "exec"), names)
 
 
+OUTPUT = re.compile(r"^```python\n(.*?)^```\n\n^```text\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES_WITH_OUTPUT = [page for page in PAGES if OUTPUT.search((ROOT / page).read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_OUTPUT, ids=str)
+def test_a_block_prints_what_stands_below_it(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for code, output in OUTPUT.findall((ROOT / page).read_text("utf-8")):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
+        assert printed.getvalue() == output
+
+
+def test_the_readme_shows_output() -> None:
+    assert Path("README.md") in PAGES_WITH_OUTPUT
+
+
 @pytest.mark.parametrize("page", SHELL_PAGES, ids=str)
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     wanted = [call for call in calls_on(page) if not reason_command(page, call)]
