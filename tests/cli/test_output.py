@@ -11,6 +11,7 @@ import pytest
 
 from hdpmf.cli import output
 from hdpmf.cli.output import Csv, Paragraph, Result, Table
+from hdpmf.common.base.progress import progress_bar
 
 TABLE = Table(("a", "b"), [("[red]x", "1")], numeric=("b",), title="t", strong=(0,))
 
@@ -82,7 +83,7 @@ def test_progress_shows_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TERM", "xterm")
     for stream, shows in ((io.StringIO(), False), (Terminal(), True)):
         monkeypatch.setattr(sys, "stderr", stream)
-        with output.progress_bar("training", 10) as advance:
+        with progress_bar("training", 10) as advance:
             advance(5, 10)
         assert ("training" in stream.getvalue()) is shows
 

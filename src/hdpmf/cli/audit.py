@@ -21,7 +21,8 @@ from hdpmf.cli.options.common import (
     run_option,
 )
 from hdpmf.cli.options.methods import MethodOptions
-from hdpmf.cli.output import Block, Result, Table, command_text, hdpmf_version, progress_bar
+from hdpmf.cli.output import Block, Result, Table, command_text, hdpmf_version
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
 

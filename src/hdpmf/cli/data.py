@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options.common import DATASET_NAMES, Columns, Plot, argument, command, option
 from hdpmf.cli.options.ratings import RatingsOptions
-from hdpmf.cli.output import Block, Result, Table, progress_bar
+from hdpmf.cli.output import Block, Result, Table
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ from hdpmf.cli.output import (
     Table,
     note,
     privacy_line,
-    progress_bar,
     run_claim,
     wants_json,
 )
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:

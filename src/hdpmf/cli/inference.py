@@ -24,9 +24,9 @@ from hdpmf.cli.output import (
     Table,
     claim_fields,
     privacy_line,
-    progress_bar,
     wants_json,
 )
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, UnknownIdError, hint
 
 if TYPE_CHECKING:

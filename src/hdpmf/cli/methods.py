@@ -26,9 +26,9 @@ from hdpmf.cli.output import (
     Table,
     claim_fields,
     privacy_line,
-    progress_bar,
     short_claim,
 )
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, Method, method_named
 from hdpmf.errors import ConfigError, DatasetError, StorageError
 

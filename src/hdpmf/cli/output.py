@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hdpmf.common.methods.method import PrivacyClaim
-    from hdpmf.models import EpochRecord
 
 _WIDTH = 100
 
@@ -250,38 +249,6 @@ def _write_lines(*lines: str) -> None:
         raise StorageError(
             f"could not write the output: {error.strerror}; send it to another place"
         ) from error
-
-
-@contextmanager
-def epochs_progress(label: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
-    """Show a progress bar over epochs on a terminal; nothing elsewhere."""
-    with progress_bar(label, epochs) as advance:
-
-        def after_epoch(record: EpochRecord) -> None:
-            advance(record.epoch, record.epochs)
-
-        yield after_epoch
-
-
-@contextmanager
-def progress_bar(
-    label: str, total: int | None = None, *, in_bytes: bool = False
-) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a progress bar on stderr, if that is a terminal; yields a function that moves it."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich import progress as bars
-
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn(),
-        bars.TimeRemainingColumn(),
-    )
-    with bars.Progress(*columns, console=_console(sys.stderr), transient=True) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def confirm(question: str, *, yes: bool, otherwise: str) -> None:

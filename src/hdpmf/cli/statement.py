@@ -20,7 +20,8 @@ from hdpmf.cli.options.common import (
     run_option,
 )
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
-from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text, progress_bar
+from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError, PrivacyError, StorageError
 

@@ -27,7 +27,7 @@ from hdpmf.cli.options.methods import (
     parameter_fields,
 )
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, RatingsOptions, WeightOptions
-from hdpmf.cli.output import Block, Result, claim_fields, epochs_progress, note, privacy_line
+from hdpmf.cli.output import Block, Result, claim_fields, note, privacy_line
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.one_round import HDP_BIT
 from hdpmf.errors import ConfigError, StorageError
@@ -227,13 +227,11 @@ def fit(
     validation: Ratings | None = None,
 ) -> float:
     """Fit a model with a progress bar, and return the seconds that it took."""
-    label = f"training {method_named(method).label}"
-    with epochs_progress(label, getattr(model, "epochs", 1)) as after_epoch:
-        begin = time.perf_counter()
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            model.fit(ratings, weights, validation=validation, callbacks=[after_epoch])
-        seconds = time.perf_counter() - begin
+    begin = time.perf_counter()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model.fit(ratings, weights, validation=validation, progress=True)
+    seconds = time.perf_counter() - begin
     for warning in warned:
         note(f"warning: {warning.message}")
     return seconds

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, Ratings, RatingsLike, as_ratings
 from hdpmf.common.data.scale import ScaleLike
 from hdpmf.common.methods import METHODS, check, method_of
@@ -85,6 +86,7 @@ class Estimator(Parameters):
         scale: ScaleLike | None = None,
         validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
+        progress: bool | None = None,
     ) -> Self:
         """Learn from ratings.
 
@@ -98,6 +100,7 @@ class Estimator(Parameters):
                 epochs.
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the
                 training.
+            progress: Whether to show a bar, on a terminal or in a notebook; None: in a notebook.
         """
         check(self)
         if scale is not None and isinstance(train, Ratings):
@@ -107,7 +110,13 @@ class Estimator(Parameters):
         ratings = self._taken(train, scale)
         held = None if validation is None else self._taken(validation, ratings.scale)
         own = privacy_weights(ratings, weights)
-        self._fit(ratings, own, held, callbacks)
+        epochs = getattr(self, "epochs", None)
+        with progress_bar(f"fitting {type(self).__name__}", epochs, show=progress) as advance:
+
+            def after_epoch(record: EpochRecord) -> None:
+                advance(record.epoch, record.epochs)
+
+            self._fit(ratings, own, held, (*callbacks, after_epoch))
         self.weights_by_user_and_item_ = own.rating_weights is None and not own.has_levels
         return self
 
@@ -292,7 +301,6 @@ class Estimator(Parameters):
                 "the model's ratings have no times, so nothing is recent; say which column has "
                 f"them with {hint('columns', 'timestamp')}"
             )
-        self._order()  # a model for lists that is trained when first needed stays with this one
         then = copy.copy(self)
         then.devices_ = self.devices_.at_time(now)
         return then
@@ -306,6 +314,7 @@ class Estimator(Parameters):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
         now: float | None = None,
+        progress: bool | None = None,
     ) -> list[Recommendation]: ...
 
     @overload
@@ -317,6 +326,7 @@ class Estimator(Parameters):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
         now: float | None = None,
+        progress: bool | None = None,
     ) -> RecommendedLists: ...
 
     def recommend(
@@ -327,6 +337,7 @@ class Estimator(Parameters):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
         now: float | None = None,
+        progress: bool | None = None,
     ) -> list[Recommendation] | RecommendedLists:
         """The ``n`` best items for a user, best first: what they would choose and like, and why.
 
@@ -337,14 +348,24 @@ class Estimator(Parameters):
             only: What items have to be like: genres, years, or an explicit choice.
             now: When the lists are asked for, in seconds since 1970: what was rated shortly before
                 counts more. None: all ratings count alike.
+            progress: Whether to show a bar for several users, on a terminal or in a notebook; None:
+                in a notebook.
 
         Raises:
             UnknownIdError: A user was not in training; use ``fold_in`` first.
             ConfigError: The model cannot rank, or ``only`` asks for a genre that there is not.
             RatingsError: ``users`` are no ids, or ``now`` is given and the ratings have no times.
         """
-        lists = self.recommend_each(column(users), n, keep_rated=keep_rated, only=only, now=now)
-        return next(iter(lists))[1] if is_one_id(users) else RecommendedLists(lists)
+        several = column(users)
+        lists = self.recommend_each(several, n, keep_rated=keep_rated, only=only, now=now)
+        if is_one_id(users):
+            return next(iter(lists))[1]
+        found = RecommendedLists()
+        with progress_bar("recommending", len(several), show=progress) as advance:
+            for done, (user, own) in enumerate(lists, start=1):
+                found[user] = own
+                advance(done, len(several))
+        return found
 
     def recommend_each(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from hdpmf.common.base.progress import stage
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods.method import PrivacyClaim
@@ -45,27 +46,14 @@ class HDPBit(BitOptions, OneRound):
         on: As for HDPSum.
         n_threads: As for HDPSum.
         rng: As for HDPSum.
+
+    Attributes:
+        release_: What the recommender holds: who rated what, weights and bits.
+        lists_: The model for lists, trained on who rated what.
     """
 
     release_: Release | None = field(init=False, default=None)
-    _lists: ListModel | None = field(init=False, default=None)
-
-    @property
-    def lists_(self) -> ListModel | None:
-        """The list model, trained when first needed; None without the released bits."""
-        if self._lists is None and self.release_ is not None:
-            self._lists = train_list_model(
-                self.list_model,
-                self.release_.presence,
-                seed=seed_of(self.rng) % 2**31,
-                on=self.on,
-                n_threads=self.n_threads,
-            )
-        return self._lists
-
-    @lists_.setter
-    def lists_(self, lists: ListModel) -> None:
-        self._lists = lists
+    lists_: ListModel | None = field(init=False, default=None)
 
     @property
     def n_patterns_(self) -> int:
@@ -137,8 +125,20 @@ class HDPBit(BitOptions, OneRound):
         n_items, width = model.catalogue_.factors.shape
         model.devices_ = Devices.nobody(n_items, width, release.scale)
         model.n_silent_ = 0
-        model.release_ = release
+        model._set_release(release)
         return model
+
+    def _set_release(self, release: Release) -> None:
+        """Keep released bits, and train the model for lists on them."""
+        stage(f"training the model for lists ({self.list_model})")
+        self.release_ = release
+        self.lists_ = train_list_model(
+            self.list_model,
+            release.presence,
+            seed=seed_of(self.rng) % 2**31,
+            on=self.on,
+            n_threads=self.n_threads,
+        )
 
     def _released(
         self,
@@ -168,8 +168,7 @@ class HDPBit(BitOptions, OneRound):
         train: Ratings,
         features: ItemFeatures | None,
     ) -> None:
-        self.release_ = self._released(answers, survey, train, features, super().privacy)
-        self._lists = None
+        self._set_release(self._released(answers, survey, train, features, super().privacy))
 
     def _order(self) -> ListOrder:
         lists, otherwise = self.lists_, super()._order()

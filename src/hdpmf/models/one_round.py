@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from hdpmf.common.base.progress import stage
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
@@ -97,7 +98,9 @@ class OneRound(OneRoundOptions, Estimator):
         self._check_params()
         features = wanted_features(self.features, train)
         prior = load_prior(self.prior)
+        stage("asking devices, estimating items")
         facts, n_silent = self._ask(train, weights, features, prior)
+        stage(f"fitting {train.n_users:,} users")
         self._fit_devices(train, weights, facts, features, prior)
         self.n_silent_ = n_silent
 
@@ -348,7 +351,7 @@ class OneRound(OneRoundOptions, Estimator):
         )
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger())
+        return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger)
 
     def _candidates(self) -> np.ndarray:
         return self.catalogue_.trained.copy()

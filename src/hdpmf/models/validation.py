@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hdpmf.common.base.progress import progress_bar, stage
 from hdpmf.common.base.registry import Registry
 from hdpmf.common.data import Ratings, RatingsLike, as_ratings
 from hdpmf.common.methods import method_named, method_of
@@ -294,6 +295,7 @@ def compare(
     groups: Groups | None = None,
     metrics: Sequence[Metric | str] = (),
     rng: int = 0,
+    progress: bool | None = None,
 ) -> Comparison:
     """Fit models on the same ratings and test them on the same others, beside two baselines.
 
@@ -318,6 +320,7 @@ def compare(
             ratings), or a mapping from user ids to names of groups.
         metrics: Further measures: a `Metric`, or the name of one that a package added.
         rng: Seed of what is held out, and of models given by name.
+        progress: Whether to show a bar, on a terminal or in a notebook; None: in a notebook.
     """
     chosen = [as_model(given, rng) for given in models]
     for trivial in (UserMean, GlobalMean):
@@ -327,28 +330,31 @@ def compare(
     further = [metric_named(metric) for metric in metrics]
     rows: list[dict[str, Any]] = []
     samples: dict[str, dict[str, np.ndarray]] = {}
-    for model, name in zip(chosen, _names(chosen), strict=True):
-        found = [
-            _fitted_and_measured(
-                model if folds is None else fresh(model),
-                part,
-                lists=lists,
-                groups=groups,
-                metrics=further,
+    with progress_bar("comparing", len(chosen), show=progress) as advance:
+        for model, name in zip(chosen, _names(chosen), strict=True):
+            stage(name)
+            found = [
+                _fitted_and_measured(
+                    model if folds is None else fresh(model),
+                    part,
+                    lists=lists,
+                    groups=groups,
+                    metrics=further,
+                )
+                for part in parts
+            ]
+            claim = model.privacy
+            rows.append(
+                {
+                    "model": name,
+                    **_means([each.metrics for each, _ in found]),
+                    "epsilon": claim.epsilon,
+                    "epsilon_is": claim.status,
+                    "fit_seconds": round(math.fsum(seconds for _, seconds in found), 3),
+                }
             )
-            for part in parts
-        ]
-        claim = model.privacy
-        rows.append(
-            {
-                "model": name,
-                **_means([each.metrics for each, _ in found]),
-                "epsilon": claim.epsilon,
-                "epsilon_is": claim.status,
-                "fit_seconds": round(math.fsum(seconds for _, seconds in found), 3),
-            }
-        )
-        samples[name] = _user_means([each.users for each, _ in found])
+            samples[name] = _user_means([each.users for each, _ in found])
+            advance(len(rows), len(chosen))
     rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
     return Comparison(title, rows, samples)
 

@@ -1,4 +1,4 @@
-"""Progress for people, on stderr: a live view on a terminal, plain lines elsewhere."""
+"""Progress for people: a live view or a bar on a terminal, a bar in a notebook, or plain lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from contextvars import ContextVar
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _LINE_EVERY = 10.0
+_REDRAWN_EVERY = 0.1
 
 
 class View(Protocol):
@@ -78,6 +81,150 @@ def view(
     live = LiveView(stream, picture)
     with live.live:
         yield live
+
+
+class Bar(Protocol):
+    """A bar that is shown somewhere."""
+
+    def move(self, done: int, total: int | None) -> None:
+        """Show how much is done."""
+
+    def describe(self, text: str) -> None:
+        """Show what is being done."""
+
+
+_CURRENT: ContextVar[Bar | None] = ContextVar("bar", default=None)
+
+
+def stage(text: str) -> None:
+    """Say what is being done on the bar that is shown now, if there is one."""
+    current = _CURRENT.get()
+    if current is not None:
+        current.describe(text)
+
+
+@contextmanager
+def progress_bar(
+    label: str, total: int | None = None, *, show: bool | None = True, in_bytes: bool = False
+) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar in a notebook, or on stderr if that is a terminal; yields what moves it.
+
+    A bar within a bar is not shown; ``stage`` describes the outer one.
+
+    Args:
+        label: What is being done.
+        total: How much there is to do; None: nobody knows.
+        show: Whether to show it; None: in a notebook only.
+        in_bytes: Whether bytes are counted.
+    """
+    notebook = in_notebook()
+    terminal = bool(show) and sys.stderr.isatty()
+    if _CURRENT.get() is not None or show is False or not (notebook or terminal):
+        yield lambda done, total: None
+        return
+    make = _notebook_bar if notebook else _terminal_bar
+    with make(label, total, in_bytes) as bar:
+        before = _CURRENT.set(bar)
+        try:
+            yield bar.move
+        finally:
+            _CURRENT.reset(before)
+
+
+def in_notebook() -> bool:
+    """Tell whether this process is the kernel of a notebook."""
+    interactive = sys.modules.get("IPython")
+    shell = None if interactive is None else interactive.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
+
+
+class _TerminalBar:
+    """A bar of rich."""
+
+    def __init__(self, progress: Any, label: str, total: int | None) -> None:
+        self._progress = progress
+        self._label = label
+        self._task = progress.add_task(label, total=total)
+
+    def move(self, done: int, total: int | None) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+    def describe(self, text: str) -> None:
+        self._progress.update(self._task, description=f"{self._label}: {_printable(text)}")
+
+
+@contextmanager
+def _terminal_bar(label: str, total: int | None, in_bytes: bool) -> Iterator[Bar]:
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn(),
+        bars.TimeRemainingColumn(),
+    )
+    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    with bars.Progress(*columns, console=console, transient=True) as progress:
+        yield _TerminalBar(progress, label, total)
+
+
+class NotebookBar:
+    """A bar that a cell of a notebook shows, in plain HTML: it needs no widgets."""
+
+    def __init__(self, label: str, total: int | None, in_bytes: bool) -> None:
+        self._label = label
+        self._in_bytes = in_bytes
+        self._done = 0
+        self._total = total
+        self._text = ""
+        self._last = 0.0
+        self._handle: Any = sys.modules["IPython"].display.display(self, display_id=True)
+
+    def _repr_html_(self) -> str:
+        of = "" if self._total is None else f" of {self._count(self._total)}"
+        counted = f" {self._count(self._done)}{of}" if self._done else ""
+        bar = "<progress></progress>"
+        if self._total and self._done:
+            bar = f'<progress max="{self._total}" value="{self._done}"></progress>'
+        text = f": {self._text}" if self._text else ""
+        return f"{escape(self._label + text)} {bar}{counted}"
+
+    def _count(self, number: int) -> str:
+        return size(number) if self._in_bytes else f"{number:,}"
+
+    def move(self, done: int, total: int | None) -> None:
+        """Show how much is done, at most ten times a second."""
+        self._done, self._total = done, total
+        now = time.monotonic()
+        if now - self._last >= _REDRAWN_EVERY or done == total:
+            self._last = now
+            self._handle.update(self)
+
+    def describe(self, text: str) -> None:
+        """Show what is being done."""
+        self._text = text
+        self._handle.update(self)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._handle.update(_Nothing())
+
+
+class _Nothing:
+    """An empty output of a cell."""
+
+    def _repr_html_(self) -> str:
+        return ""
+
+
+@contextmanager
+def _notebook_bar(label: str, total: int | None, in_bytes: bool) -> Iterator[Bar]:
+    bar = NotebookBar(label, total, in_bytes)
+    try:
+        yield bar
+    finally:
+        bar.close()
 
 
 def clock(seconds: float | None) -> str:

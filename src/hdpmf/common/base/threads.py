@@ -2,13 +2,18 @@
 
 Kernels release the interpreter lock and write only their own rows; each row is summed by one thread
 in a fixed order. So the number of threads decides who does the work, never what comes out.
+
+Linear algebra of NumPy and SciPy brings threads of its own. On small systems they wait for each
+other longer than they compute, and many times as long on a busy machine; beside ours there would be
+too many. So these have one (``one_blas_thread``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from hdpmf.errors import ConfigError
@@ -28,8 +33,25 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let linear algebra use one thread inside, for loops over small systems; also a decorator.
+
+    Setting it takes milliseconds: put it around the loop, not into it. Of several threads that ask
+    for it at the same time the first one's limit counts, until it leaves.
+    """
+    # here: tab completion reads this module
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
 class Workers:
-    """A pool of threads for kernels; use it as a context manager."""
+    """A pool of threads for kernels; use it as a context manager.
+
+    Inside, linear algebra has one thread for each of ours.
+    """
 
     def __init__(self, n_threads: int | None = None) -> None:
         if n_threads is not None and not 1 <= n_threads <= MAX_THREADS:
@@ -39,11 +61,14 @@ class Workers:
             )
         self.n_threads = n_threads or available_cores()
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
+        self._limits = ExitStack()
 
     def __enter__(self) -> Workers:
+        self._limits.enter_context(one_blas_thread())
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._limits.close()
         if self._pool is not None:
             self._pool.shutdown()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -88,7 +89,7 @@ def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
     )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class DeviceFit:
     """A prediction is ``offset_j + features_j . theta_i`` in stars; theta_i has a Gaussian prior.
 
@@ -129,6 +130,7 @@ class DeviceFit:
             if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
         )
 
+    @cached_property
     def stranger(self) -> np.ndarray:
         """The vector of a user without ratings: the prior's mean."""
         described = np.zeros(self.mean_map.shape[1])

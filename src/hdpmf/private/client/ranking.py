@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import Id, IdIndex, ItemTable
 from hdpmf.common.data.items import ItemFilter
 from hdpmf.common.data.scale import IMPLICIT_SCALE
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _BLOCK_SCORES = (
     1 << 22
 )  # scores held at once, so that memory does not grow with the number of people
+
+
+_AT_A_TIME = 64  # lists made at once
 
 
 class ListOrder(Protocol):
@@ -118,15 +122,24 @@ class ListMaker:
         for first in range(0, len(users), step):
             block = users[first : first + step]
             scores = self.order.scores(block)
-            best = [
-                best_items(own, n, able if keep_rated else self._unrated(user, able))
-                for user, own in zip(block.tolist(), scores, strict=True)
-            ]
-            explained = self.order.parts(block, best)
-            for user, own, items, parts in zip(
-                block.tolist(), scores, best, explained, strict=True
-            ):
-                yield self._told(user, items, own[items], parts)
+            for begin in range(0, len(block), _AT_A_TIME):
+                some = slice(begin, begin + _AT_A_TIME)
+                with one_blas_thread():  # a small system for each person
+                    made = self._of_some(block[some], scores[some], n, keep_rated, able)
+                yield from made
+
+    def _of_some(
+        self, users: np.ndarray, scores: np.ndarray, n: int, keep_rated: bool, able: np.ndarray
+    ) -> list[list[Recommendation]]:
+        best = [
+            best_items(own, n, able if keep_rated else self._unrated(user, able))
+            for user, own in zip(users.tolist(), scores, strict=True)
+        ]
+        explained = self.order.parts(users, best)
+        return [
+            self._told(user, items, own[items], parts)
+            for user, own, items, parts in zip(users.tolist(), scores, best, explained, strict=True)
+        ]
 
     def _unrated(self, user: int, able: np.ndarray) -> np.ndarray:
         left = able.copy()

@@ -240,7 +240,7 @@ def _after_facts(
     by_user = ratings_by_user(ratings)
     with Workers(1) as workers:
         vectors = fit_vectors(fit, by_user, workers)
-    stranger = fit.stranger()
+    stranger = fit.stranger
     vectors[by_user.counts == 0] = stranger
     sorted_ratings = by_user.start, by_user.partner, by_user.target
     devices = Devices.after_training(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import NOISE, device_columns, log_popularity
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, bit_height
@@ -27,6 +28,7 @@ _DAMPING = 5.0  # raters added to every item, so that one with few cannot domina
 _LIMIT = 3.0
 
 
+@one_blas_thread()
 def rating_patterns(
     users: np.ndarray, items: np.ndarray, n_items: int, n_patterns: int
 ) -> np.ndarray:
@@ -119,6 +121,7 @@ def similar_items(presence: Presence, patterns: np.ndarray, damping: float = DAM
     return Similar(items, columns, np.maximum(whole - (columns**2).sum(1), 0.0))
 
 
+@one_blas_thread()
 def _leading(kernel: np.ndarray, rank: int) -> np.ndarray:
     """Return F of ``rank`` columns with F F^T close to the kernel, by subspace iteration.
 
@@ -380,6 +383,7 @@ def told_by_item(bits: StarBits, n_items: int) -> tuple[np.ndarray, np.ndarray]:
     return told, said / np.maximum(told, 1e-12)
 
 
+@one_blas_thread()
 def explain(
     told: np.ndarray, seen: np.ndarray, groups: Sequence[np.ndarray]
 ) -> tuple[Explained, float]:

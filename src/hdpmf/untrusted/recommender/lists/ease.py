@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.recommender.lists.presence import Presence
@@ -129,6 +130,7 @@ def ease_scores(presence: Presence, rows: csr_matrix, strength: float = STRENGTH
     return np.asarray(own - through / (scale - (root**2).sum(axis=0)))
 
 
+@one_blas_thread()  # products of the matrix with one vector after the other
 def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
     """Return the nearest model of ``rank`` directions and ``per_item`` entries, in 8 bits."""
     n = whole.matrix.shape[0]
