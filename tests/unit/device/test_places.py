@@ -23,7 +23,9 @@ from hdpmf.private.device.memberships import (
     forget,
     join,
     joined_recommenders,
+    known_recommenders,
     leave,
+    looks_like_another,
     remember,
     store_for,
     with_catalogue,
@@ -82,6 +84,22 @@ def report(
     world.now = START + 5000
     device.step()
     return world
+
+
+def test_the_name_of_an_invitation_is_shown_unless_it_is_anothers():
+    plain_store = DeviceStore.create(":memory:")
+    named = msgspec.structs.replace(FIRST, name="Film club")
+    assert join(plain_store, named).name == "Film club"
+    for name, shown in (("Film c1ub", ""), ("FILM-CLUB", ""), ("Book club", "Book club")):
+        other = msgspec.structs.replace(SECOND, name=name)
+        assert looks_like_another(plain_store, name, SECOND.address) == (not shown)
+        assert join(plain_store, other).name == shown
+    # A new invitation of the same recommender has the last word; without a name it has none.
+    assert join(plain_store, msgspec.structs.replace(named, name="Film Club")).name == "Film Club"
+    assert join(plain_store, FIRST).name == ""
+    join(plain_store, named)
+    forget(plain_store, FIRST.address)
+    assert [known.name for known in known_recommenders(plain_store)] == ["", "Book club"]
 
 
 def test_other_items_under_the_same_ids_are_other_items(store: DeviceStore):

@@ -61,6 +61,14 @@ def test_an_invitation_without_servers_is_a_file_or_a_link(host: str, port: int,
     )
 
 
+@pytest.mark.parametrize("name", ["Film club", "Café", "סרטים"])
+def test_a_name_is_part_of_what_people_compare(name: str):
+    made = Invitation(address=DIRECT.address, authority="PEM", name=name)
+    assert Invitation.read(made.to_json()) == Invitation.read(made.to_link().encode()) == made
+    assert made.digest not in (DIRECT.digest, msgspec.structs.replace(made, name="Other").digest)
+    assert b'"name"' not in DIRECT.to_json()  # as version 1.0.0 wrote and reads it
+
+
 def test_absent_servers_may_be_left_out_of_the_file():
     assert (
         Invitation.read(b'{"address": "https://films.example:9443", "authority": "PEM"}') == DIRECT
@@ -78,6 +86,11 @@ def test_absent_servers_may_be_left_out_of_the_file():
         {"address": "https://films.example:²"},
         {"address": "https://user@films.example:1"},
         {"address": f"https://{'a' * 400}:1"},
+        {"name": "Film  club"},
+        {"name": "Film\u202eclub"},
+        {"name": "films.example"},
+        {"name": "Cafe\u0301"},
+        {"name": "x" * 61},
     ],
 )
 def test_what_is_no_invitation_is_refused(wrong: dict[str, object]):

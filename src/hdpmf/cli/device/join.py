@@ -229,7 +229,7 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
             _pin_roster(store, pins.roster, pins.new_roster)
         elif pins.new_roster:
             raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
-        remember(store, address)
+        remember(store, address, invited)
     _note_pins(store)
     return store, address
 

@@ -376,9 +376,15 @@ def recommenders(
         lines = []
         for each in memberships.joined_recommenders(store):
             fields, words = _recommender(store.at(each.id))
-            about = {"address": each.address, "since": each.since, "paused": each.paused}
+            about = {
+                "address": each.address,
+                "name": each.name or None,
+                "since": each.since,
+                "paused": each.paused,
+            }
             known.append({**about, **fields})
-            lines.append(f"{each.address}{' (paused)' if each.paused else ''}: {words}")
+            called = f"{each.name} ({each.address})" if each.name else each.address
+            lines.append(f"{called}{' (paused)' if each.paused else ''}: {words}")
     none = ["None. Join one: hdpmf device join STORE --invitation FILE"]
     return Result({"recommenders": known}, lines or none)
 

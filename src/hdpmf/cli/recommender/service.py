@@ -26,13 +26,18 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.untrusted.service.folder import ServiceFolder
 
+UNNAMED = "recommender"
+"""The name of a recommender whose operator gave none; invitations leave it out."""
+
 _EVERY = 2.0
 
 
 @command
 def init(
     folder: RecommenderFolder,
-    name: Annotated[str, option("What people know it by.")] = "recommender",
+    name: Annotated[
+        str, option("What people know it by: in invitations, before they agree to anything.")
+    ] = UNNAMED,
     items: Annotated[
         Path | None,
         option(
@@ -56,9 +61,11 @@ def init(
     ] = None,
 ) -> Result:
     """Set up a recommender: its items, its rating scale, its certificates."""
+    from hdpmf.common.base.names import claimed_name
     from hdpmf.common.net.certificates import ensure_certificates
     from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
+    name = claimed_name(name)
     table = _catalogue(items, data, scale, step)
     names = tuple(reach or ("localhost", "127.0.0.1"))
 

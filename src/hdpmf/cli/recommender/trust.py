@@ -17,6 +17,7 @@ from hdpmf.cli.options.common import (
     warn_about_servers,
 )
 from hdpmf.cli.output import Result
+from hdpmf.cli.recommender.service import UNNAMED
 from hdpmf.errors import ConfigError
 
 _PURPOSES = {
@@ -170,11 +171,12 @@ def invite(
         Path | None, option("Where it goes.", "FILE", default="FOLDER/invitation.json")
     ] = None,
 ) -> Result:
-    """Write an invitation for people's devices: address, authority and any servers. No secrets.
+    """Write an invitation for people's devices: name, address, authority, any servers. No secrets.
 
     Without two servers devices send their noisy numbers to the recommender directly.
     """
     from hdpmf.common.base.files import atomic_write
+    from hdpmf.common.base.names import claimed_name
     from hdpmf.common.protocol.enrolment import Invitation
     from hdpmf.common.protocol.servers import check_address
     from hdpmf.untrusted.service.folder import ServiceFolder
@@ -184,7 +186,8 @@ def invite(
     pair = pinned_servers(folder)
     url = check_address(address or service.config.address)
     authority = "" if public else read_text(service.tls_folder / "authority.pem")
-    made = Invitation(address=url, servers=pair, authority=authority)
+    name = "" if service.config.name == UNNAMED else claimed_name(service.config.name)
+    made = Invitation(address=url, servers=pair, authority=authority, name=name)
     file = out or folder / "invitation.json"
     atomic_write(file, made.to_json())
     text = [

@@ -17,7 +17,7 @@ import msgspec
 
 from hdpmf.common.aggregation.masks import DeviceIdentity, Roster
 from hdpmf.common.aggregation.masks.primitives import verifies
-from hdpmf.common.base.names import plain_name
+from hdpmf.common.base.names import claimed_name, plain_name
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.common.protocol.servers import Servers, check_address
 from hdpmf.errors import ConfigError
@@ -171,32 +171,40 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         address: Of the recommender, ``https://`` with host and port.
         servers: The two servers that sum for it; None if devices send it noisy numbers directly.
         authority: Issuer of its TLS certificate (PEM); empty for the public ones.
+        name: What the recommender calls itself (``claimed_name``); empty if nothing. Nobody has
+            checked it, so that its address is shown beside it.
     """
 
     address: str
     servers: Servers | None = None
     authority: str = ""
+    name: str = ""
 
     def __post_init__(self) -> None:
         check_address(self.address)
+        if self.name and claimed_name(self.name) != self.name:
+            raise ConfigError("the name in an invitation has spaces too many, or is not NFC")
 
     @property
     def digest(self) -> str:
         """Of everything in it, in groups of four digits."""
-        plain = sha256(b"hdpmf invitation " + msgspec.json.encode(self)).hexdigest()[:32]
+        plain = sha256(b"hdpmf invitation " + self._encoded()).hexdigest()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+    def _encoded(self) -> bytes:
+        """As JSON; without a name as version 1.0.0 wrote it, so that its digest stays."""
+        fields = msgspec.structs.asdict(self)
+        if not self.name:
+            del fields["name"]
+        return msgspec.json.encode(fields)
 
     def to_json(self) -> bytes:
         """As a file."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+        return msgspec.json.format(self._encoded(), indent=1)
 
     def to_link(self) -> str:
         """As a link. What it says is behind the ``#``, which browsers do not send to anybody."""
-        packed = (
-            base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(self), 9))
-            .decode()
-            .rstrip("=")
-        )
+        packed = base64.urlsafe_b64encode(zlib.compress(self._encoded(), 9)).decode().rstrip("=")
         return f"{self.address}{_MARK}{packed}"
 
     @classmethod

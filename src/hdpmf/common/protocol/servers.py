@@ -11,14 +11,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-import unicodedata
 from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from hdpmf.common.base.names import plain_letters
+from hdpmf.common.base.names import check_scripts, plain_letters
 from hdpmf.errors import ConfigError, needs
 
 _KEY_HEX = 64
@@ -114,7 +113,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 "aggregator init"
             )
         for server in (self.leader, self.helper):
-            _check_scripts(server.organisation)
+            check_scripts(server.organisation)
         if plain_letters(self.leader.organisation) == plain_letters(self.helper.organisation):
             raise ConfigError(
                 f"both servers are run by {self.leader.organisation!r} "
@@ -280,23 +279,6 @@ def _public_keys(pem: str) -> set[bytes]:
     except (ValueError, UnsupportedAlgorithm):
         return set()  # nobody can connect by it
 
-
-def _check_scripts(name: str) -> None:
-    """Raise ConfigError if a word of a name has letters of several of the look-alike scripts."""
-    for word in name.split():
-        scripts = {
-            unicodedata.name(letter, "").partition(" ")[0]
-            for letter in unicodedata.normalize("NFKC", word)
-            if letter.isalpha()
-        }
-        if len(scripts & _CONFUSED_SCRIPTS) > 1:
-            raise ConfigError(
-                f"the name {name!r} mixes letters of {' and '.join(sorted(scripts))} in one word, "
-                "as a name does that is made to look like another; write it in one script"
-            )
-
-
-_CONFUSED_SCRIPTS = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"}
 
 HTTPS = "https://"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hdpmf.common.base.names import plain_letters
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import Servers, plain_address, require_two_hosts
 from hdpmf.errors import ConfigError
@@ -113,12 +114,26 @@ def store_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
     return store.new_recommender() if another and known else at_recommender(store)
 
 
-def remember(store: DeviceStore, address: str) -> None:
+def looks_like_another(store: DeviceStore, name: str, address: str) -> bool:
+    """Return True if a recommender at another address that is joined has such a name."""
+    return any(
+        known.address != known_as(store, address)
+        and known.name
+        and plain_letters(known.name) == plain_letters(name)
+        for known in joined_recommenders(store)
+    )
+
+
+def remember(store: DeviceStore, address: str, invitation: Invitation | None = None) -> None:
     """Record that this view of the store belongs to the recommender at this address.
 
-    It is used by default from now on. Another view with the same address loses it.
+    It is used by default from now on. Another view with the same address loses it. The name is
+    that of the invitation, unless people would take it for another recommender's.
     """
     with store.transaction():
+        if invitation is not None:
+            alike = looks_like_another(store, invitation.name, address)
+            store.change_recommender(name="" if alike else invitation.name)
         before = store.recommender
         same = before.address == address and not before.left
         since = before.since if same and before.since else utc_now()
@@ -168,7 +183,7 @@ def join(store: DeviceStore, invitation: Invitation, *, same_host: bool = False)
             if invitation.servers != pinned_servers(view):
                 require_two_hosts(invitation.servers, same_host=same_host)
             view.change_recommender(servers=invitation.servers.to_json())
-        remember(view, address)
+        remember(view, address, invitation)
     return _find(store, address)
 
 

@@ -505,7 +505,7 @@ class DeviceStore:
             self.tables.models.delete(self.recommender_id)
             self.sharing.hide_from(self.recommender_id)
             self.change_recommender(
-                authority=None, authority_changed="", servers=b"", roster_digest=""
+                authority=None, authority_changed="", servers=b"", roster_digest="", name=""
             )
         self._database.shred()
 

@@ -89,6 +89,8 @@ class Recommender(Row, frozen=True, kw_only=True):
         authority_changed: When another one followed.
         servers: The pinned pair of servers (JSON).
         roster_digest: Of the pinned roster, as people compare it.
+        name: What it calls itself in the invitation that the owner took; empty where another one
+            here has a name that looks the same.
     """
 
     id: int
@@ -101,6 +103,7 @@ class Recommender(Row, frozen=True, kw_only=True):
     authority_changed: str = ""
     servers: bytes = b""
     roster_digest: str = ""
+    name: str = ""
 
 
 class PublicData(Row, frozen=True, kw_only=True):
@@ -255,6 +258,7 @@ class Question(Row, frozen=True, kw_only=True):
         survey: What exactly is asked, where that is known beforehand.
         at: When it was asked first.
         until: When it is over (Unix), where that is known.
+        later: The owner said "not now": not before this time again (Unix).
     """
 
     recommender: str
@@ -264,6 +268,7 @@ class Question(Row, frozen=True, kw_only=True):
     survey: Survey | None = None
     at: str = ""
     until: int = 0
+    later: int = 0
 
     @property
     def key(self) -> str:
