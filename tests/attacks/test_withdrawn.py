@@ -27,6 +27,7 @@ from hdpmf.private.device.consent import (
     has_left,
     lift_refusal,
     pending,
+    postpone,
     refuse_recommender,
     refused_recommenders,
     take_back,
@@ -71,6 +72,8 @@ def answer(word: str) -> Change:
         key = consents(store)[0].key
         if word == "again":
             take_back(store, key)
+        elif word == "later":
+            postpone(store, key, START)
         else:
             give_answer(store, key, word)  # type: ignore[arg-type]
 
@@ -92,6 +95,8 @@ NO: dict[str, tuple[str, Change]] = {
     "taken back": ("always", answer("again")),
     "once, and taken back": ("once", answer("again")),
     "once, and never": ("once", answer("never")),
+    "once, and not now": ("once", answer("later")),
+    "always, and not now": ("always", answer("later")),
     "never, to whatever it asks": ("", lambda store: refuse_recommender(store, FILMS)),
     "ask again": ("", policy(ask=True)),
     "a policy without the method": ("", policy(methods=())),

@@ -15,12 +15,16 @@ from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.preview import preview_of
 from hdpmf.private.device.consent import (
+    LATER,
     ask_owner,
     consents,
     give_answer,
     pending,
+    postpone,
+    postponed,
     require_consent,
     take_back,
+    under_way,
 )
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -235,3 +239,61 @@ def test_a_recommender_that_asks_by_messages_waits_for_the_owner_too():
     federated.refuses(agent, terms, "busy", run=b"the second run..")
     give_answer(agent_store, asked.key, "never")
     federated.refuses(agent, terms, "policy", run=b"the second run..")
+
+
+def test_not_now_sends_nothing_and_asks_again_later():
+    store, world = asking_store(), World()
+    world.publish(task=make_task(end=START + 40 * PERIOD))
+    device = reporter(store, world, 0.01)
+    live(device, world, 60)
+    (asked,) = pending(store, world.now)
+    said = world.now
+    postpone(store, asked.key, said)
+    assert pending(store, said) == []
+    assert [each.key for each in postponed(store, said)] == [asked.key]
+    for after in (60, LATER - 1):  # the device looks at the same task again and again
+        live(device, world, said + after - world.now)
+        assert pending(store, said + after) == []
+    assert [each.key for each in pending(store, said + LATER)] == [asked.key]
+    assert (world.uploads, actions(store)) == ([], [])
+    assert postponed(store, said + LATER) == []
+    assert len(pending(store, said - 10)) == 1  # a clock that was put back hides nothing for longer
+    give_answer(store, asked.key, "once")
+    device.poll_soon()
+    live(device, world, PERIOD)
+    assert len(world.uploads) == 1
+
+
+def test_not_now_takes_an_agreement_back_and_can_be_decided_at_once():
+    store, world = asking_store(), World()
+    world.publish(task=make_task())
+    device = reporter(store, world, 0.5)
+    assert under_way(store) == []
+    live(device, world, 60)
+    give_answer(store, pending(store)[0].key, "once")
+    ((_, keys, moment, left),) = under_way(store)
+    assert (len(keys), moment, left) == (1, 0.0, False)  # no task was taken so far
+    device.poll_soon()
+    live(device, world, 60)
+    ((_, keys, moment, left),) = under_way(store)
+    assert moment > world.now
+    assert not left
+    for key in keys:
+        postpone(store, key, world.now)
+    assert pending(store, world.now) == []
+    assert under_way(store) == []
+    live(device, world, moment + 1 - world.now)
+    assert (world.uploads, store.ledger.spent_total()) == ([], 0.0)
+    (asked,) = postponed(store, world.now)
+    postpone(store, asked.key, world.now, 0)
+    assert [each.key for each in pending(store, world.now)] == [asked.key]
+    give_answer(store, asked.key, "once")
+    device.poll_soon()
+    live(device, world, PERIOD)
+    assert len(world.uploads) == 1
+
+
+def test_nobody_can_say_not_now_to_what_nobody_asks():
+    store = asking_store()
+    with pytest.raises(ConfigError, match="nobody asks"):
+        postpone(store, "x", 0.0)

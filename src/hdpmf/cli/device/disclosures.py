@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hdpmf.private.device.store.schema import Question, Refusals
 
 _LAST = 20
-_ANSWERS = ("once", "always", "never", "again")
+_ANSWERS = ("once", "always", "never", "later", "again")
 _TOO_LATE = "A report of the run under way has left already; that one cannot be taken back."
 
 
@@ -31,12 +31,15 @@ def consent(
         str | None,
         argument("A question's number, as listed; or a recommender's address.", "[N]"),
     ] = None,
-    answer: Annotated[str | None, argument("once, always, never, or again.", "[ANSWER]")] = None,
+    answer: Annotated[
+        str | None, argument("once, always, never, later, or again.", "[ANSWER]")
+    ] = None,
 ) -> Result:
     """List what runs ask for, or answer: once, always (under these terms), never; ask me again.
 
-    never holds for the recommender: it is not asked about again at a similar price. With an address
-    it holds for whatever that recommender asks for, and can be said before it does; again lifts it.
+    later asks the same again after a day. never holds for the recommender: it is not asked about
+    again at a similar price. With an address it holds for whatever that recommender asks for, and
+    can be said before it does; again lifts it.
     """
     from hdpmf.private.device.consent import has_left, refused_recommenders
     from hdpmf.private.device.memberships import known_as
@@ -44,7 +47,7 @@ def consent(
     if (which is None) != (answer is None):
         raise ConfigError("give both, the number of a question and an answer, or neither")
     if answer is not None and answer not in _ANSWERS:
-        raise ConfigError("answer once, always, never or again")
+        raise ConfigError("answer once, always, never, later or again")
     with target.open() as store:
         if which is None or answer is None:
             found = [_question_fields(store, each, word) for _, each, word in _questions(store)]
@@ -59,20 +62,22 @@ def consent(
             _answer_recommender(store, recommender, answer)
             told, fields = f"{recommender}: {answer}.", {"recommender": recommender}
         late = answer in ("never", "again") and has_left(store, recommender)
-    fields |= {"answer": None if answer == "again" else answer, "has_left": late}
+    fields |= {"answer": None if answer in ("again", "later") else answer, "has_left": late}
     return Result(fields, [told, *([_TOO_LATE] if late else [])])
 
 
 def _questions(store: DeviceStore) -> list[tuple[str, Question, str | None]]:
     """Return the key, the question and the answer of all that was asked, open questions first."""
-    from hdpmf.private.device.consent import consents, pending
+    from hdpmf.private.device.consent import consents, pending, postponed
 
-    waiting = [(each.key, each, None) for each in pending(store, time.time())]
+    now = time.time()
+    open_ones = (*pending(store, now), *postponed(store, now))
+    waiting = [(each.key, each, None) for each in open_ones]
     return [*waiting, *((known.key, known.asked, known.answer) for known in consents(store))]
 
 
 def _answer_question(store: DeviceStore, number: int, answer: str) -> tuple[str, str]:
-    from hdpmf.private.device.consent import give_answer, take_back
+    from hdpmf.private.device.consent import give_answer, postpone, take_back
 
     questions = _questions(store)
     if not 1 <= number <= len(questions):
@@ -80,6 +85,8 @@ def _answer_question(store: DeviceStore, number: int, answer: str) -> tuple[str,
     key, question, _ = questions[number - 1]
     if answer == "again":
         take_back(store, key)
+    elif answer == "later":
+        postpone(store, key, time.time())
     else:
         give_answer(store, key, answer)  # type: ignore[arg-type]  # checked by the caller
     return question.key, question.recommender

@@ -34,7 +34,8 @@ def serve_recommender(
         stop: Ends it.
         log: Told what happens, in lines for the owner.
         every: Seconds, about, between two looks at the files.
-        soon: Set to look at the files now; with ``stop``, too.
+        soon: Set to look at the files now, at the next poll where offers are polled for; with
+            ``stop``, too.
         connected: Told about the connection that is polled.
         after: Called before anything is done, and after each step, look and answer.
     """
@@ -50,6 +51,9 @@ def serve_recommender(
     participant = Participant(store, web, recommender=address, every=every, follow=learn, log=log)
 
     def look(version: str) -> None:
+        if soon is not None and soon.is_set():
+            soon.clear()
+            participant.poll_soon()
         participant.look(version)
         after(participant)
 

@@ -1,4 +1,4 @@
-"""The owner's consent to terms: once, always or never.
+"""The owner's consent to terms: once, always, never, or not now.
 
 Who is to be asked (``ask`` in the policy) is asked before each run. A no holds in any case: it can
 be said before anybody asks, and it covers the recommender: whatever else it asks for, unless that
@@ -12,7 +12,7 @@ An agreement is looked at again in the transaction that lets something leave
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,9 @@ _MUCH_CHEAPER = 2.0
 small steps.
 """
 
+LATER = 86_400
+"""Seconds after a "not now" in which the owner is not asked the same again."""
+
 _EXPOSURE = ("proved", "author's claim", "nominal", "none")
 
 Answer = Literal["once", "always", "never"]
@@ -48,15 +51,50 @@ def consents(store: DeviceStore) -> list[Consent]:
 def pending(store: DeviceStore, now: float | None = None) -> list[Question]:
     """Return the questions without an answer, the oldest first.
 
-    With ``now`` (Unix time), questions that have expired by then are left out.
+    With ``now`` (Unix time), questions that have expired by then are left out, and those that the
+    owner wants to be asked later.
     """
     known = consents(store)
     return [
         question
         for question in store.tables.questions.rows()
         if _last_word(store, known, question) is None
-        and (now is None or not 0 < question.until <= now)
+        and (now is None or not (0 < question.until <= now or _is_later(question, now)))
     ]
+
+
+def postponed(store: DeviceStore, now: float) -> list[Question]:
+    """Return the questions to which the owner said "not now", and which are not over."""
+    return [
+        question
+        for question in pending(store)
+        if _is_later(question, now) and not 0 < question.until <= now
+    ]
+
+
+def postpone(store: DeviceStore, key: str, now: float, seconds: int = LATER) -> None:
+    """Say "not now" to a question, also after it was agreed to.
+
+    What has not left does not leave, and the owner is asked again after ``seconds``.
+
+    Raises:
+        ConfigError: Nobody has asked that.
+    """
+    with store.transaction():
+        given = store.tables.consents.find(key)
+        question = store.tables.questions.find(key if given is None else given.asked.key)
+        if question is None:
+            if given is None:
+                raise ConfigError("nobody asks for that any more; nothing was changed")
+            question = given.asked
+        store.tables.consents.delete(key)
+        later = int(now) + seconds if seconds else 0
+        store.tables.questions.put(msgspec.structs.replace(question, later=later))
+
+
+def _is_later(question: Question, now: float) -> bool:
+    # A clock that was put back must not hide a question for longer than was said.
+    return now < question.later <= now + LATER
 
 
 def give_answer(store: DeviceStore, key: str, answer: Answer) -> None:
@@ -115,6 +153,48 @@ def has_left(store: DeviceStore, recommender: str) -> bool:
     known = book.state()
     under_way = (book.load(run) for run in (known.task, known.shared) if run)
     return any(kept is not None and kept[0].left for kept in under_way)
+
+
+class UnderWay(NamedTuple):
+    """What was agreed to with a recommender, and is not over.
+
+    Attributes:
+        recommender: With whom.
+        agreed: The owner's own answers that it goes by, by their keys; empty where the policy
+            agreed.
+        moment: When the report leaves (Unix); 0 where no task was taken yet, or messages answer.
+        left: Something has left, which no answer takes back.
+    """
+
+    recommender: str
+    agreed: tuple[str, ...]
+    moment: float
+    left: bool
+
+
+def under_way(store: DeviceStore) -> list[UnderWay]:
+    """Return what was agreed to and is not over, by recommender."""
+    agreed: dict[str, list[str]] = {}
+    waiting = set()  # an answer for once that waits for its run, or holds for it
+    for consent in consents(store):
+        if consent.answer != "never":
+            agreed.setdefault(consent.asked.recommender, []).append(consent.key)
+        if consent.answer == "once":
+            waiting.add(consent.asked.recommender)
+    found = []
+    for state in store.tables.recommender_states.rows():
+        book = RecommenderStates(store, state.recommender)
+        loaded = (book.load(run) for run in (state.task, state.shared) if run)
+        tasks = [each[0] for each in loaded if each is not None]
+        keys = tuple(agreed.get(state.recommender, ()))
+        left = any(task.left for task in tasks)
+        # What was withdrawn is dropped at its moment; until then it only seems to wait.
+        agrees = not state.never and (bool(keys) or not store.policy.ask)
+        if tasks and (left or agrees):
+            waiting.discard(state.recommender)
+            moment = max(task.moment for task in tasks)
+            found.append(UnderWay(state.recommender, keys, moment, left))
+    return [*found, *(UnderWay(each, tuple(agreed[each]), 0.0, False) for each in sorted(waiting))]
 
 
 def withdraw(store: DeviceStore, recommender: str) -> None:
@@ -248,5 +328,7 @@ def _ask(store: DeviceStore, question: Question) -> None:
     ]
     for key in waiting[: 1 - _MOST]:
         questions.delete(key)
-    first = utc_now() if before is None else before.at
-    questions.put(msgspec.structs.replace(question, at=first))
+    if before is None:
+        questions.put(msgspec.structs.replace(question, at=utc_now()))
+    else:
+        questions.put(msgspec.structs.replace(question, at=before.at, later=before.later))

@@ -204,6 +204,11 @@ class Participant:
         return self._files.complete
 
     @property
+    def last_look(self) -> tuple[float, bool] | None:
+        """When it last looked at the recommender's files (Unix), and True if these were reached."""
+        return self._files.last_look
+
+    @property
     def model(self) -> LocalModel | None:
         """The last finished run, in simulation; otherwise it is in the store."""
         return self._files.held
@@ -220,6 +225,7 @@ class Published:
 
     Attributes:
         held: The last model, in simulation; otherwise it is in the store.
+        last_look: When it last looked at the files (Unix), and True if these were reached.
     """
 
     def __init__(
@@ -246,6 +252,7 @@ class Published:
         self._server_keys = ""  # digest of the lists that were taken last
         self._refused: dict[str, str] = {}  # tasks and authorities, by digest: until a restart
         self.held: LocalModel | None = None
+        self.last_look: tuple[float, bool] | None = None
 
     @property
     def finished_task(self) -> str:
@@ -310,6 +317,7 @@ class Published:
     def _look_now(self, *, tasks: bool) -> None:
         now, missed = self._setup.clock(), self._missed
         self._guarded(lambda: self._look(tasks))
+        self.last_look = now, self._missed == missed
         if self._missed == missed:
             self._missed = 0
         self._poll_at = now + self._every * (0.5 + self._setup.uniform())

@@ -14,10 +14,14 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.privacy.levels import HIDDEN, LEVELS, OPEN, Level
+from hdpmf.common.protocol import decode
 from hdpmf.common.protocol.layout import SHARING_METHOD
+from hdpmf.common.protocol.oneround import ItemFacts
 from hdpmf.errors import ConfigError, UnknownIdError
 from hdpmf.private.device.disclosures.history import LedgerRun, entries_by_run
+from hdpmf.private.device.disclosures.refusals import load_refusals
 from hdpmf.private.device.own_items import current_catalogue
+from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import genre_key
 from hdpmf.private.device.store.ratings_table import ME
@@ -84,6 +88,26 @@ class ChoicePreview:
     now: Shown
     then: Shown
     beyond: float = 0.0
+
+
+def offers_levels(store: DeviceStore) -> bool:
+    """Return True if this view's recommender asks, or has asked, for what owners let be seen.
+
+    Also if such a run was refused, or its last model could not be without one.
+    """
+    address = store.recommender.address
+    refused = load_refusals(store).refused
+    asked = (*store.tables.questions.rows(), *(each.asked for each in store.tables.consents.rows()))
+    methods = {
+        *(each.method for each in store.ledger.entries() if each.recommender == address),
+        *(each.method for each in refused if each.recommender == address),
+        *(each.terms.method for each in asked if each.recommender == address),
+    }
+    if SHARING_METHOD in methods or store.sharing_level() != LEVELS[HIDDEN]:
+        return True
+    model = local_model(store)
+    facts = None if model is None else decode(model.numbers)
+    return isinstance(facts, ItemFacts) and facts.raters is not None
 
 
 def would_show(store: DeviceStore, user: str = ME) -> Shown:

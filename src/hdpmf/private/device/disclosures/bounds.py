@@ -57,6 +57,11 @@ class Bound:
         return at_most(self.guess)
 
     @property
+    def overlap(self) -> float:
+        """The part of what can be seen that looks the same either way, at least: 1 for a coin."""
+        return 2 * (1 - self.guess)
+
+    @property
     def up_to(self) -> str:
         """Epsilon with three digits, rounded up."""
         return rounded_up(self.epsilon)
@@ -179,12 +184,14 @@ class Budget:
         allowed: Its weight times the policy's epsilon.
         spent: What it has spent or holds under any name; more than ``allowed`` where the owner has
             become more private since.
+        used_up: Nothing is left to speak of.
     """
 
     user: str
     item: str
     allowed: float
     spent: float
+    used_up: bool
 
     @property
     def left(self) -> float:
@@ -201,6 +208,11 @@ class Budget:
         """What was spent plus what may still be spent."""
         return Bound.of_rating(max(self.allowed, self.spent))
 
+    @property
+    def so_far(self) -> Bound:
+        """What was spent, or is held."""
+        return Bound.of_rating(self.spent)
+
 
 def budgets(store: DeviceStore, weight: float | None = None) -> list[Budget]:
     """Return the budget of each rating, of the items of all recommenders.
@@ -209,15 +221,16 @@ def budgets(store: DeviceStore, weight: float | None = None) -> list[Budget]:
     """
     records = store.rated.weighed(weight)
     most, spent = store.policy.own_epsilon, _spent(store, records)
-    return [
-        Budget(
-            record.user,
-            record.item,
-            (record.weight or 0.0) * most,
-            spent[record.user, record.item],
-        )
-        for record in records
-    ]
+    found = []
+    for record in records:
+        allowed, paid = (record.weight or 0.0) * most, spent[record.user, record.item]
+        used_up = _is_used_up(allowed - paid, most)
+        found.append(Budget(record.user, record.item, allowed, paid, used_up))
+    return found
+
+
+def _is_used_up(left: float, most: float) -> bool:
+    return left < _LEAST * most
 
 
 def _spent(store: DeviceStore, records: Sequence[Record]) -> dict[tuple[str, str], float]:
@@ -396,12 +409,14 @@ class RunBounds:
         person: Of all ratings together, before and after.
         used_up: Ratings that have no budget left after it.
         part: Of the lifetime budget of those that take part, what it takes, from 0 to 1.
+        left: Of that budget, what is left before and after, from 0 to 1.
     """
 
     rating: tuple[Bound, Bound]
     person: tuple[Bound, Bound]
     used_up: int
     part: float
+    left: tuple[float, float]
 
     def fields(self) -> dict[str, float]:
         """For JSON."""
@@ -429,14 +444,15 @@ def run_bounds(
     if not before.spent.proved or before.spent.event is None:
         return None
     known = {(each.user, each.item): each for each in budgets(store)}
-    after, used_up, allowed = before.rating_so_far.epsilon, 0, 0.0
+    after, used_up, allowed, left = before.rating_so_far.epsilon, 0, 0.0, 0.0
     for user, item, paid, _ in pays:
         budget = known[user, item]
         if paid > 0:
             after = max(after, budget.spent + paid)
-            left = budget.allowed - budget.spent - paid
-            used_up += left < _LEAST * store.policy.own_epsilon
+            rest = budget.allowed - budget.spent - paid
+            used_up += _is_used_up(rest, store.policy.own_epsilon)
             allowed += budget.allowed
+            left += budget.left
     costs = [
         _person_cost(
             terms.method, view, terms.epsilon, terms.rounds, 1, terms.labels,
@@ -455,6 +471,7 @@ def run_bounds(
         ),
         used_up=used_up,
         part=more / allowed if allowed else 0.0,
+        left=(left / allowed, max(left - more, 0.0) / allowed) if allowed else (1.0, 1.0),
     )
 
 
