@@ -106,6 +106,8 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
             page.goto(f"{served.origin}/disclosures")
             told = read_until(page, "Somebody asks")
             assert "5 of your ratings would take part" in told
+            page.get_by_text("Details and the very numbers").click()
+            told = main.inner_text()
             assert "Secret Film 3" in told
             assert "does not wait for you once enough others have agreed" in told
             assert entries_of(mine) == []

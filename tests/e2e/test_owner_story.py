@@ -29,7 +29,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.folder import ServiceFolder
 from tests.aggregator.server_processes import HELPER, LEADER, Pair
-from tests.e2e.browsing import Heard, leading_to, read_until, settle
+from tests.e2e.browsing import Heard, accessible, leading_to, read_until, settle
 from tests.e2e.clubs import (
     OTHERS,
     PERIOD,
@@ -119,15 +119,20 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             )
             page.goto(f"{served.origin}/disclosures")
             told = read_until(page, "Somebody asks", 30)
-            assert "The Quiet Harbour" in told
+            expect(page.get_by_role("heading", name="Film club")).to_be_visible()
+            assert f"localhost:{port}. The name is only claimed." in told
             assert "10 of your ratings would take part" in told
             assert "Sums are over 18 people at least." in told
             assert "cannot be taken back" in told
             # One rating and the person, before and after, and what is left of the budget.
             gauges = " ".join(page.locator(".gauge").all_inner_texts())
-            found = re.findall(r"at most 50 % now, at most (\d+) % afterwards", gauges)
+            found = re.findall(r"at most 50 % now, (\d+) % after", gauges)
             rating, person = map(int, found)
             assert 57 == rating < person  # epsilon 0.25 each
+            assert "100 % left now, 50 % after" in gauges
+            page.get_by_text("Details and the very numbers").click()
+            told = main.inner_text()
+            assert "The Quiet Harbour" in told
             assert "It takes 50 % of the lifetime budget of these ratings." in told
             assert "No noise is in these numbers." in told
             assert "With noise" not in told
@@ -135,8 +140,15 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             with DeviceStore.open(mine) as store:
                 assert store.ledger.entries() == []
             pictures(page, served, "disclosures")
-            with leading_to(page, "/disclosures"):
-                page.locator("button[value=once]").click()
+            for before, button in (
+                ("Somebody asks", "later"),
+                ("you said not now", "now"),
+                ("Somebody asks", "once"),
+            ):
+                expect(main).to_contain_text(before)
+                with leading_to(page, "/disclosures"):
+                    page.locator(f"button[value={button}]").click()
+            expect(page.get_by_role("button", name="Withdraw")).to_be_visible()
             wait_for(
                 pair.deployment,
                 lambda: any(entry.action == "sent" for entry in entries_of(mine)),
@@ -170,12 +182,23 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         page.goto(f"{served.origin}/recommendations")
         page.goto(f"{served.origin}/disclosures")
         line = page.locator(".timeline summary")
-        expect(line).to_contain_text("10 ratings in a sum of 18 people or more.")
+        expect(line).to_contain_text("Film club, today at")
+        expect(line).to_contain_text(
+            "10 ratings in a sum of 18 people or more. A model came of it."
+        )
         line.click()
         told = main.inner_text()
         assert "a report for each user, in shares for" in told
         assert "Nothing was ever sent" not in told
-        expect(page.locator(".budget rect.bar")).to_have_count(10)
+        strips = page.locator(".strips li")
+        expect(strips).to_have_count(10)
+        assert "The Quiet Harbour" in " ".join(page.locator(".strips .title").all_text_contents())
+        expect(strips.first).to_contain_text("50 % left. A guess about it is right at most 57 %")
+        expect(page.locator(".views path.both")).to_have_count(2)
+        assert accessible(page, of_any_severity=True) == []
+        expect(page.locator("#looked")).to_contain_text("Film club: looked")
+        with leading_to(page, "/disclosures"):
+            page.get_by_role("button", name="Look now").click()
         exported = saved(page, page.locator("form[action='/disclosures/export'] button"))["entries"]
         assert [entry["action"] for entry in exported] == ["agreed", "sent", "received"]
         for name in ("privacy", "recommenders", "settings"):

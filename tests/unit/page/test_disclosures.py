@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hdpmf.private.device.disclosures.bounds import Bound, Budget
 from hdpmf.private.device.store.schema import RefusalRecord, Refusals
-from hdpmf.private.page import disclosures
+from hdpmf.private.page import consent, pictures
 
 from .conftest import Person, complaints
 
@@ -22,40 +23,60 @@ from .conftest import Person, complaints
     ],
 )  # fmt: skip
 def test_numbers_are_as_long_as_they_mean_something(number: float, words: str) -> None:
-    assert disclosures._round(number) == words
+    assert consent._round(number) == words
 
 
-def bars(monkeypatch: pytest.MonkeyPatch, parts: list[float]) -> list[dict[str, float]]:
-    """The picture of ratings with a budget of 2 each, one with 4, and these parts of it left."""
+def shown_strips(monkeypatch: pytest.MonkeyPatch, spent: list[float]) -> dict[str, Any]:
+    """The strips of ratings with a budget of 2 each, of which so much is spent."""
     found = [
-        SimpleNamespace(part=part, allowed=4.0 if part == 1.0 else 2.0, left=2.0 * part)
-        for part in parts
+        Budget("me", f"{number:04d}", 2.0, each, used_up=each >= 2.0)
+        for number, each in enumerate(spent)
     ]
-    monkeypatch.setattr(disclosures, "budgets", lambda store: found)
+    monkeypatch.setattr(pictures, "budgets", lambda store: found)
     store: Any = None
-    return disclosures._picture(store)
+    return pictures.strips(store, {f"{number:04d}": f"Film {number}" for number in range(3)})
 
 
-def test_every_rating_has_a_bar_the_emptiest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bars(monkeypatch, []) == []
-    assert bars(monkeypatch, [1.0, 0.0, 0.5]) == [
-        {"x": 0.0, "width": 28.6667, "allowed": 20.0, "left": 0.0},
-        {"x": 33.3333, "width": 28.6667, "allowed": 20.0, "left": 10.0},
-        {"x": 66.6667, "width": 28.6667, "allowed": 40.0, "left": 20.0},
+def test_a_strip_has_its_title_and_the_used_up_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown_strips(monkeypatch, [])["strips"] == []
+    found = shown_strips(monkeypatch, [0.0, 1.0, 2.5])
+    assert [(each["title"], each["used_up"]) for each in found["strips"]] == [
+        ("Film 2", True),
+        ("Film 1", False),
     ]
+    assert [(each["left"], each["width"]) for each in found["strips"]] == [
+        ("0 %", "0.0"),
+        ("50 %", "50.0"),
+    ]
+    assert (found["n_used_up"], found["n_whole"], found["n_strips"]) == (1, 1, 2)
 
 
 @pytest.mark.parametrize(("ratings", "shown"), [(1, 1), (250, 250), (251, 250), (5000, 250)])
-def test_many_ratings_are_shown_by_some_of_them(
+def test_many_budgets_are_shown_by_the_emptiest(
     monkeypatch: pytest.MonkeyPatch, ratings: int, shown: int
 ) -> None:
-    found = bars(monkeypatch, [number / 10_000 for number in range(ratings)])
-    assert len(found) == shown
-    assert found[0]["left"] == 0.0
-    assert found[-1]["left"] == round(40 * (ratings - 1) / 10_000, 3)
-    lefts = [bar["left"] for bar in found]
-    assert lefts == sorted(lefts)
-    assert found[-1]["x"] + 100 / shown == pytest.approx(100.0, abs=1e-3)
+    found = shown_strips(monkeypatch, [2 - number / 5000 for number in range(ratings)])
+    assert (len(found["strips"]), found["n_strips"]) == (shown, ratings)
+    widths = [float(each["width"]) for each in found["strips"]]
+    assert widths == sorted(widths)
+    assert widths[0] == 0.0
+
+
+@pytest.mark.parametrize("guess", [0.5, 0.5025, 0.63, 0.9, 0.999, 1.0])
+def test_two_views_overlap_as_much_as_the_bound_says(guess: float) -> None:
+    """The area under both curves, from the very path that is drawn."""
+    drawn = pictures.two_views(Bound(0.0, guess))
+
+    def area(path: str) -> float:
+        points = [tuple(map(float, each.split())) for each in path[1:-1].split("L")]
+        return sum(
+            (right - left) * (120 - low - high) / 2
+            for (left, low), (right, high) in itertools.pairwise(points)
+        )
+
+    both, yours, others = (area(drawn[name]) for name in ("both", "yours", "others"))
+    assert yours == pytest.approx(others, rel=0.02)
+    assert both / yours == pytest.approx(2 * (1 - guess), abs=0.03)
 
 
 @pytest.mark.parametrize(("n", "dropped", "more"), [(50, 0, 0), (52, 0, 5), (52, 3, 8), (1, 1, 1)])

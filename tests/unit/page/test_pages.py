@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.resources import files
 from types import SimpleNamespace
 from typing import get_args
 
@@ -24,7 +25,6 @@ from hdpmf.private.device.disclosures.receipts import read_receipt
 from hdpmf.private.device.disclosures.refusals import MOST_KEPT, RefusalBook
 from hdpmf.private.device.recommendations import hidden_items
 from hdpmf.private.device.store.schema import Question
-from hdpmf.private.page import disclosures
 from hdpmf.private.page.request import item_fields
 
 from .conftest import ORIGIN, PASSPHRASE, SECRET, Person, complaints, small_table
@@ -316,7 +316,7 @@ def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Pe
         for number in range(MOST_KEPT + 2):
             RefusalBook(store, "https://loud.example").note("secure-sum", f"number {number}.")
     page = person.get("/disclosures").text
-    assert "7.5" not in page  # the last ones only
+    assert "epsilon 7.5" not in page  # the last ones only
     assert "And 5 more, which are not kept one by one." in page
     with person.owner.store() as store:
         book.note("policy", "<b>too much</b>", terms, b"\xab" * 16)
@@ -381,7 +381,7 @@ def test_a_run_is_one_line_and_one_that_brought_nothing_says_that_it_is_spent(pe
     assert line().endswith(": nothing has left yet")
     for action, words, ending in (
         ("sent", "a report", "in a sum. No model has come of it so far; it is spent all the same."),
-        ("received", "a model", "2 ratings in a sum."),
+        ("received", "a model", "2 ratings in a sum. A model came of it."),
         (
             "refused",
             "the leader refused a report (its answer was 400)",
@@ -441,17 +441,6 @@ def test_a_receipt_of_each_run_can_be_taken_along(person: Person):
     )
 
 
-def test_many_budgets_are_shown_by_some_of_them(person: Person, monkeypatch: pytest.MonkeyPatch):
-    with person.owner.store() as store:
-        store.rate("3", 3.0)
-        store.rate("4", 1.0)
-    assert person.get("/disclosures").text.count('class="bar"') == 4
-    monkeypatch.setattr(disclosures, "_BARS_SHOWN", 3)
-    page = person.get("/disclosures").text
-    assert page.count('class="bar"') == 3
-    assert "3 of your 4 ratings" in page
-
-
 def test_the_wall_has_what_is_popular_and_neither_rated_nor_hidden(person: Person):
     def wall(offset: int = 0) -> list[str]:
         told = person.ask("/rate/popular", {"offset": str(offset)}).json()
@@ -495,7 +484,11 @@ def test_every_page_says_that_somebody_asks_and_what_was_given_away(person: Pers
     assert "<title>(1) Rate" in text
     assert re.search(r'id="banner">', text)
     person.sessions.lock(next(iter(person.sessions._sessions.values())))
-    assert person.client.post("/state", **state).json() == {"seconds": 0, "asked": 0}
+    assert person.client.post("/state", **state).json() == {
+        "seconds": 0,
+        "asked": 0,
+        "looked": "",
+    }
 
 
 def test_undo_brings_back_the_time_of_a_rating_too(person: Person):
@@ -514,3 +507,14 @@ def test_undo_brings_back_the_time_of_a_rating_too(person: Person):
         assert times() != [1_000_000_000, None]
         person.ask("/rate/set", {"item": item, "value": value, "undo": "yes", "at": at})
         assert times() == [1_000_000_000, None]
+
+
+def test_all_scripts_together_are_light():
+    folders = (files("hdpmf.private.page") / "static", files("hdpmf.common.web") / "static")
+    weight = sum(
+        len(file.read_bytes())
+        for folder in folders
+        for file in folder.iterdir()
+        if file.name.endswith(".js")
+    )
+    assert 10_000 < weight < 25_000

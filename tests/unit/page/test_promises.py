@@ -80,7 +80,10 @@ STATUS = (
     "what has left"
 )
 CARD = r"loved or hated one title is right at most ([\d.]+) %"
-GAUGE = r"at most ([\d.]+) % now, at most ([\d.]+) % afterwards"
+GAUGE = r"at most ([\d.]+) % now, ([\d.]+) % after"
+BUDGET = r"([\d.]+) % left now, ([\d.]+) % after"
+STRIP = r"(Film \d) (Used up|[\d.]+ % left)\. A guess about it is right at most ([\d.]+) % so far"
+SAME = r"At least ([\d.]+) % of what they may see looks the same either way"
 
 
 class Screens:
@@ -207,7 +210,8 @@ def check(store: DeviceStore) -> tuple[float, float]:
         screens.weight_command(),
     )
     no_other_promise(privacy, ONE, YOU, FRESH, MARKED, MARKED_BEFORE)
-    no_other_promise(leaves, LIFE, SO_FAR, RUN, GAUGE)
+    no_other_promise(leaves, LIFE, SO_FAR, RUN, GAUGE, STRIP)
+    check_strips(store, truth, leaves)
     for text in (ledger, weight):
         no_other_promise(text, ONE, YOU, FRESH, RUN)
     no_other_promise(status, STATUS)
@@ -241,6 +245,18 @@ def check(store: DeviceStore) -> tuple[float, float]:
     assert person_ever >= person
     allowed = [store.policy.own_epsilon * (each.weight or 0.0) for each in store.records()]
     assert rating_ever >= 100 * guess_at(max(allowed, default=0.0))
+    # Pictures: what looks the same either way, by what has left and by what may still leave.
+    ever = numbers(SAME, privacy)
+    so_far = numbers(SAME, leaves)
+    assert len(ever) == 2
+    assert len(so_far) == (2 if any(truth.paid.values()) or store.ledger.spent_total() else 0)
+    for same in (ever, so_far):
+        for (part,), guesses in zip(
+            same, ((truth.rating,), (truth.person, truth.reached)), strict=False
+        ):
+            assert part <= 2 * (100 - max(guesses)) + 1e-9
+    for (now,), (later,) in zip(so_far, ever, strict=False):
+        assert later <= now
     runs = numbers(RUN, leaves)
     told = [receipt.cost["guess"] for receipt in all_receipts(store)]
     assert all(each >= 100 * float(most) for (each,), most in zip(runs[::-1], told, strict=False))
@@ -248,6 +264,21 @@ def check(store: DeviceStore) -> tuple[float, float]:
         ((each,),) = numbers(RUN, receipt.reveals)
         assert each >= 100 * receipt.cost["guess"]  # type: ignore[operator]
     return rating_ever, person_ever
+
+
+def check_strips(store: DeviceStore, truth: Accountant, leaves: str) -> None:
+    """Every rating that has spent has its strip, which says no less than the ledger."""
+    told = {title: (state, float(most)) for title, state, most in re.findall(STRIP, leaves)}
+    for record in store.records():
+        paid = truth.paid.get(store.ledger.tag_of(record.user, record.item), 0.0)
+        if not paid:
+            continue
+        state, most = told[f"Film {ITEMS.index(record.item)}"]
+        allowed = store.policy.own_epsilon * (record.weight or 0.0)
+        left = max(1 - paid / allowed, 0.0)
+        assert most >= 100 * guess_at(paid)
+        assert (float(state.split()[0]) if state != "Used up" else 0.0) <= 100 * left + 1e-6
+        assert (state == "Used up") or left * allowed >= store.policy.own_epsilon / 64 - 1e-9
 
 
 def leave(store: DeviceStore) -> None:
@@ -276,7 +307,9 @@ def run_with(
     before, was = check(store), Accountant(store)
     ask_owner(store, Question(recommender=recommender, terms=asked))
     screens = Screens(store)
-    question, command = numbers(GAUGE, screens.leaves()), numbers(NOW, screens.consent_command())
+    shown = screens.leaves()
+    question, command = numbers(GAUGE, shown), numbers(NOW, screens.consent_command())
+    budget = numbers(BUDGET, shown)
     no_other_promise(screens.consent_command(), NOW, RUN)
     for each in store.tables.questions.rows():
         store.tables.questions.delete(each.key)
@@ -290,6 +323,12 @@ def run_with(
     ways = [choose_hidden(store, asked, recommender)]
     if method == "hdp-share":
         ways.append(choose_shown(store, asked, recommender))
+    paying = {}
+    for taken in ways:
+        table = store.ratings().take(taken.positions)
+        pairs = zip(map(str, table.user_ids), map(str, table.item_ids), strict=True)
+        paying |= {pair: paid for pair, paid in zip(pairs, taken.pays, strict=True) if paid > 0}
+    check_budget(store, was, paying, budget)
     for place, taken in enumerate(ways):
         if not len(taken.positions):
             continue
@@ -323,6 +362,29 @@ def run_with(
     if end == "sent":
         ((rating, person),) = numbers(SO_FAR, Screens(store).leaves())
         assert (rating, person) <= (rating_told, person_told)
+
+
+def check_budget(
+    store: DeviceStore,
+    was: Accountant,
+    paying: dict[tuple[str, str], float],
+    budget: list[tuple[float, ...]],
+) -> None:
+    """A question does not say that more is left of a budget, before or after, than there is."""
+    if not budget:
+        assert not paying
+        return
+    ((before, after),) = budget
+    allowed = left = rest = 0.0
+    for record in store.rated.weighed():
+        if (record.user, record.item) in paying:
+            most = store.policy.own_epsilon * (record.weight or 0.0)
+            spent = was.paid.get(store.ledger.tag_of(record.user, record.item), 0.0)
+            allowed += most
+            left += max(most - spent, 0.0)
+            rest += max(most - spent, 0.0) - paying[record.user, record.item]
+    assert before <= 100 * (left / allowed if allowed else 1.0) + 1e-6
+    assert after <= 100 * (max(rest, 0.0) / allowed if allowed else 1.0) + 1e-6
 
 
 items = st.sampled_from(ITEMS)

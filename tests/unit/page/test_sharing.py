@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 
 from hdpmf.common.privacy.levels import LEVELS
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.oneround import ItemFacts
 from hdpmf.private.device.choices.privacy_level import mark_genre
+from hdpmf.private.device.consent import ask_owner
 from hdpmf.private.device.disclosures.journal import Entry
+from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.memberships import join, leave
 from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import Question
+from hdpmf.private.device.store.schema import LocalModel, Question
 from tests.unit.device.reporting_world import SERVERS
 from tests.world import terms
 
@@ -263,3 +269,46 @@ def test_before_a_run_it_says_what_leaves_at_which_level(member: Person) -> None
     with member.owner.store() as store:
         store.set_sharing_level("open")
     assert "and 1 ratings as they are" in member.get("/disclosures").text
+
+
+def test_the_start_page_offers_levels_where_the_recommender_asks_for_them(member: Person) -> None:
+    assert 'name="level"' not in member.get("/start").text
+    with member.owner.store() as store:
+        asked = terms("hdp-share", "two-servers", small_table(), epsilon=0.5, rounds=1)
+        ask_owner(store, Question(recommender=FILMS, terms=asked))
+    page = member.get("/start").text
+    pressed = re.findall(r'name="level" value="(\w+)" aria-pressed="(\w+)"', page)
+    assert pressed == [("hidden", "true"), ("seen", "false"), ("open", "false")]
+    # Showing more is confirmed, and leads back to where it was chosen.
+    fields = {"recommender_id": "1", "back": "/start"}
+    chosen = member.post("/privacy/sharing", fields | {"level": "seen"})
+    assert (chosen.headers["location"], level(member)) == ("/privacy", "hidden")
+    sure = {"recommender_id": "1", "level": "seen", "answer": "yes"}
+    confirmed = member.post("/privacy/sharing/confirm", sure)
+    assert (confirmed.headers["location"], level(member)) == ("/start", "seen")
+    less = member.post("/privacy/sharing", fields | {"level": "hidden"})
+    assert (less.headers["location"], level(member)) == ("/start", "hidden")
+
+
+@pytest.mark.parametrize("way", ["refused", "sent", "model", "other"])
+def test_a_recommender_that_asked_for_levels_before_offers_them(member: Person, way: str) -> None:
+    with member.owner.store() as store:
+        if way == "refused":
+            asked = terms("hdp-share", "two-servers", small_table(), epsilon=0.5, rounds=1)
+            RefusalBook(store, FILMS).note("policy", "no", asked, b"x" * 16)
+        elif way == "sent":
+            show(store, seen=1, opened=0)
+        elif way == "model":
+            zeros = np.zeros(4, np.float32)
+            facts = ItemFacts(
+                known_items(small_table()).fingerprint, 3.0, zeros, zeros + 1, zeros,
+                np.zeros((4, 0), np.float32), raters=zeros + 1,
+            )  # fmt: skip
+            model = LocalModel(
+                recommender=FILMS, run="ab" * 16, method="hdp-sum", view="nothing", plan=None,
+                numbers=encode(facts),
+            )  # fmt: skip
+            keep_model(store, model)
+        else:
+            RefusalBook(store, "https://other.example").note("policy", "no", None, b"")
+    assert ('name="level"' in member.get("/start").text) == (way != "other")

@@ -58,8 +58,9 @@ class BrowserSession:
     state: dict[str, object] = field(default_factory=dict)
 
     def note(self, words: str, kind: str = "done") -> None:
-        """Add a note for the next page."""
-        self.notes.append((kind, words))
+        """Add a note for the next page; the same is said once, however often it happened."""
+        if (kind, words) not in self.notes:
+            self.notes.append((kind, words))
 
     def take_notes(self) -> list[tuple[str, str]]:
         """Return the notes and clear them."""

@@ -6,42 +6,30 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
-from hdpmf.common.methods.registry import MEANING, at_most
 from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.privacy.accounting.costs import rounded_up
-from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.common.protocol.titles import upright
 from hdpmf.common.web.templates import Wording
-from hdpmf.errors import ConfigError, HdpmfError
-from hdpmf.private.device.choices.preview import preview_of
+from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.sharing import was_shown
 from hdpmf.private.device.consent import (
-    Answer,
-    consents,
-    give_answer,
     has_left,
     lift_refusal,
     pending,
-    recommender_of,
     refuse_recommender,
     refused_recommenders,
-    take_back,
 )
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.disclosures.bounds import (
-    Bound,
-    RunBounds,
-    budgets,
     privacy_bounds,
     total_spending,
 )
 from hdpmf.private.device.disclosures.data_export import disclosures
-from hdpmf.private.device.disclosures.history import LedgerRun, past_runs, reveals
+from hdpmf.private.device.disclosures.history import LedgerRun, past_runs
 from hdpmf.private.device.disclosures.receipts import receipt_of
 from hdpmf.private.device.disclosures.refusals import load_refusals
 from hdpmf.private.device.disclosures.sent_bytes import sent_in
@@ -57,17 +45,17 @@ from hdpmf.private.device.memberships import (
 from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.recommendations import local_model
-from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import Question, Recommender
-from hdpmf.private.page.request import START, PageRequest, local_time, short
+from hdpmf.private.device.store.schema import Recommender
+from hdpmf.private.page.consent import asked_fields
+from hdpmf.private.page.pictures import part_of_scale, strips, views
+from hdpmf.private.page.request import START, PageRequest, invited_fields, local_time, name_of
 from hdpmf.private.page.sharing import item_titles
 
 
 def recommenders_page(request: PageRequest) -> dict[str, Any]:
     """Return the joined recommenders and the invitation under review."""
     with request.owner.store() as store:
-        invited = request.session.state.get("invitation")
         return {
             "joined": [
                 _known(store.at(known.id), known)
@@ -79,7 +67,7 @@ def recommenders_page(request: PageRequest) -> dict[str, Any]:
                 for known in known_recommenders(store)
                 if known.left and _anything(store.at(known.id))
             ],
-            "invited": invited,
+            **invited_fields(request, store),
             "why_not": request.owner.background.problem,
             "log": request.owner.background.log_lines(),
         }
@@ -97,6 +85,7 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
     )
     return {
         "address": known.address,
+        "name": name_of(store, known.address),
         "since": known.since,
         "paused": known.paused,
         "never": known.address in refused_recommenders(store),
@@ -109,7 +98,7 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
         ),
         "n_items": None if items is None else len(items.positions),
         "model": "" if model is None else model.run[:8],
-        "shared_with": [] if items is None else [short(each.address) for each in others],
+        "shared_with": [] if items is None else [name_of(store, each.address) for each in others],
     }
 
 
@@ -186,15 +175,6 @@ def change(request: PageRequest) -> str:
     return "/recommenders"
 
 
-def n_asked(request: PageRequest) -> int:
-    """Return the number of questions that wait for the owner."""
-    try:
-        with request.owner.store() as store:
-            return len(pending(store, time.time()))
-    except HdpmfError:  # it was closed in the meantime
-        return 0
-
-
 def header_fields(request: PageRequest) -> dict[str, Any]:
     """Return what every page has in its header: open questions, and what was given away so far."""
     with request.owner.store() as store:
@@ -203,13 +183,9 @@ def header_fields(request: PageRequest) -> dict[str, Any]:
         return {
             "n_asked": len(pending(store, time.time())),
             "meter": so_far.percent if spent.proved else "",
-            "meter_part": f"{200 * (so_far.guess - 0.5):.1f}",
+            "meter_part": part_of_scale(so_far),
         }
 
-
-_NUMBERS_SHOWN = 100
-
-_BARS_SHOWN = 250
 
 _RUNS_SHOWN = 50
 
@@ -226,20 +202,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
         total = store.ledger.spent_total()
         limit = store.ledger.limits.most_together(policy)
         titles = all_titles(store)
-        return {
-            "ask": policy.ask,
-            "asked": [_pending(request.t, store, asked) for asked in pending(store, time.time())],
-            "answers": [
-                {
-                    "key": consent.key,
-                    "answer": consent.answer,
-                    "recommender": consent.asked.recommender,
-                    "method": consent.asked.terms.method,
-                    "epsilon": consent.asked.terms.epsilon,
-                    "at": consent.at,
-                }
-                for consent in consents(store)
-            ],
+        return asked_fields(request, store) | {
             "runs": [
                 {
                     "run": run.run[:8],
@@ -262,8 +225,8 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
             "limit": None if math.isinf(limit) else limit,
             "spent_part": 0.0 if math.isinf(limit) else min(total / limit, 1.0),
             "spent": rounded_up(total),
-            "picture": _picture(store),
-            "n_bars": store.n_ratings,
+            "budget": strips(store, titles),
+            "views": views(request.t, bounds, so_far=True) if total else None,
             "refused": [
                 {
                     "by_owner": each.by_owner,
@@ -292,71 +255,31 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
 
 
 def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
-    """Return a run in one line: with whom, when, what left."""
+    """Return a run in one line: with whom, when, what left, and what came of it."""
     paid, sent = run.paid, run.count("sent")
     if paid is None or not sent:
-        what = t("disclosures.line_held" if paid is not None else "disclosures.line_nothing")
+        state = (
+            "held" if paid is not None
+            else "refused" if run.count("refused")
+            else "returned" if run.count("returned")
+            else "nothing"
+        )  # fmt: skip
+        what = t(f"disclosures.line_{state}")
     else:
         pieces = sent_in(store, run.run)
         least = [piece.minimum for piece in (() if pieces is None else pieces.pieces)]
         way = "messages" if paid.view == "messages" else "sums" if any(least) else "sum"
         people = f"{min(filter(None, least), default=0):,}"
         what = t.count(f"disclosures.line_{way}", paid.ratings, people=people)
-        if run.failed:
-            state = "failed" if run.count("refused") else "waiting"
-            what += " " + t(f"disclosures.line_{state}")
-    whom, when = short(run.entries[0].recommender), local_time(t, run.entries[-1].at)
+        outcome = (
+            "failed" if run.count("refused")
+            else "received" if run.count("received")
+            else "waiting" if run.failed
+            else "shown"
+        )  # fmt: skip
+        what += " " + t(f"disclosures.line_{outcome}")
+    whom, when = name_of(store, run.entries[0].recommender), local_time(t, run.entries[-1].at)
     return t("disclosures.line", recommender=whom, when=when, what=what)
-
-
-def _pending(t: Wording, store: DeviceStore, asked: Question) -> dict[str, Any]:
-    found = preview_of(store, asked)
-    terms = asked.terms
-    return {
-        "key": asked.key,
-        "recommender": asked.recommender,
-        "names": asked.names,
-        "digest": asked.servers,
-        "method": terms.method,
-        "epsilon": terms.epsilon,
-        "minimum": terms.minimum,
-        "at": asked.at,
-        "until": local_time(t, asked.until) if asked.until else "",
-        "sends": found.sends,
-        "sees": found.claim.sees,
-        "view": terms.view,
-        "bounds": None if found.bounds is None else _gauges(found.bounds),
-        "against": found.claim.against,
-        "not_protected": found.not_protected,
-        "reveals": reveals(found.cost),
-        "worth": MEANING[found.cost.status],
-        "numbers": [
-            {
-                "title": upright(number.title) or id_of(number.item),
-                "value": f"{number.value:g}",
-                "weight": f"{number.weight:.2g}",
-                "plain": _round(number.plain),
-                "noised": "" if number.noised is None else _round(number.noised),
-                "level": number.level,
-            }
-            for number in found.numbers[:_NUMBERS_SHOWN]
-        ],
-        "n_numbers": len(found.numbers),
-        "levels": {
-            level: sum(number.level == level for number in found.numbers) for level in LEVELS
-        },
-        "others": found.others,
-        "left_out": found.left_out,
-        "noise_is": "messages"
-        if any(each.level == "hidden" and each.noised is not None for each in found.numbers)
-        else terms.view,
-        "any_noised": any(number.noised is not None for number in found.numbers),
-        "pays": rounded_up(found.pays),
-        "noise": _round(found.noise),
-        "shown": found.shown,
-        "refused": found.refused,
-        "has_items": found.has_items,
-    }
 
 
 def _shown_items(titles: Mapping[str, str], run: LedgerRun) -> dict[str, dict[str, Any]]:
@@ -377,26 +300,6 @@ def _shown_items(titles: Mapping[str, str], run: LedgerRun) -> dict[str, dict[st
     }
 
 
-def answer(request: PageRequest) -> str:
-    """Store the owner's answer to an offer."""
-    answer_text = request.text("answer")
-    key = request.text("key", 2000)
-    with request.owner.store() as store:
-        late = answer_text in ("never", "again") and has_left(store, recommender_of(store, key))
-        if answer_text == "again":
-            take_back(store, key)
-        else:
-            kind = next((kind for kind in get_args(Answer) if kind == answer_text), None)
-            if kind is None:
-                raise ConfigError(request.t("disclosures.no_answer"))
-            give_answer(store, key, kind)
-    request.owner.background.refresh()
-    request.session.note(request.t(f"disclosures.said.{answer_text}"))
-    if late:
-        request.session.note(request.t("disclosures.has_left"))
-    return "/disclosures"
-
-
 def export(request: PageRequest) -> bytes:
     """Return all that was ever sent or refused, as JSON."""
     with request.owner.store() as store:
@@ -407,49 +310,3 @@ def receipt(request: PageRequest) -> bytes:
     """Return a receipt for what left in a run."""
     with request.owner.store() as store:
         return receipt_of(store, request.text("run")).to_json()
-
-
-def _picture(store: DeviceStore) -> list[dict[str, float]]:
-    """Return the bars of remaining budget per rating, smallest first: position, width, height.
-
-    More than can be told apart are shown by some of them, at even steps from the emptiest to the
-    fullest.
-    """
-    found = sorted(budgets(store), key=lambda budget: budget.part)
-    if not found:
-        return []
-    last = len(found) - 1
-    if last >= _BARS_SHOWN:
-        found = [
-            found[round(position * last / (_BARS_SHOWN - 1))] for position in range(_BARS_SHOWN)
-        ]
-    width = 100.0 / len(found)
-    highest = max(budget.allowed for budget in found)
-    return [
-        {
-            "x": round(position * width, 4),
-            "width": round(width * 0.86, 4),
-            "allowed": round(40 * budget.allowed / highest, 3),
-            "left": round(40 * budget.left / highest, 3),
-        }
-        for position, budget in enumerate(found)
-    ]
-
-
-def _gauges(bounds: RunBounds) -> dict[str, Any]:
-    """Return what one rating and the person give away, before a run and after it."""
-
-    def gauge(before: Bound, after: Bound) -> dict[str, Any]:
-        width = (round(200 * (bound.guess - 0.5), 2) for bound in (before, after))
-        return {"before": before.percent, "after": after.percent, "width": tuple(width)}
-
-    return {
-        "rating": gauge(*bounds.rating),
-        "person": gauge(*bounds.person),
-        "used_up": bounds.used_up,
-        "part": at_most(min(bounds.part, 1.0)),
-    }
-
-
-def _round(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) >= 10 or number == int(number) else f"{number:.2g}"

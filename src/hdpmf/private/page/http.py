@@ -25,7 +25,15 @@ from hdpmf.common.web.local_server import (
 )
 from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
-from hdpmf.private.page import disclosures, items, recommendations, settings, sharing, start
+from hdpmf.private.page import (
+    consent,
+    disclosures,
+    items,
+    recommendations,
+    settings,
+    sharing,
+    start,
+)
 from hdpmf.private.page.address import LINK, PageAddress
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import START, PageRequest
@@ -61,7 +69,9 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/privacy/ask": settings.ask_me,
     "/privacy/sharing": sharing.set_level,
     "/privacy/sharing/confirm": sharing.confirm_level,
-    "/disclosures/answer": disclosures.answer,
+    "/disclosures/answer": consent.answer,
+    "/disclosures/look": consent.look_now,
+    "/disclosures/withdraw": consent.withdraw,
     "/recommenders/preview": disclosures.preview_invitation,
     "/recommenders/answer": disclosures.answer_invitation,
     "/recommenders/change": disclosures.change,
@@ -195,10 +205,10 @@ class OwnerPage:
         """
         session = self._session(request, used=False)
         left = 0 if session is None else self._seconds(session)
-        asked = 0
+        fields: dict[str, Any] = {}
         if session is not None and left > 0 and self._owner.is_open:
-            asked = await run_in_threadpool(disclosures.n_asked, self._page_request(session, {}))
-        return JSONResponse({"seconds": left, "asked": asked})
+            fields = await run_in_threadpool(consent.state_fields, self._page_request(session, {}))
+        return JSONResponse({"seconds": left, "asked": 0, "looked": ""} | fields)
 
     async def _lock(self, request: Request) -> Response:
         session = self._session(request)

@@ -17,7 +17,7 @@ from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import current_catalogue
-from hdpmf.private.device.participant import POLL_EVERY
+from hdpmf.private.device.participant import POLL_EVERY, Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Recommender
@@ -51,6 +51,7 @@ class BackgroundReports:
         self._store: DeviceStore | None = None
         self._threads: dict[str, tuple[threading.Thread, threading.Event, threading.Event]] = {}
         self._states: dict[str, tuple[str, str]] = {}
+        self._looks: dict[str, tuple[float, bool]] = {}
         self.problem = ""
 
     def __repr__(self) -> str:
@@ -68,6 +69,10 @@ class BackgroundReports:
     def state(self, address: str) -> tuple[str, str] | None:
         """Return the time and state of the connection to a recommender, if known."""
         return self._states.get(address)
+
+    def last_look(self, address: str) -> tuple[float, bool] | None:
+        """Return when a recommender's files were looked at, and True if these were reached."""
+        return self._looks.get(address)
 
     def _log_of(self, known: Recommender) -> Callable[[str], None]:
         """Return a log function that prefixes the recommender's address."""
@@ -126,6 +131,7 @@ class BackgroundReports:
         soon.set()
         thread.join(_PATIENCE)
         self._states.pop(address, None)
+        self._looks.pop(address, None)
 
     def _guarded(self, known: Recommender, stop: threading.Event, soon: threading.Event) -> None:
         store = self._store
@@ -150,6 +156,10 @@ class BackgroundReports:
             self._states[known.address] = utc_now(), words
             self._log_of(known)(words)
 
+        def after(participant: Participant) -> None:
+            if participant.last_look is not None:
+                self._looks[known.address] = participant.last_look
+
         serve_recommender(
             store,
             known.address,
@@ -158,6 +168,7 @@ class BackgroundReports:
             every=self._every,
             soon=soon,
             connected=connected,
+            after=after,
         )
 
 

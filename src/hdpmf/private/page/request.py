@@ -10,12 +10,17 @@ from typing import Any
 from zlib import crc32
 
 from hdpmf.common.protocol import CatalogueTable
+from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.protocol.servers import HTTPS
 from hdpmf.common.protocol.titles import upright
 from hdpmf.common.web.local_server import BrowserSession
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.memberships import with_catalogue
+from hdpmf.private.device.memberships import (
+    known_recommenders,
+    looks_like_another,
+    with_catalogue,
+)
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -114,7 +119,7 @@ def choices(store: DeviceStore) -> list[dict[str, Any]]:
     return [
         {
             "recommender_id": view.recommender_id,
-            "name": short(each.address),
+            "name": each.name or short(each.address),
             "left": each.left,
             "chosen": view.recommender_id == store.recommender_id,
         }
@@ -127,14 +132,40 @@ def local_time(t: Wording, at: str | float) -> str:
     moment = datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
     local, now = moment.astimezone(), datetime.now().astimezone()
     days = (now.date() - local.date()).days
-    if days in (0, 1):
-        return t("app.yesterday" if days else "app.today", time=f"{local:%H:%M}")
+    if days in (-1, 0, 1):
+        day = {-1: "tomorrow", 0: "today", 1: "yesterday"}[days]
+        return t(f"app.{day}", time=f"{local:%H:%M}")
     return f"{local:%Y-%m-%d %H:%M}"
+
+
+def ago(t: Wording, at: float, now: float) -> str:
+    """Return how long ago a moment (Unix) was."""
+    seconds = max(now - at, 0.0)
+    if seconds < 60:
+        return t("app.just_now")
+    if seconds < 3600:
+        return t.count("app.minutes_ago", int(seconds // 60))
+    return local_time(t, at)
 
 
 def short(address: str) -> str:
     """Return a recommender's address without its scheme."""
     return address.removeprefix(HTTPS)
+
+
+def invited_fields(request: PageRequest, store: DeviceStore) -> dict[str, Any]:
+    """Return the invitation under review; ``alike`` if it has the name of another recommender."""
+    invited = request.session.state.get("invitation")
+    alike = isinstance(invited, Invitation) and looks_like_another(
+        store, invited.name, invited.address
+    )
+    return {"invited": invited, "alike": alike}
+
+
+def name_of(store: DeviceStore, address: str) -> str:
+    """Return what a recommender calls itself; its address if it was joined without a name."""
+    known = (each.name for each in known_recommenders(store) if each.address == address)
+    return next(known, "") or short(address)
 
 
 def levels(shown: PinnedCatalogue) -> list[float]:

@@ -34,6 +34,7 @@ from hdpmf.private.device.disclosures.history import by_rating
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
+from hdpmf.private.page.pictures import views
 from hdpmf.private.page.request import START, PageRequest, choices, item_fields
 from hdpmf.private.page.sharing import sharing_fields, shows_to
 
@@ -60,6 +61,7 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             "recommender_id": store.recommender_id,
             "weight": level.weight,
             "sentences": _sentences(request.t, level),
+            "views": views(request.t, level, so_far=False),
             "groups": GROUPS,
             "group": group_of(level.weight),
             "valuetext": _value_text(request.t, level),
@@ -85,6 +87,7 @@ def preview_privacy_level(request: PageRequest) -> dict[str, Any]:
         level = privacy_bounds(store, request.number("weight"))
         return {
             "sentences": _sentences(request.t, level),
+            "views": views(request.t, level, so_far=False),
             "group": request.t(f"privacy.group.{group_of(level.weight)}"),
             "valuetext": _value_text(request.t, level),
         }

@@ -27,9 +27,10 @@ from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.store.catalogues import id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
-from hdpmf.private.page.request import PageRequest, short
+from hdpmf.private.page.request import START, PageRequest, name_of
 
 _PENDING = "sharing"
+_BACK = "sharing-back"
 _TITLES_SHOWN = 100
 
 
@@ -41,7 +42,7 @@ def sharing_fields(request: PageRequest, store: DeviceStore) -> dict[str, Any]:
     shown = would_show(store)
     return {
         "joined": True,
-        "recommender": short(known.address),
+        "recommender": name_of(store, known.address),
         "level": store.sharing_level(),
         "levels": LEVELS,
         "lists": {name: f"{value:.2f}" for name, value in LISTS.items()},
@@ -53,15 +54,17 @@ def sharing_fields(request: PageRequest, store: DeviceStore) -> dict[str, Any]:
 
 def set_level(request: PageRequest) -> str:
     """Set what the recommender may see or, if that is more than before, ask once more."""
+    back = request.back_to("/privacy", START)
     with request.store() as store:
         level = _level(request)
         preview = preview_choice(store, Choice("user", ME, level))
         if preview.raises:
             request.session.state[_PENDING] = store.recommender_id, level
+            request.session.state[_BACK] = back
             return "/privacy"
         request.session.state.pop(_PENDING, None)
         _choose(request, store, level)
-    return "/privacy"
+    return back
 
 
 def confirm_level(request: PageRequest) -> str:
@@ -72,17 +75,18 @@ def confirm_level(request: PageRequest) -> str:
         if request.session.state.get(_PENDING) != (store.recommender_id, level):
             raise ConfigError(request.t("sharing.gone"))
         del request.session.state[_PENDING]
+        back = str(request.session.state.pop(_BACK, "/privacy"))
         if request.text("answer") != "yes":
             request.session.note(request.t("sharing.dropped"))
-            return "/privacy"
+            return back
         _choose(request, store, level)
-    return "/privacy"
+    return back
 
 
 def shows_to(store: DeviceStore) -> str:
     """Return the recommenders that the owner lets see something; empty where there are none."""
     return ", ".join(
-        short(known.address)
+        name_of(store, known.address)
         for known in joined_recommenders(store)
         if store.at(known.id).sharing_level() != LEVELS[HIDDEN]
     )
@@ -97,7 +101,7 @@ def item_titles(titles: Mapping[str, str], items: Sequence[str]) -> dict[str, An
 def _choose(request: PageRequest, store: DeviceStore, level: Level) -> None:
     choose(store, Choice("user", ME, level))
     request.owner.background.refresh()
-    whom = short(store.recommender.address)
+    whom = name_of(store, store.recommender.address)
     request.session.note(request.t(f"sharing.done.{level}", recommender=whom))
     sent = was_shown(store, store.recommender.address)
     if any(sent.values()):

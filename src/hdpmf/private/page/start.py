@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.private.device.choices.privacy_level import GROUPS, group_of, privacy_weight
+from hdpmf.private.device.choices.sharing import offers_levels
 from hdpmf.private.device.disclosures.bounds import privacy_bounds
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.page.items import ENOUGH
-from hdpmf.private.page.request import START, PageRequest, short
-
-_COIN = 0.5
+from hdpmf.private.page.pictures import part_of_scale
+from hdpmf.private.page.request import START, PageRequest, invited_fields, name_of
 
 
 def start_page(request: PageRequest) -> dict[str, Any]:
@@ -23,8 +24,10 @@ def start_page(request: PageRequest) -> dict[str, Any]:
         return {
             "n_items": _n_items(store),
             "model": local_model(store) is not None,
-            "invited": request.session.state.get("invitation"),
-            "joined": [short(known.address) for known in joined_recommenders(store)],
+            **invited_fields(request, store),
+            "joined": [name_of(store, known.address) for known in joined_recommenders(store)],
+            "recommender_id": store.recommender_id,
+            "sharing": _sharing(store),
             "rated": store.n_ratings,
             "enough": ENOUGH,
             "levels": [
@@ -40,14 +43,23 @@ def _n_items(store: DeviceStore) -> int:
 
 
 def _level(store: DeviceStore, name: str, weight: float) -> dict[str, Any]:
-    """Return a privacy level with its bound; ``part`` is how far that is from a coin."""
+    """Return a privacy level with its bound."""
     bounds = privacy_bounds(store, weight)
     return {
         "name": name,
         "weight": weight,
         "percent": bounds.rating.percent if bounds.proved else "",
-        "part": f"{100 * (bounds.rating.guess - _COIN) / (1 - _COIN):.1f}",
+        "part": part_of_scale(bounds.rating),
     }
+
+
+def _sharing(store: DeviceStore) -> dict[str, Any] | None:
+    """Return what the recommender may see, where it asks for that; None where it does not."""
+    known = store.recommender
+    if not known.address or known.left or not offers_levels(store):
+        return None
+    name, level = name_of(store, known.address), store.sharing_level()
+    return {"recommender": name, "level": level, "levels": LEVELS}
 
 
 def start_state(request: PageRequest) -> dict[str, Any]:

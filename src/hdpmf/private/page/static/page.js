@@ -73,7 +73,9 @@ let until = Date.now() + 1000 * seconds; // a device may stop before it is asked
 // When somebody asks, every page says so: in its title, at the menu, and above its content.
 const LOOK = 20;
 const title = document.title.replace(/^\(\d+\) /, "");
-function showAsked(n) {
+function showAsked(n, looked) {
+  const place = document.getElementById("looked");
+  if (place) place.textContent = looked;
   document.title = n ? `(${n}) ${title}` : title;
   const badge = document.getElementById("asks");
   if (badge) [badge.hidden, badge.textContent] = [!n, n];
@@ -95,12 +97,12 @@ async function watch() {
     setTimeout(watch, AGAIN);
     return;
   }
-  const { seconds: left, asked } = answer.ok ? await answer.json() : { seconds: 0, asked: 0 };
+  const { seconds: left, asked, looked } = answer.ok ? await answer.json() : { seconds: 0 };
   if (gone || left <= 0) {
     location.reload();
     return;
   }
-  showAsked(asked);
+  showAsked(asked, looked);
   until = Date.now() + 1000 * left;
   setTimeout(watch, 1000 * Math.min(left + 0.5, LOOK));
 }

@@ -19,6 +19,12 @@ async function explain() {
         return line;
       }),
     );
+    for (const [who, picture] of Object.entries(answer.views ?? {})) {
+      for (const name of ["yours", "others", "both"]) {
+        document.querySelector(`#views-${who} .${name}`).setAttribute("d", picture[name]);
+      }
+      document.getElementById(`views-${who}-words`).textContent = picture.words;
+    }
   } catch (error) {
     say(error.message, "error");
   }

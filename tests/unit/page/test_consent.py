@@ -1,0 +1,194 @@
+"""A question on the page: who asks, the four answers, what waits, and when it was looked."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import msgspec
+import pytest
+
+from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.private.device.consent import (
+    LATER,
+    ask_owner,
+    consents,
+    pending,
+    refused_recommenders,
+    require_consent,
+)
+from hdpmf.private.device.errors import DeclinedError, UnansweredError
+from hdpmf.private.device.memberships import join
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.recommender_state import RecommenderStates, TaskState
+from hdpmf.private.device.store.schema import Question
+from tests.unit.device.reporting_world import SERVERS
+from tests.world import terms
+
+from .conftest import Person, complaints, small_table
+
+FILMS, BOOKS = "https://films.example:9443", "https://books.example:9443"
+ANSWER = "/disclosures/answer"
+
+
+def question(epsilon: float = 0.5, recommender: str = FILMS) -> Question:
+    asked = terms("hdp-sum", "two-servers", small_table(), epsilon=epsilon, rounds=1)
+    return Question(recommender=recommender, terms=asked, servers=SERVERS.digest)
+
+
+@pytest.fixture
+def asked(person: Person) -> Person:
+    """Somebody whom the film club asks."""
+    with person.owner.store() as store:
+        store.set_policy(Policy(ask=True))
+        join(store, Invitation(address=FILMS, servers=SERVERS, name="Film <club>"))
+        ask_owner(store, question())
+    return person
+
+
+def say(person: Person, word: str, key: str | None = None) -> str:
+    """Give an answer, and return the page that follows."""
+    fields = {"key": question().key if key is None else key, "answer": word}
+    page = person.get(person.post(ANSWER, fields).headers["location"]).text
+    assert complaints(page) == []
+    return page
+
+
+def permitted(person: Person, what: Question | None = None) -> bool | None:
+    """True if a run may go on, False if it is refused, None if it has to wait."""
+    with person.owner.store() as store:
+        try:
+            require_consent(store, what or question(), b"run")
+        except UnansweredError:
+            return None
+        except DeclinedError:
+            return False
+        return True
+
+
+def test_who_asks_is_shown_by_name_and_the_address_beside_it(asked: Person):
+    page = asked.get("/disclosures").text
+    assert '<h2 id="asked-1"><bdi>Film &lt;club&gt;</bdi></h2>' in page
+    assert "<bdi>films.example:9443</bdi>. The name is only claimed." in page
+    for path in ("/recommenders", "/privacy", "/start"):
+        assert "Film &lt;club&gt;" in asked.get(path).text
+    with asked.owner.store() as store:
+        store.change_recommender(name="")
+    page = asked.get("/disclosures").text
+    assert '<h2 id="asked-1"><bdi>films.example:9443</bdi></h2>' in page
+    assert "It has given no name" in page
+
+
+def test_a_name_that_is_anothers_is_told_before_joining(asked: Person):
+    other = Invitation(address=BOOKS, servers=SERVERS, name="FiIm-<club>")
+    asked.post("/recommenders/preview", {"link": other.to_link()})
+    for path in ("/recommenders", "/start"):
+        page = asked.get(path).text
+        # The start page shows an invitation only to somebody who has not joined any.
+        assert ("whose name looks like this" in page) == (path == "/recommenders")
+    asked.post("/recommenders/answer", {"digest": other.digest, "answer": "yes"})
+    assert "<bdi>books.example:9443</bdi>" in asked.get("/recommenders").text
+
+
+def test_agree_once_is_for_one_run(asked: Person):
+    page = say(asked, "once")
+    assert "Somebody asks" not in page
+    assert permitted(asked) is True
+    with asked.owner.store() as store, pytest.raises(UnansweredError):
+        require_consent(store, question(), b"another run")
+
+
+def test_always_is_for_every_run_under_these_terms_and_no_others(asked: Person):
+    say(asked, "always")
+    assert permitted(asked) is True
+    assert permitted(asked) is True
+    assert permitted(asked, question(0.25)) is None
+
+
+def test_not_now_sends_nothing_and_is_asked_again(asked: Person, monkeypatch: pytest.MonkeyPatch):
+    page = say(asked, "later")
+    assert "Somebody asks" not in page
+    assert "you said not now. Nothing leaves. You are asked again tomorrow at" in page
+    assert permitted(asked) is None
+    assert asked.client.post("/state", headers={"origin": "http://pabc.localhost:4711"}).json()[
+        "asked"
+    ] == (0)
+    assert "Somebody asks" in say(asked, "now")
+    say(asked, "later")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + LATER + 1)
+    assert "Somebody asks" in asked.get("/disclosures").text
+
+
+def test_never_is_a_no_to_whatever_it_asks_until_it_is_taken_back(asked: Person):
+    page = say(asked, "never")
+    assert "Somebody asks" not in page
+    for epsilon in (0.5, 0.25, 0.01):  # much cheaper ones, too
+        assert permitted(asked, question(epsilon)) is False
+    with asked.owner.store() as store:
+        assert refused_recommenders(store) == [FILMS]
+        assert pending(store) == []
+        (given,) = consents(store)
+    assert "Film &lt;club&gt;" in page
+    assert "Somebody asks" in say(asked, "again", given.key)
+    assert permitted(asked) is None
+    with asked.owner.store() as store:
+        assert (refused_recommenders(store), consents(store)) == ([], [])
+
+
+def test_what_waits_can_be_withdrawn_until_it_has_left(asked: Person):
+    page = say(asked, "once")
+    assert "has your word for once" in page
+    assert permitted(asked) is True
+    with asked.owner.store() as store:
+        book = RecommenderStates(store, FILMS)
+        state = TaskState(moment=time.time() + 3600, run=b"run")
+        book.begin(b"run", state, b"", int(time.time()) + 7200, time.time())
+        book.change(task=b"run")
+    page = asked.get("/disclosures").text
+    assert re.search(r"gets your report (today|tomorrow) at \d\d:\d\d or soon after", page)
+    withdrawn = asked.post("/disclosures/withdraw", {"address": FILMS})
+    page = asked.get(withdrawn.headers["location"]).text
+    assert "Withdrawn. Nothing has left." in page
+    assert "gets your report" not in page
+    assert "you said not now" in page
+    assert permitted(asked) is None
+    asked.post("/disclosures/withdraw", {"address": FILMS})
+    assert "Nothing waits to be sent there" in asked.get("/disclosures").text
+    with asked.owner.store() as store:
+        book.save(b"run", msgspec.structs.replace(state, left=True))
+    page = asked.get("/disclosures").text
+    assert "was sent your report. It cannot be taken back." in page
+    assert ">Withdraw<" not in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reached", "words"),
+    [
+        (5, True, "looked just now."),
+        (60, True, "looked 1 minute ago."),
+        (150, True, "looked 2 minutes ago."),
+        (150, False, "not reached 2 minutes ago."),
+        (7200, True, "looked "),
+    ],
+)
+def test_it_says_when_it_looked_and_looks_now(
+    asked: Person, monkeypatch: pytest.MonkeyPatch, seconds: int, reached: bool, words: str
+):
+    background = asked.owner.background
+    assert 'id="looked" class="help"></span>' in asked.get("/disclosures").text
+    monkeypatch.setattr(background, "_looks", {FILMS: (time.time() - seconds, reached)})
+    assert f"Film &lt;club&gt;: {words}" in asked.get("/disclosures").text
+    told = asked.client.post("/state", headers={"origin": "http://pabc.localhost:4711"}).json()
+    assert told["looked"].startswith(f"Film <club>: {words}")
+    looked: list[bool] = []
+    monkeypatch.setattr(background, "refresh", lambda: looked.append(True))
+    assert asked.post("/disclosures/look", {}).headers["location"] == "/disclosures"
+    assert looked == [True]
+
+
+def test_the_same_is_said_once(asked: Person):
+    for _ in range(3):
+        asked.post(ANSWER, {"key": "x", "answer": "once"})
+    assert len(complaints(asked.get("/disclosures").text)) == 1
+    assert complaints(asked.get("/disclosures").text) == []
