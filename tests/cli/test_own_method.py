@@ -23,7 +23,7 @@ from hdpmf.lab.experiments.runs import source_digest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text()
 METHOD, USE, NOISY = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-(EXPERIMENT,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+EXPERIMENT, _ENTRY_POINT = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
 COMMANDS = [line[2:].split() for line in PAGE.splitlines() if line.startswith("$ hdpmf ")]
 
 

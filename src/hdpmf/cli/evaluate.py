@@ -13,6 +13,7 @@ from hdpmf.cli.experiment import (
     done_fields,
     failures,
     finite,
+    off_scale,
     resume_hint,
 )
 from hdpmf.cli.options.common import Method, Seed, command, model_option, run_option
@@ -92,7 +93,8 @@ def evaluate(
     privacy = privacy_line(model.privacy, "explain", *explain_arguments(method, model.get_params()))
     if training.implicit:
         return _evaluate_implicit(model, training, held_out, about, lines, privacy, cut.by_time)
-    own = _errors(model.score(held_out) if model.predicts_ratings else {})
+    own_score = model.score(held_out) if model.predicts_ratings else {}
+    own = _errors(own_score)
     # A method for lists alone would otherwise be measured by nothing.
     lists = (
         _list_metrics(model, held_out, cut.by_time) if ranking or not model.predicts_ratings else {}
@@ -125,6 +127,8 @@ def evaluate(
             "test on",
             strong=(0,),
         )
+        if own_score.get("n_off_scale"):
+            yield off_scale(float(own_score["n_off_scale"]), float(own_score["n"]))
         if score["n_cold"]:
             yield (f"{score['n_cold']:,} test ratings have a user or item that training never saw.")
         yield from lines
@@ -139,6 +143,7 @@ def evaluate(
         **own,
         "n_test": score["n"],
         "n_cold": score["n_cold"],
+        "n_off_scale": own_score.get("n_off_scale", 0),
         **lists,
         "n_train": len(training),
         "fit_seconds": seconds,

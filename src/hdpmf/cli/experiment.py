@@ -120,6 +120,7 @@ def run_file(
     }
     text = [
         *cell_tables(experiment, cells),
+        *off_scale_lines(cells),
         *claim_lines(cells),
         f"{done.total} runs done now, {done.reused} reused; results in {out}",
     ]
@@ -347,6 +348,24 @@ def cell_tables(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Block
                 if measure in measures:
                     heading = f"{title}: {measures[measure]}"
                     yield Table(columns, _curves(here, measure), columns[1:], heading)
+
+
+def off_scale(n: float, total: float) -> str:
+    """Return the mark on predictions that no rating can be."""
+    return (
+        f"IMPOSSIBLE PREDICTIONS: {n:,.0f} of {total:,.0f} were off the rating scale; the errors "
+        "are of what they were brought back to."
+    )
+
+
+def off_scale_lines(cells: Iterable[Cell]) -> list[str]:
+    """Return a mark for each method that predicted what no rating can be."""
+    counts: dict[str, tuple[float, float]] = {}
+    for cell in cells:
+        off, total = (math.fsum(cell.summary(name).values) for name in ("n_off_scale", "n_all"))
+        before = counts.get(cell.label, (0.0, 0.0))
+        counts[cell.label] = (before[0] + off, before[1] + total)
+    return [f"{label}: {off_scale(*count)}" for label, count in counts.items() if count[0]]
 
 
 def claim_lines(cells: Iterable[Cell]) -> list[str]:

@@ -49,6 +49,10 @@ Several = Iterable[Any]
 """Ids of users: a list, a set, a range, an array, a column of a data frame."""
 
 
+_ROUNDING = 1e-6
+"""How far off the scale a prediction may be by rounding."""
+
+
 class Estimator(Parameters):
     """A method that can be fitted and queried; subclass it to add your own.
 
@@ -224,7 +228,9 @@ class Estimator(Parameters):
 
         Returns:
             ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user
-            or item was not in training, predicted by the fallback).
+            or item was not in training, predicted by the fallback). Of a method that is not ours
+            also ``n_off_scale``: what its ``expect`` returned that no rating can be, and that was
+            brought back to the scale.
 
         Raises:
             ConfigError: The model orders items and predicts no ratings; ``rank`` measures it.
@@ -250,12 +256,18 @@ class Estimator(Parameters):
         errors = self._predict_codes(users, items) - test.values
         known_user = np.append(~np.isnan(self.devices_.means), False)[users]
         known_item = np.append(self._ever_rated(), False)[items]
-        return {
+        found = {
             "mse": float(np.mean(errors**2)),
             "mae": float(np.mean(np.abs(errors))),
             "n": len(test),
             "n_cold": int((~(known_user & known_item)).sum()),
         }
+        if not type(self).__module__.startswith("hdpmf.") and type(self).expect != Estimator.expect:
+            warm = known_user & known_item
+            expected = np.asarray(self.expect(users[warm], items[warm]), np.float64)
+            possible = self.devices_.scale.clip(expected)
+            found["n_off_scale"] = int((np.abs(expected - possible) > _ROUNDING).sum())
+        return found
 
     def rank(
         self, test: RatingsLike, n: int = 10, *, in_time: bool = False

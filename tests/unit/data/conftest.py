@@ -53,7 +53,7 @@ def tiny(empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         counts=Counts(2, 2, 3),
         checksums={"u.data": hashlib.sha256(U_DATA).hexdigest()},
     )
-    monkeypatch.setitem(datasets.REGISTRY, "ml-100k", info)
+    monkeypatch.setitem(datasets.REGISTRY._known, "ml-100k", info)
     return empty
 
 

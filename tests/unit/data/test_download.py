@@ -66,7 +66,9 @@ def serve(whole: bytes) -> Iterator[Serve]:
 
 def use_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setitem(
-        datasets.REGISTRY, "ml-100k", dataclasses.replace(datasets.REGISTRY["ml-100k"], url=url)
+        datasets.REGISTRY._known,
+        "ml-100k",
+        dataclasses.replace(datasets.REGISTRY["ml-100k"], url=url),
     )
 
 

@@ -112,6 +112,8 @@ def test_an_option_that_a_method_lacks_is_an_error_that_names_those_it_has():
         make_model("hdpmf-paid", solver="sequential")
     with pytest.raises(ConfigError, match="user-mean has no option 'epochs'; it has no options"):
         make_model("user-mean", epochs=3)
+    with pytest.raises(ConfigError, match="unknown method 'hdpsum'; did you mean 'hdp-sum'"):
+        method_named("hdpsum")
     with pytest.raises(ConfigError, match="unknown method 'svd'; choose from mf"):
         method_named("svd")
 

@@ -165,3 +165,23 @@ def test_a_record_stands_in_for_a_method(noisy: Method) -> None:
     with METHODS.also([record.method()]):
         assert METHODS["noisy"].estimator is Noisy
     assert "noisy" in METHODS
+
+
+def test_impossible_predictions_are_counted() -> None:
+    @dataclass(eq=False, repr=False)
+    class Percent(hdpmf.Estimator):
+        """It answers on a scale of its own."""
+
+        def learn(self, train, weights):
+            self.mean_ = 80.0
+
+        def expect(self, users, items):
+            return np.where(items % 2, self.mean_, 3.0)
+
+    train, test = hdpmf.synthetic_world(60, 40, 900, rng=0).hold_out(3, rng=0)
+    score = Percent().fit(train).score(test)
+    items = train.items.find(test.item_ids)
+    warm = score["n"] - score["n_cold"]
+    assert 0 < score["n_off_scale"] <= (items % 2).sum()
+    assert score["n_off_scale"] < warm
+    assert "n_off_scale" not in hdpmf.UserMean().fit(train).score(test)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 import tempfile
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from hdpmf.common.base.registry import Registry
 from hdpmf.common.data.dataset_formats import (
     Counts,
     DatasetInfo,
@@ -109,7 +109,8 @@ _KNOWN = (
     ),
 )
 
-REGISTRY: dict[str, DatasetInfo] = {info.name: info for info in _KNOWN}
+REGISTRY = Registry(DatasetInfo, "data set", "hdpmf.datasets", _KNOWN, DatasetError)
+"""Ours, and those that packages add by the entry point ``hdpmf.datasets``."""
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -123,11 +124,7 @@ def dataset_info(name: str) -> DatasetInfo:
     Raises:
         DatasetError: There is none of that name.
     """
-    if name in REGISTRY:
-        return REGISTRY[name]
-    near = difflib.get_close_matches(str(name), REGISTRY, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise DatasetError(f"no data set is called {name!r}; {hint}There are: {', '.join(REGISTRY)}")
+    return REGISTRY.named(name)
 
 
 def cache_folder() -> Path:

@@ -189,7 +189,7 @@ class Method:
         if self.family == "bits":
             return ("L",)
         if "design" in self.options:
-            return self.options["design"].choices
+            return tuple(self.options["design"].choices)
         return ("A",) if self.levels else ()
 
     @property

@@ -7,12 +7,13 @@ refuses values out of range.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
+from hdpmf.common.base.registry import Registry
 from hdpmf.common.base.threads import MAX_THREADS
 from hdpmf.errors import ConfigError, PrivacyError
 
@@ -39,7 +40,7 @@ class Option:
     help: str
     flags: tuple[str, ...] = ()
     metavar: str = ""
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
     least: float | None = None
     above: float | None = None
     most: float | None = None
@@ -62,7 +63,7 @@ class Option:
         raise self.error(f"{called or self.name} must be {self._wanted()}, not {value!r}{more}")
 
     def _fits(self, value: Any) -> bool:
-        if self.choices:
+        if self.choices != ():
             return value in self.choices
         if self.kind is bool:
             return isinstance(value, bool)
@@ -81,7 +82,7 @@ class Option:
         )
 
     def _wanted(self) -> str:
-        if self.choices:
+        if self.choices != ():
             return f"one of {', '.join(self.choices)}"
         if self.kind is bool:
             return "True or False"
@@ -330,6 +331,30 @@ class SumOptions(OneRoundOptions):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ListKind:
+    """A kind of model for lists, trained on who rated what.
+
+    Attributes:
+        name: As on the command line.
+        train: Called with a `hdpmf.untrusted.recommender.lists.presence.Presence` and ``seed``;
+            returns a `hdpmf.common.model.list_model.ListModel`. None: one of ours.
+    """
+
+    name: str
+    train: Callable[..., Any] | None = None
+
+
+LIST_KINDS = Registry(
+    ListKind,
+    "model for lists",
+    "hdpmf.list_models",
+    map(ListKind, ("ease", "ials", "bpr", "neural", "popular")),
+)
+"""Kinds of models for lists: ours, and those that packages add by the entry point
+``hdpmf.list_models``."""
+
+
 @dataclass(eq=False, repr=False)
 class BitOptions(OneRoundOptions):
     """The same by one bit per rating."""
@@ -351,7 +376,8 @@ class BitOptions(OneRoundOptions):
         "The model that orders lists, trained on who rated what; each device puts its "
         "own ratings in.",
         flags=("--list-model",),
-        choices=("ease", "ials", "bpr", "neural", "popular"),
+        metavar="ease|ials|bpr|neural|popular",  # without looking for more at import
+        choices=LIST_KINDS,
     )
 
 
@@ -365,7 +391,8 @@ class ShareOptions(OneRoundOptions):
         "The model that sharpens lists, trained on what people let be seen; each device puts its "
         "own ratings in.",
         flags=("--list-model",),
-        choices=("ease", "ials", "bpr", "neural", "popular"),
+        metavar="ease|ials|bpr|neural|popular",  # without looking for more at import
+        choices=LIST_KINDS,
     )
 
 

@@ -30,7 +30,7 @@ from hdpmf.common.data import Ratings, load_dataset, load_split
 from hdpmf.common.data.splits import BY_TIME, cut
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module, load_plugin
-from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sharers import Sharers
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError, message_language
 from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
@@ -213,7 +213,7 @@ def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWei
         return None
     sharers = Sharers.parse(run.privacy.sharers) if run.privacy.sharers else None
     if run.privacy.weights == ("paper",):
-        spec = PrivacySpec.paper(**run.privacy.changes)
+        spec = run.privacy.spec
         spec = spec if sharers is None else sharers.in_spec(spec)
         weights = spec.draw(train, rng=run.privacy.seed)
     elif run.privacy.weights == ("uniform",):
@@ -248,6 +248,7 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
         "mse_all": everything["mse"],
         "mae_all": everything["mae"],
         "n_all": everything["n"],
+        **{name: everything[name] for name in ("n_off_scale",) if name in everything},
         **group_errors(test, errors, group_names("activity", train, test)),
     }
 

@@ -125,11 +125,11 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
     )
     wanted = tuple(able) if experiment.methods == "all" else experiment.methods
     named = (*wanted, *experiment.without, *experiment.paper_methods)
-    unknown = [name for name in named if name not in METHODS]
-    if unknown:
-        raise ConfigError(
-            f"{experiment.name}: unknown method {unknown[0]!r}; there are {', '.join(METHODS)}"
-        )
+    for name in named:
+        try:
+            METHODS.named(name)
+        except ConfigError as error:
+            raise ConfigError(f"{experiment.name}: {error}") from None
     methods = tuple(dict.fromkeys(name for name in wanted if name not in experiment.without))
     if not methods and experiment.has_runs:
         raise ConfigError(f"{experiment.name}: no methods are left; name some under methods")
@@ -256,7 +256,8 @@ def _with_sharers(privacy: Privacy, sharers: Sharers | None, seed: int) -> Priva
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
     """Return the privacy specification at one point of the axis."""
-    return PrivacySpec.paper(**_wishes(experiment, x))
+    groups = experiment.user_groups, experiment.item_groups
+    return Privacy(_wishes(experiment, x), user_groups=groups[0], item_groups=groups[1]).spec
 
 
 def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
@@ -305,14 +306,17 @@ def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed
     options = experiment.data.get(name, DataOptions())
     if options.weight_files:
         return Privacy({}, 0, options.weight_files, options.missing_weight)
-    specified = changes or (
-        experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES
+    groups = experiment.user_groups, experiment.item_groups
+    specified = (
+        changes
+        or any(groups)
+        or (experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES)
     )
     own = options.file is not None and options.weights is None and not specified
     return (
         Privacy({}, 0, ("uniform",))
         if own or options.weights == "uniform"
-        else Privacy(changes, seed)
+        else Privacy(changes, seed, user_groups=groups[0], item_groups=groups[1])
     )
 
 
@@ -324,6 +328,14 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
     sharing = "" if sharers is None else f"; {sharers.in_words()}"
     if wishes.weights == ("uniform",):
         return f"everybody at 1{sharing}"
+    if wishes.user_groups or wishes.item_groups:
+        kinds = ("users", wishes.user_groups), ("items", wishes.item_groups)
+        parts = [
+            f"{kind}: " + ", ".join(f"{group.name} {100 * group.ratio:g} %" for group in groups)
+            for kind, groups in kinds
+            if groups
+        ]
+        return f"random groups of the experiment's own ({'; '.join(parts)}){sharing}"
     if wishes.weights == ("paper",):
         other = wishes.changes or varied in PRIVACY_NAMES
         shares = ", with other shares or weights" if other else ""

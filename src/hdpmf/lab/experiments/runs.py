@@ -25,6 +25,7 @@ import msgspec
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import METHODS, Claim, Form, Method
 from hdpmf.common.methods.registry import AS_CLAIMED
+from hdpmf.common.privacy import Group, PrivacySpec
 from hdpmf.models import Estimator, make_model
 
 _OURS = "hdpmf."
@@ -205,6 +206,26 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float = 0.0
 
 
+class OwnGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A group of users or items with privacy weights of its own, as `hdpmf.Group` has it.
+
+    Attributes:
+        ratio: Its part of all users (or items).
+        low: The smallest weight; ``high`` the largest, the same for a fixed weight.
+        level: What its members hide, for methods with levels.
+    """
+
+    name: str
+    ratio: float
+    low: float
+    high: float
+    level: Literal["hidden", "seen", "open"] | None = None
+
+    def group(self) -> Group:
+        """Return the group that weights are drawn by."""
+        return Group(self.name, self.ratio, self.low, self.high, self.level)
+
+
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The privacy wishes.
 
@@ -214,6 +235,7 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             weights.
         missing: The weight of everybody whom such a file does not name.
         sharers: Who shares, for methods with levels, as ``0.09:seen``.
+        user_groups: Groups of users other than the paper's; ``item_groups`` of items.
     """
 
     changes: dict[str, float] = {}
@@ -221,6 +243,17 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: tuple[str, ...] = ("paper",)
     missing: float | None = None
     sharers: str = ""
+    user_groups: tuple[OwnGroup, ...] = ()
+    item_groups: tuple[OwnGroup, ...] = ()
+
+    @property
+    def spec(self) -> PrivacySpec:
+        """The specification that weights are drawn by."""
+        paper = PrivacySpec.paper(**self.changes)
+        return PrivacySpec(
+            tuple(group.group() for group in self.user_groups) or paper.user_groups,
+            tuple(group.group() for group in self.item_groups) or paper.item_groups,
+        )
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):

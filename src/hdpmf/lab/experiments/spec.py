@@ -17,6 +17,7 @@ paper's value by default, so that a file says only what is different::
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,11 +26,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from hdpmf.common.base.registry import did_you_mean
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.errors import ConfigError
-from hdpmf.lab.experiments.runs import Scalar
+from hdpmf.lab.experiments.runs import OwnGroup, Scalar
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -178,6 +180,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         solver: ``sequential`` (the published procedure) or ``batch`` (Algorithm 1).
         params: Further parameters for every model that has them.
         privacy: Differences from Table II, by its names.
+        user_groups: Groups of users in place of Table II's, as ``{name = "strict", ratio = 0.3,
+            low = 0.1, high = 0.2}``; their ratios sum to 1. ``item_groups`` of items.
         share_levels: Who shares, for methods with levels: ``0.09`` (a part of all people, drawn at
             random) or ``liberal`` (a user group), and ``:seen`` or ``:open`` after it; where
             ``share`` varies, only the latter.
@@ -202,6 +206,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     solver: Literal["sequential", "batch"] = "sequential"
     params: dict[str, Scalar] = {}
     privacy: dict[str, float] = {}
+    user_groups: tuple[OwnGroup, ...] = ()
+    item_groups: tuple[OwnGroup, ...] = ()
     share_levels: str = ""
     split: Split = Split()
     tuning: Tuning = Tuning()
@@ -255,8 +261,7 @@ def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Expe
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
-        where = "docs/experiments.md and hdpmf.lab.experiments.spec explain the fields"
-        raise ConfigError(f"{origin}: {error}; {where}") from error
+        raise ConfigError(f"{origin}: {_in_words(error)}") from error
     for module in experiment.imports:
         try:
             load_module(module, beside)
@@ -264,6 +269,30 @@ def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Expe
             raise ConfigError(f"{origin}: {error}") from error
     check(experiment, origin)
     return experiment
+
+
+_PARTS: dict[str, type[msgspec.Struct]] = {
+    "split": Split,
+    "tuning": Tuning,
+    "vary": Vary,
+    "data": DataOptions,
+    "user_groups": OwnGroup,
+    "item_groups": OwnGroup,
+}
+"""The tables of a file, by their names."""
+
+
+def _in_words(error: msgspec.ValidationError) -> str:
+    """Describe an error; for an unknown field, with those that there are in its table."""
+    found = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `(.*)`)?", str(error))
+    if found is None:
+        where = "docs/experiments.md and hdpmf.lab.experiments.spec explain the fields"
+        return f"{error}; {where}"
+    names = [name for name in re.findall(r"\w+", found[2] or "") if name in _PARTS]
+    fields = (_PARTS[names[-1]] if names else Experiment).__struct_fields__
+    table = f" in [{names[-1]}]" if names else ""
+    near = did_you_mean(found[1], fields)
+    return f"unknown field {found[1]!r}{table}; {near}there are {', '.join(fields)}"
 
 
 def check(experiment: Experiment, origin: str) -> None:
@@ -302,7 +331,15 @@ def check(experiment: Experiment, origin: str) -> None:
         raise ConfigError(
             f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}"
         )
-    specified = experiment.privacy or (vary is not None and vary.parameter in PRIVACY_NAMES)
+    varied = [vary.parameter] if vary is not None and vary.parameter in PRIVACY_NAMES else []
+    for side, groups in (("u", experiment.user_groups), ("i", experiment.item_groups)):
+        changed = [name for name in (*experiment.privacy, *varied) if f"_{side}" in name]
+        if groups and changed:
+            raise ConfigError(
+                f"{origin}: {changed[0]} is of the paper's groups, but there are groups of one's "
+                "own; drop one of them"
+            )
+    specified = experiment.privacy or experiment.user_groups or experiment.item_groups or varied
     for name, own in experiment.data.items():
         if own.implicit and experiment.measure != "lists":
             raise ConfigError(

@@ -104,7 +104,8 @@ class Cell:
         in_paper: True if the paper shows this method here.
         x: Position on the axis; None in a table.
         metrics: Summaries over the seeds of ``METRICS`` (empty for methods that predict no
-            ratings), and of ``RANKING`` and ``GROUP_METRICS`` if they were measured.
+            ratings), and of ``RANKING``, ``GROUP_METRICS`` and ``n_off_scale`` (with ``n_all``) if
+            they were measured.
         status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some runs).
         hyperparameters: Chosen values; empty if there was no choice.
         run_ids: In the order of the seeds.
@@ -237,9 +238,11 @@ def _cell(
     ended = [results[run.id] for run in runs if run.id in results]
     ranked = [
         name
-        for name in (*RANKING, *GROUP_METRICS)
+        for name in (*RANKING, *GROUP_METRICS, "n_off_scale")
         if ended and all(name in result.metrics for result in ended)
     ]
+    if "n_off_scale" in ranked:
+        ranked.append("n_all")
     return Cell(
         experiment=experiment.name,
         dataset=configuration.dataset,

@@ -111,7 +111,8 @@ def _weights(content: Content, cell: Cell) -> dict[str, float]:
     if wishes.weights == ("uniform",):
         return {"mean_weight": 1.0, "min_weight": 1.0}
     facts = content.datasets.get(cell.dataset, {})
-    known = wishes.weights == ("paper",) and not wishes.changes and "mean_weight" in facts
+    drawn = wishes.weights == ("paper",) and not (wishes.user_groups or wishes.item_groups)
+    known = drawn and not wishes.changes and "mean_weight" in facts
     return {name: float(facts[name]) for name in ("mean_weight", "min_weight")} if known else {}
 
 

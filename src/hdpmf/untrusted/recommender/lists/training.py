@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hdpmf.common.methods.options import LIST_KINDS
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.errors import ConfigError, MissingExtraError
@@ -73,7 +74,7 @@ def train_list_model(
     """Train a model for lists.
 
     Args:
-        kind: One of ``LIST_MODELS``.
+        kind: One of ``LIST_MODELS``, or of those that packages add.
         presence: Who rated what.
         seed: Where something is drawn.
         on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
@@ -120,9 +121,17 @@ def train_list_model(
             else popular_lists(presence.raters, **options)
         )
     else:
-        raise ConfigError(
-            f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}"
-        )
+        added = LIST_KINDS.get(kind)
+        if added is None or added.train is None:
+            known = dict.fromkeys((*LIST_MODELS, *LIST_KINDS))
+            raise ConfigError(
+                f"there is no model {kind!r} for lists; choose from {', '.join(known)}"
+            )
+        model = added.train(presence, seed=seed, **options)
+        if not isinstance(model, ListModel) or model.n_items != presence.n_items:
+            raise ConfigError(
+                f"the model {kind!r} for lists must be a ListModel of {presence.n_items:,} items"
+            )
     model.about.setdefault("kind", kind)
     return model
 
