@@ -133,6 +133,16 @@ def test_warnings(call: Call, tmp_path: Path) -> None:
     assert all(row["value"]["at_delta"] is None for row in bare["people"]["rows"])
 
 
+def test_training_warns_too(call: Call, tmp_path: Path) -> None:
+    one = tmp_path / "one.csv"
+    WORLD.take(WORLD.user_codes == 0).compact().write(one)
+    told = call("train", "hdp-sum", "--train", one, "--epsilon", 20, "--out", tmp_path / "m").out
+    assert "Warning. One rating of weight 1 has epsilon 20, which is above 10" in told
+    assert "Warning. A sum over one user" in told
+    calm = call("train", "user-mean", "--train", one, "--out", tmp_path / "n").out
+    assert "Warning" not in calm
+
+
 def test_tuning_on_the_same_ratings_is_paid_for(call: Call, model: Path) -> None:
     once = call("privacy", "statement", model, "--json").json
     tuned = call("privacy", "statement", model, "--tried", 4, "--budget", 30, "--json").json

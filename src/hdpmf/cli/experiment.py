@@ -377,7 +377,8 @@ def claim_lines(cells: Iterable[Cell]) -> list[str]:
             words = f"epsilon is {claim.status.upper()} (seen: {claim.view})"
             key = "no privacy" if claim.epsilon is None else words
             groups.setdefault(key, {})[cell.label] = None
-    return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]
+    lines = [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]
+    return [*lines, "More: hdpmf privacy explain METHOD"] if lines else []
 
 
 def _curves(cells: Sequence[Cell], measure: str) -> list[list[str]]:

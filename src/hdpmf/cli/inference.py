@@ -350,6 +350,10 @@ def fold_in(
     ]
     if unknown:
         text.append(f"Ratings of items that the model does not know, left out: {unknown:,}")
+    text += [
+        "Nothing was sent: their vectors were fitted to the public model, beside their ratings.",
+        privacy_line(model.privacy, "explain", target),
+    ]
     fields = {
         "out": str(target),
         "n_users": added,

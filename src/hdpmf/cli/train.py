@@ -306,7 +306,8 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
     from hdpmf.models.hdp_bit import HDPBit
     from hdpmf.models.one_round import OneRound
 
-    lines = [] if cost is None else [f"Epsilon is of one rating; {cost}. {_EXACT}"]
+    lines = _warnings(model)
+    lines += [] if cost is None else [f"Epsilon is of one rating; {cost}. {_EXACT}"]
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:
@@ -324,6 +325,17 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
             "(--patterns 8 uses it)."
         )
     return lines
+
+
+def _warnings(model: Estimator) -> list[str]:
+    """Return what should make somebody stop who relies on the model's epsilon."""
+    from hdpmf.common.privacy.statement.sections import LARGE_EPSILON, ONE_USER, large_epsilon
+
+    epsilon = model.privacy.epsilon or 0.0
+    lines = [large_epsilon(f"{epsilon:g}")] if epsilon > LARGE_EPSILON else []
+    if epsilon and len(model.devices_.users) == 1:
+        lines.append(ONE_USER)
+    return [f"Warning. {line}" for line in lines]
 
 
 def _saved_fields(out: Path) -> dict[str, str]:

@@ -30,6 +30,19 @@ from hdpmf.common.privacy.statement.questions import answer
 LARGE_EPSILON = 10.0
 """Above this a bound says next to nothing: a guess may be right more than 99.99 % of the time."""
 
+ONE_USER = (
+    "A sum over one user hides nobody among others: all protection is the noise, and everything "
+    "learned is about this user."
+)
+
+
+def large_epsilon(epsilon: str) -> str:
+    """Return the warning of an epsilon above ``LARGE_EPSILON``."""
+    return (
+        f"One rating of weight 1 has epsilon {epsilon}, which is above {LARGE_EPSILON:g}: such a "
+        "bound promises next to nothing."
+    )
+
 
 def make_statement(
     subject: Subject,
@@ -327,10 +340,7 @@ def warnings(subject: Subject, people: PeopleCosts, audit: Audit | None) -> tupl
         )
     value = subject.amount("value")
     if value.status == "proved" and (value.at_delta or 0.0) > LARGE_EPSILON:
-        found.append(
-            f"One rating of weight 1 has epsilon {value.epsilon}, which is above "
-            f"{LARGE_EPSILON:g}: such a bound promises next to nothing."
-        )
+        found.append(large_epsilon(value.epsilon))
     heavy = [row for row in people.rows if (row.value.at_delta or 0.0) > LARGE_EPSILON]
     if heavy:
         found.append(
@@ -339,10 +349,7 @@ def warnings(subject: Subject, people: PeopleCosts, audit: Audit | None) -> tupl
             "there. --max-ratings, smaller weights or a smaller epsilon bound it."
         )
     if 1 in (people.users, subject.minimum):
-        found.append(
-            "A sum over one user hides nobody among others: all protection is the noise, and "
-            "everything learned is about this user."
-        )
+        found.append(ONE_USER)
     if claim.noise == "simulated":
         found.append("The noise is SIMULATED: this model is to evaluate with, not to publish.")
     if subject.tuned:
