@@ -18,6 +18,7 @@ The tree::
     ├── PrioError              a share, proof or message of the two servers was refused
     │   └── DapError           the same, with the problem type that DAP tells the other side
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
+    │   ├── RunOverError       the same for good: its sum will never be there
     │   └── TransportError     the other side could not be reached, or refused
     │       └── TooLongError   an answer with more bytes than this side reads
     ├── ModelFileError         a saved model that is missing, damaged or from a newer version
@@ -141,6 +142,10 @@ class FederationError(HdpmfError):
         super().__init__(f"{cause}. {remedy}" if remedy else cause)
         self.cause = cause
         self.remedy = remedy
+
+
+class RunOverError(FederationError):
+    """A run between machines can never end; it is given up."""
 
 
 class TransportError(FederationError):

@@ -14,7 +14,7 @@ import pytest
 from hdpmf.cli.recommender.service import status
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.protocol.federation import Reason
-from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.errors import ConfigError, FederationError, RunOverError, StorageError
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.daemon import (
     Daemon,
@@ -131,6 +131,23 @@ def test_a_run_that_was_killed_goes_on(town: Federation, monkeypatch: pytest.Mon
     life.live(stop_at(1))
     assert town.folder.unfinished() is None
     assert life.ended[0]["run"] == run.hex()
+
+
+def test_a_run_that_can_never_end_is_given_up_with_its_cause(
+    town: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = town.service.begin(SUMS)
+    life = Life(town)
+
+    def over(service: Service, run: bytes) -> None:
+        raise RunOverError("no sum came", "Nothing to do")
+
+    monkeypatch.setattr(Service, "conduct", over)
+    life.live(stop_at(1))
+    assert town.folder.unfinished() is None
+    assert town.folder.summary(run) == {"run": run.hex(), "given_up": True, "cause": "no sum came"}
+    (alert,) = [found for found in inspect_folder(town.folder).alerts if found.name == "run"]
+    assert alert.words.endswith("was given up: no sum came")
 
 
 def test_a_run_that_cannot_go_on_waits_while_the_model_is_handed_out_until_it_is_given_up(

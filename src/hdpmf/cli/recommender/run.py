@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.common.protocol.key_list import PublishedKeys
     from hdpmf.common.protocol.servers import Servers
+    from hdpmf.common.protocol.void_task import VoidTask
     from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
@@ -259,7 +260,10 @@ def _give_up(folder: ServiceFolder, unfinished: bytes | None, serving: bool) -> 
     done = "is being given up by the process that serves it" if serving else "is given up"
     return Result(
         {"run": run, "given_up": not serving, "requested": serving},
-        [f"run {run[:12]} {done}; what devices have paid for it stays paid"],
+        [
+            f"run {run[:12]} {done}; what devices have paid for it stays paid, unless two servers "
+            "sign that nothing was released: then they get it back"
+        ],
     )
 
 
@@ -389,6 +393,10 @@ class _PinnedServers:
     def signed_keys(self) -> PublishedKeys:
         """As in ``SumServers``."""
         return self._pair().signed_keys()
+
+    def void_task(self, task_id: bytes) -> VoidTask:
+        """As in ``SumServers``."""
+        return self._pair().void_task(task_id)
 
     def close(self) -> None:
         """End the connections."""

@@ -121,7 +121,7 @@ def read_signed_list(data: bytes, public: str, whose: str) -> KeyList:
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
 
     signed = read(_SIGNED, data, MAX_LIST, ProtocolError, whose)
-    if not _verifies(public, signed):
+    if not verifies(public, signed.signature, _LABEL + signed.statement):
         raise ProtocolError(f"refused: {whose} is not signed by the key on its card")
     keys = read(_STATEMENT, signed.statement, MAX_LIST, ProtocolError, whose)
     try:
@@ -187,14 +187,13 @@ def _whose(server: Server) -> str:
     return f"the list of keys of {server.organisation!r}"
 
 
-def _verifies(public: str, signed: SignedKeyList) -> bool:
+def verifies(public: str, signature: bytes, data: bytes) -> bool:
+    """Return True if the Ed25519 key (hexadecimal) has signed these bytes."""
     with needs("cryptography"):
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
-            signed.signature, _LABEL + signed.statement
-        )
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, data)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -123,6 +123,7 @@ class PublicIndex(msgspec.Struct, frozen=True):
         lists: A model for lists.
         authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
+        void: Tasks of which both servers have signed that nothing is released.
     """
 
     catalogue: PublicFile
@@ -132,6 +133,7 @@ class PublicIndex(msgspec.Struct, frozen=True):
     lists: PublicFile | None = None
     authority: PublicFile | None = None
     keys: PublicFile | None = None
+    void: PublicFile | None = None
 
 
 def read_index(data: bytes) -> PublicIndex:

@@ -4,7 +4,8 @@ A log of released batches keeps a database that was rolled back from releasing a
 one line per batch: task, interval, digest of the share. A share leaves only after its line is on
 the disk. So a batch with a line and without its share in the database was closed before, and the
 database is older than that. Where the log was rolled back, too, the same sum gets the same noise
-(``noise_key``). When a batch is closed, the keys that its reports were sealed with are erased.
+(``noise_key``). A task that was given up has a line, too: nothing of it is released from then on.
+When a batch is closed, the keys that its reports were sealed with are erased.
 """
 
 from __future__ import annotations
@@ -52,6 +53,15 @@ NOISE_KEY_FILE = "noise-key"
 BATCH_KEYS_FILE = "batch-keys"
 
 
+_VOID = "void"  # instead of the digest of a share: there is none
+
+
+def _not_void() -> DapError:
+    return DapError(
+        "a batch of the task is closed; what was reported is in it", Problem.BATCH_OVERLAP
+    )
+
+
 @dataclass(frozen=True)
 class _ReleasedBatch:
     task: str
@@ -96,6 +106,24 @@ class ReleasedBatches:
                 raise self._refusal(task_id, interval)
             if file is not None:
                 self._append(file, f"{new.task} {new.start} {new.duration} {new.digest}\n".encode())
+
+    def void(self, task_id: bytes, interval: Interval) -> None:
+        """Record permanently that nothing of a task is released.
+
+        ``interval`` is the task's whole time.
+
+        Raises:
+            DapError: Something was released.
+        """
+        new = _ReleasedBatch(task_id.hex(), interval.start, interval.duration, _VOID)
+        with self._locked() as file:
+            if file is None:
+                raise DapError("in a simulation nothing is void")
+            released = self._read(file)
+            if any(batch.task == new.task and batch.digest != _VOID for batch in released):
+                raise _not_void()
+            if new not in released:
+                self._append(file, f"{new.task} {new.start} {new.duration} {_VOID}\n".encode())
 
     def _refusal(self, task_id: bytes, interval: Interval) -> PrivacyError:
         return PrivacyError(
@@ -262,7 +290,8 @@ class Batches:
             self.check_overlap(task, interval)
             self._released.check(task.id, interval)
             with self._database.write() as connection:
-                lock_task(connection, task.number, alone=True)
+                if not lock_task(connection, task.number, alone=True):
+                    raise DapError("the task is over", Problem.BATCH_INVALID)
                 batch = _find(connection, task, interval)
                 if batch is None:
                     if _waits(connection, task, interval):
@@ -273,6 +302,15 @@ class Batches:
         self._seals.erase(task.id, interval)
         self._database.empty_log()
         return batch
+
+    def void(self, task: AggregatorTask) -> None:
+        """Release nothing of a task from now on; raise DapError if a batch of it is closed."""
+        with self._database.write() as connection:
+            lock_task(connection, task.number, alone=True)  # no batch closes meanwhile
+            if closed_intervals(connection, task):
+                raise _not_void()
+            document = task.document
+            self._released.void(task.id, Interval(document.begin, document.end - document.begin))
 
     def erase_noise_keys(self, before: float) -> None:
         """Erase noise keys of tasks that ended before this time."""

@@ -459,14 +459,14 @@ def clear_unsealed(connection: sa.Connection) -> None:
     connection.execute(sa.delete(facts).where(facts.c.name == _UNSEALED))
 
 
-def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> None:
+def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> bool:
     """Lock a task until the transaction ends: no batch of it closes meanwhile, or only here.
 
-    SQLite needs no such lock: it has one writer.
+    Returns False if the task was purged, so that nothing may be added to it. SQLite needs no such
+    lock: it has one writer.
     """
-    connection.execute(
-        sa.select(tasks.c.number).where(tasks.c.number == number).with_for_update(read=not alone)
-    )
+    here = sa.select(tasks.c.purged).where(tasks.c.number == number)
+    return not connection.execute(here.with_for_update(read=not alone)).scalar()
 
 
 def _begin(connection: sa.Connection) -> None:

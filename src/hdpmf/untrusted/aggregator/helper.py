@@ -55,7 +55,7 @@ class Helper(Aggregator):
         if found is not None:
             return found
         if self._task_store.expired(task):
-            raise DapError("the task is over", Problem.UNRECOGNIZED_AGGREGATION_JOB)
+            raise _over()
         wanted = AggregationJobInitReq.decode(body)
         if wanted.agg_param or wanted.part_batch_selector.batch_id is not None:
             raise DapError(
@@ -171,7 +171,8 @@ class Helper(Aggregator):
         closed: int,
     ) -> bytes | None:
         with self._database.write() as connection:
-            lock_task(connection, task.number)
+            if not lock_task(connection, task.number):
+                raise _over()
             row = {"task": task.number, "job": job_id, "digest": digest, "response": response}
             made = self._database.insert(answers).on_conflict_do_nothing().returning(answers.c.job)
             if connection.execute(made, row).first() is None:
@@ -189,6 +190,10 @@ class Helper(Aggregator):
             sums.write(connection, self._database, self._seals)
         _LOG.info("task %s: %d of %d reports counted", task.id.hex()[:16], sums.counted, len(rows))
         return response
+
+
+def _over() -> DapError:
+    return DapError("the task is over", Problem.UNRECOGNIZED_AGGREGATION_JOB)
 
 
 def _answered(

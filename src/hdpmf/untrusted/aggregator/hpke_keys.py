@@ -108,6 +108,12 @@ class HpkeKeyRing:
         """True unless the only key is on the server's card."""
         return self._signing is not None
 
+    def sign(self, data: bytes) -> bytes:
+        """Return the server's signature; raise DapError if its card has no key for that."""
+        if self._signing is None:
+            raise DapError("the card of this server has no signing key; it is of version 1.0.0")
+        return self._signing.sign(data)
+
     @property
     def config(self) -> HpkeConfig:
         """The public part of the newest key."""

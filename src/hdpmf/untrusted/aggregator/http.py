@@ -8,7 +8,7 @@
     PUT  /tasks/{task}/collection_jobs/{job}, POST      leader, the task's collector
     PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
     POST /tasks/{task}/aggregate_shares                 helper, the leader
-    PUT  /tasks/{task}                                  ours: collectors that were admitted
+    PUT  /tasks/{task}, DELETE                          ours: collectors that were admitted
     GET  /healthz                                       ours: everybody
     GET  /metrics                                       ours: the operator
 
@@ -62,6 +62,7 @@ from hdpmf.common.protocol.task import (
     decode_submission,
     task_id,
 )
+from hdpmf.common.protocol.void_task import VOID_MEDIA_TYPE
 from hdpmf.errors import (
     DapError,
     PrioError,
@@ -211,7 +212,7 @@ class Resources:
         return [
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
-            self._route(TASK_PATH, "task", PUT=self._put_task),
+            self._route(TASK_PATH, "task", PUT=self._put_task, DELETE=self._void_task),
             self._route(HEALTH_PATH, "health", GET=self._health),
             self._route("/metrics", "metrics", GET=self._get_metrics),
         ]
@@ -308,6 +309,19 @@ class Resources:
         body = await read_body(request, TASK_MEDIA_TYPE, self._limits.task_bytes)
         await self._in_thread(self._add_task, asking, stated, body)
         return Response(status_code=201)
+
+    async def _void_task(self, request: Request) -> Response:
+        task = await self._own_task(request)
+        signature = await self._in_thread(self._engine.void_task, task.id)
+        return Response(signature, media_type=VOID_MEDIA_TYPE)
+
+    async def _own_task(self, request: Request) -> AggregatorTask:
+        """Return the task in the path; raise DapError unless its collector asks."""
+        asking = self._tokens.collector(request.headers)
+        task = await self._task(request)
+        if task.document.collector.identity != asking:
+            raise DapError("this is another recommender's task", Problem.UNAUTHORIZED_REQUEST)
+        return task
 
     def _add_task(self, asking: str, stated: bytes, body: bytes) -> None:
         given = decode_submission(body, self._limits.task_bytes)
@@ -428,10 +442,7 @@ class LeaderResources(Resources):
 
     async def _collecting(self, request: Request) -> tuple[AggregatorTask, bytes]:
         """Return the task and the job id; raise DapError unless the task's collector asks."""
-        asking = self._tokens.collector(request.headers)
-        task = await self._task(request)
-        if task.document.collector.identity != asking:
-            raise DapError("this is another recommender's task", Problem.UNAUTHORIZED_REQUEST)
+        task = await self._own_task(request)
         return task, id_from_text(request.path_params["collection_job_id"], JOB_ID_SIZE)
 
     async def _begin_collection(self, request: Request) -> Response:

@@ -143,7 +143,10 @@ class Uploads:
         results: list[DapError | None],
     ) -> None:
         task = given[0][1].task
-        lock_task(connection, task.number)
+        if not lock_task(connection, task.number):
+            for index, _ in given:
+                results[index] = _rejected("the task is over")
+            return
         closed = closed_intervals(connection, task)
         remaining = self._remaining(connection, given) if task.document.enrolled else {}
         known = _digests(connection, task, {checked.report_id for _, checked in given})

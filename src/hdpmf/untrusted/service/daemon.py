@@ -19,7 +19,14 @@ from hdpmf.common.base.files import atomic_write
 from hdpmf.common.net import RecommenderTransport
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol.federation import RUN_BYTES
-from hdpmf.errors import ConfigError, FederationError, HdpmfError, SecureSumError, StorageError
+from hdpmf.errors import (
+    ConfigError,
+    FederationError,
+    HdpmfError,
+    RunOverError,
+    SecureSumError,
+    StorageError,
+)
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from hdpmf.untrusted.service.metrics import Metrics
@@ -163,17 +170,24 @@ class Daemon:
         finally:
             self._conducted = None
 
-    def _give_up(self, service: Service, run: bytes) -> None:
-        service.give_up(run)
+    def _give_up(self, service: Service, run: bytes, cause: str = "") -> None:
+        service.give_up(run, cause)
         drop_request(self._folder)
         self._pause = 0.0
-        self._log(f"run {run.hex()[:12]} is given up; what devices have paid for it stays paid")
+        why = f" ({cause})" if cause else ""
+        self._log(
+            f"run {run.hex()[:12]} is given up{why}; what devices have paid for it stays paid, "
+            "unless two servers sign that nothing was released"
+        )
 
     def _attempt(self, service: Service, run: bytes) -> None:
         """Bring the run to its end; where it cannot go on, wait before the next attempt."""
         self._heed()
         try:
             outcome = service.conduct(run)
+        except RunOverError as error:
+            cause = error.cause
+            self._written(lambda: self._give_up(service, run, cause))
         except (FederationError, SecureSumError, StorageError) as error:
             least = max(self._folder.config.pace.gather, 0.1)
             self._pause = min(max(2 * self._pause, least), LONGEST_PAUSE)

@@ -53,6 +53,7 @@ class RunHealth:
         minimum: Users that it needed.
         enrolled_now: Users of today's roster, as that run would count them.
         trouble: Why it cannot go on, while that is so.
+        cause: Why it was given up, where nobody asked for it.
         ended: Unix time; 0 if it has not.
         users: In it, or reports with two servers; 0 if it has not ended.
     """
@@ -64,6 +65,7 @@ class RunHealth:
     minimum: int
     enrolled_now: int
     trouble: Trouble | None = None
+    cause: str = ""
     ended: float = 0.0
     users: int = 0
 
@@ -168,8 +170,11 @@ def _ended_badly(last: RunHealth) -> Alert | None:
     if last.ending == "under way" and trouble is not None:
         return Alert(RUN, f"run {name} cannot go on: {trouble.cause}", trouble.remedy or _WAIT)
     if last.ending == "given up":
+        why = f": {last.cause}" if last.cause else ""
         return Alert(
-            RUN, f"the last run, {name}, was given up", "begin a new one when its reason is gone"
+            RUN,
+            f"the last run, {name}, was given up{why}",
+            "begin a new one when its reason is gone",
         )
     return None
 
@@ -288,6 +293,7 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
         minimum=record.settings.minimum,
         enrolled_now=record.settings.counted(folder.enrolled.users.values()),
         trouble=folder.run_files(run).trouble() if summary is None else None,
+        cause=str((summary or {}).get("cause", "")),
         ended=0.0 if summary is None else folder.summary_path(run).stat().st_mtime,
         users=int((summary or {}).get("users", 0) or 0),
     )

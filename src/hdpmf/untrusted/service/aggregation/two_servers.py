@@ -30,7 +30,7 @@ from hdpmf.common.protocol.catalogue import KnownItems
 from hdpmf.common.protocol.layout import answer_of, survey_circuit
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
-from hdpmf.errors import DapError, FederationError, ProtocolError, TransportError
+from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
 from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.run_files import Period, Trouble
@@ -43,12 +43,35 @@ LONGEST_PAUSE = 30.0
 LONGEST_WAIT = 600.0
 """Most seconds between two progress messages; towards the end of a period they come more often."""
 
+SLOW_SECONDS = 3600.0
+"""Seconds after a period from which a sum that is not there is an alert."""
+
+FINAL_SECONDS = 86_400.0
+"""Seconds after a period from which a run is over that nobody can help: with too few reports, or
+with none that are still there."""
+
+LOST_SECONDS = 31 * 86_400.0
+"""The same for all other reasons: servers delete what they have after 30 days."""
+
+_FINAL = (Problem.INVALID_BATCH_SIZE, Problem.BATCH_INVALID)
+
 _AWAY = (
     "See that both servers run and can be reached; their operators see it, too. Nothing is lost: "
     "the sum is asked for until it is there"
 )
 
+_PAID_BACK = (
+    "The run is given up. Devices get back what they paid when both servers have signed that "
+    "nothing was released"
+)
+
 _SHORT_MESSAGE, _BYTES_PER_RATING = 1 << 12, 32  # of what people show
+
+_SLOW = (
+    "See that the helper runs, can be reached from the leader and has the right time: reports wait "
+    "there to be checked. Nothing is lost until 30 days after the period. To end the run, give it "
+    "up (--give-up): devices get back what they paid"
+)
 
 T = TypeVar("T")
 
@@ -225,16 +248,29 @@ class TwoServers(Aggregation):
                 found = self._sum_servers.collection(name, period.job)
                 words = "" if found is not None else "the servers are still summing"
                 trouble = None
+                if self._clock() >= task.end + SLOW_SECONDS:
+                    words = f"the sum of task {name.hex()[:12]} is not there long after its period"
+                    trouble = Trouble(cause=words, remedy=_SLOW, at=self._clock())
             except TransportError as error:
                 found = None
                 words = str(error)
                 trouble = Trouble(cause=words, remedy=_AWAY, at=self._clock())
             except DapError as error:
-                raise self._refused(error, task, name) from error
+                refused = self._refused(error, task, name)
+                patience = FINAL_SECONDS if error.kind in _FINAL else LOST_SECONDS
+                if self._clock() < task.end + patience:
+                    raise refused from error
+                raise RunOverError(refused.cause, _PAID_BACK) from error
             if found is not None:
                 period.collection = found
                 self.run.save()
                 return
+            if self._clock() >= task.end + LOST_SECONDS:
+                raise RunOverError(
+                    f"the sum of task {name.hex()[:12]} did not come before the servers deleted "
+                    f"what they had ({words})",
+                    _PAID_BACK,
+                )
             if words != said:
                 self.run.log(f"{words}; asking again until it is there")
                 self.run.files.keep_trouble(trouble)
@@ -256,6 +292,12 @@ class TwoServers(Aggregation):
             return FederationError(
                 f"{what}: they do not know this recommender. Nothing was released",
                 "Their operators admit it: hdpmf aggregator admit FOLDER collector-card.json",
+            )
+        if error.kind == Problem.BATCH_OVERLAP:
+            return FederationError(
+                f"{what}: one of them has closed it before, and does not have it any more (its "
+                "database is older than that). Nothing more was released",
+                f"Its operator brings back the newest database; if there is none: {give_up}",
             )
         return FederationError(
             f"{what} ({error.kind}): {error}. Nothing was released",
