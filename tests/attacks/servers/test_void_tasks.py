@@ -22,6 +22,8 @@ from hdpmf.common.protocol.void_task import (
     void_statement,
 )
 from hdpmf.errors import DapError, PrivacyError, ProtocolError, TransportError
+from hdpmf.private.device.disclosures.history import past_runs
+from hdpmf.private.device.disclosures.receipts import receipt_of
 from hdpmf.private.device.pinned_servers import pin_servers
 from tests.attacks.servers.test_recorded_uploads import Rotating, owner
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Interval, Pair
@@ -197,6 +199,11 @@ def test_a_device_gets_back_what_a_void_task_cost_once(tmp_path: Path) -> None:
     assert actions(store) == ["agreed", "sent", "returned"]
     assert spent(store) == 0
     assert store.ledger.charged() == []
+    (run,) = past_runs(store)
+    assert (run.paid, run.cost, run.failed) == (None, None, "")
+    assert run.words()[0].startswith("A report was sent, and what it cost was given back: ")
+    receipt = receipt_of(store, world.number.hex())
+    assert (receipt.given_back, len(receipt.left)) == (1.0, 1)
     assert any("What it cost is given back" in line for line in world.logged)
     device = reporter(store, world, 0.2)  # a restart does not give it back again
     live(device, world, 1000)

@@ -257,7 +257,9 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
 def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
     """Return a run in one line: with whom, when, what left, and what came of it."""
     paid, sent = run.paid, run.count("sent")
-    if paid is None or not sent:
+    if run.given_back:
+        what = t("disclosures.line_given_back")
+    elif paid is None or not sent:
         state = (
             "held" if paid is not None
             else "refused" if run.count("refused")

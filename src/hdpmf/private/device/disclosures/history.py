@@ -127,6 +127,13 @@ class LedgerRun:
         return paid
 
     @property
+    def given_back(self) -> str:
+        """Why all was given back although something had left, in words; empty if it was not."""
+        if self.paid is not None or not self.count("sent"):
+            return ""
+        return next((entry.words for entry in self.entries[::-1] if entry.part >= 1), "")
+
+    @property
     def form(self) -> Form | None:
         """The form in which the method ran."""
         return (
@@ -167,6 +174,8 @@ class LedgerRun:
         """Describe the run, in paragraphs."""
         paid, form, cost = self.paid, self.form, self.cost
         sent, refused = self.count("sent"), self.count("refused")
+        if self.given_back:
+            return [f"A report was sent, and what it cost was given back: {self.given_back}."]
         if paid is None or form is None or cost is None:
             return [
                 f"Nothing of your ratings was sent. Refused: {refused}."
