@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hdpmf.common.data import (
         ItemFilter,
+        ItemTable,
         Ratings,
         RatingScale,
         load_dataset,
@@ -71,6 +72,7 @@ _HOMES = {
     "hdpmf.common.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
     "hdpmf.common.data": (
         "ItemFilter",
+        "ItemTable",
         "RatingScale",
         "Ratings",
         "load_dataset",
@@ -95,6 +97,7 @@ __all__ = [
     "HDPSum",
     "HdpmfError",
     "ItemFilter",
+    "ItemTable",
     "PrivacySpec",
     "PrivacyWeights",
     "RatingScale",

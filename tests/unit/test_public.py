@@ -23,6 +23,7 @@ PUBLIC = [
     "HDPSum",
     "HdpmfError",
     "ItemFilter",
+    "ItemTable",
     "PrivacySpec",
     "PrivacyWeights",
     "RatingScale",

@@ -23,6 +23,7 @@ from hdpmf.models.input_checks import (
     check_same_kind,
     column,
     columns_of,
+    described_items,
     first_times,
     in_pairs,
     is_column,
@@ -88,6 +89,7 @@ class Estimator(Parameters):
         weights: Any = None,
         *,
         scale: ScaleLike | None = None,
+        items: Any = None,
         validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
         progress: bool | None = None,
@@ -100,6 +102,10 @@ class Estimator(Parameters):
                 weight 1, that is the whole of epsilon. As scikit-learn calls it, ``fit(X, y)``,
                 this is the ratings, and ``train`` has only users and items.
             scale: The public scale of a frame, matrix or ``y``, one to five where it is not given.
+            items: Public facts about the items: an `ItemTable`, or a data frame or a file for
+                `ItemTable.of`, with titles, genres, years and any columns for features. It may list
+                items that nobody rated, and leave some out. The model's items are those of the
+                ratings, unless these were restricted to a public list (`Ratings.over`).
             validation: Ratings to measure the error on after every epoch, for a method that has
                 epochs.
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the
@@ -112,6 +118,8 @@ class Estimator(Parameters):
         if is_column(weights) and not isinstance(train, Ratings):
             train, weights = join_pairs(train, weights, scale), None
         ratings = self._taken(train, scale)
+        if items is not None:
+            ratings = ratings.describe(described_items(items, ratings.items))
         held = None if validation is None else self._taken(validation, ratings.scale)
         own = privacy_weights(ratings, weights)
         epochs = getattr(self, "epochs", None)

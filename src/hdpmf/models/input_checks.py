@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hdpmf.common.data import IdIndex, Ratings
+from hdpmf.common.data import IdIndex, ItemTable, Ratings
 from hdpmf.common.data.scale import ScaleLike
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, hint
@@ -197,6 +197,23 @@ def tags() -> Any:
         input_tags=InputTags(string=True),
         no_validation=True,
     )
+
+
+def described_items(items: Any, index: IdIndex) -> ItemTable:
+    """Return public facts about items, with ids of the kind that the index has.
+
+    Raises:
+        RatingsError: It is no table of items, or about none of these.
+    """
+    table = ItemTable.of(items)
+    if table.index.is_integer and not index.is_integer:
+        table = table.with_text_ids()
+    if not (table.index.find(index.ids) >= 0).any():
+        raise RatingsError(
+            f"items: none of the {len(table):,} items is in the ratings, whose item ids are "
+            f"{kind_of(index)}; are its ids the same?"
+        )
+    return table
 
 
 def first_times(test: Ratings, devices: Devices) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 from hdpmf.common.base.progress import stage
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
-from hdpmf.common.data.item_features import ItemFeatures, fingerprint
+from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError, fingerprint
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import OneRoundOptions, SumOptions
 from hdpmf.common.model.device_fit import DeviceFit, correct_popularity, device_fit, taste_columns
@@ -65,10 +65,17 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
         return None
     if train.item_table is None:
         raise ConfigError(
-            "features=True needs an item table, and these ratings have none; give a file "
-            "of features"
+            "features=True needs an item table, and these ratings have none; give one with "
+            "fit(..., items=frame), or a file of features"
         )
-    return ItemFeatures.of_table(train.item_table, train.items)
+    if train.item_table.frame is None:
+        return ItemFeatures.of_table(train.item_table, train.items)
+    try:
+        return ItemFeatures.of_frame(train.item_table.frame, train.items)
+    except NoFeaturesError:
+        if wanted is True:
+            raise
+        return None  # titles only
 
 
 @dataclass(eq=False, repr=False)

@@ -7,10 +7,10 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +43,10 @@ _FEWEST_SEQUELS = 10  # below that a column would be about single items
 _MOST_VALUES = 50  # a column of words with more different ones is a title or a name, not a kind
 
 _ID_NAMES = ("item", "itemid", "movieid", "bookid", "businessid", "id")
+
+
+class NoFeaturesError(RatingsError):
+    """No column of a table can be used as a feature of items."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +102,15 @@ class ItemFeatures:
         separated by ``|``. ``genres`` and ``year`` mean what they mean in an item table. A column
         of words with more than 50 different ones is left out.
         """
-        frame = read_frame(path)
-        label = os.path.basename(os.fspath(path))
+        return cls.of_frame(read_frame(path), items, os.path.basename(os.fspath(path)))
+
+    @classmethod
+    def of_frame(cls, frame: pl.DataFrame, items: IdIndex, label: str = "items") -> ItemFeatures:
+        """Make features of a frame's columns, as `read` does of a file's.
+
+        Raises:
+            RatingsError: None of its items is known, one has two rows, or no column can be used.
+        """
         id_name = id_column(frame.columns)
         listed = frame[id_name].to_list()
         if not items.is_integer:
@@ -123,7 +134,7 @@ class ItemFeatures:
             else:
                 columns.append(made)
         if not columns:
-            raise RatingsError(
+            raise NoFeaturesError(
                 f"{label}: no column can be used as a feature ({'; '.join(left_out) or 'only ids'})"
             )
         return _joined(columns, label, tuple(left_out))
@@ -294,8 +305,55 @@ def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
     """
     label = os.path.basename(os.fspath(path))
     data = read_bytes(path)
-    in_text = not data.startswith(b"PAR1")
-    written, listed = _columns_of(data, label) if in_text else _parquet_columns(path, label)
+    if not data.startswith(b"PAR1"):
+        return _table(*_columns_of(data, label), label)
+    if find_spec("polars") is None:
+        raise RatingsError(f"{label}: this is a Parquet file; save the table as CSV")
+    return _table(*_texts(read_frame(path), label), label)
+
+
+def item_table_of(data: Any) -> ItemTable:
+    """Make `ItemTable.of` a frame or a file, with all its columns."""
+    if isinstance(data, (str, os.PathLike)):
+        frame, label = read_frame(data), os.path.basename(os.fspath(data))
+    else:
+        frame, label = _polars_frame(data), "items"
+    return _table(*_texts(frame, label), label).with_frame(frame)
+
+
+def _polars_frame(data: Any) -> pl.DataFrame:
+    """Return a data frame of any kind as one of polars, with lists and categories as text."""
+    import narwhals as nw
+    import polars as pl
+
+    try:
+        wrapped = nw.from_native(data)
+    except TypeError as error:
+        raise RatingsError(
+            f"items: {type(data).__name__} is no data frame that Narwhals understands (pandas, "
+            "polars, PyArrow, ...); give one, or a file"
+        ) from error
+    table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+    if table.implementation.is_pandas_like():  # its columns of lists are objects
+        frame = pl.DataFrame({name: table[name].to_list() for name in table.columns})
+    else:
+        frame = table.to_polars()
+    if frame.height == 0 or frame.width < 2:
+        raise _too_small("items")
+    text = [
+        pl.col(name).cast(pl.List(pl.String)).list.join("|")
+        if isinstance(kind, pl.List)
+        else pl.col(name).cast(pl.String)
+        for name, kind in frame.schema.items()
+        if isinstance(kind, (pl.List, pl.Categorical, pl.Enum))
+    ]
+    return frame.with_columns(text)
+
+
+def _table(
+    written: Mapping[str, Sequence[str]], listed: pl.Series | Sequence[int | str], label: str
+) -> ItemTable:
+    """Titles, genres and years from columns of text, and the ids beside them."""
     id_name = id_column(list(written))
     index, codes = factorise(listed, id_name)
     if len(index) < len(codes):
@@ -343,15 +401,10 @@ def _filled(rows: Sequence[list[str]], width: int) -> Iterator[list[str]]:
     return (row if len(row) == width else row + [""] * (width - len(row)) for row in rows)
 
 
-def _parquet_columns(
-    path: str | os.PathLike[str], label: str
-) -> tuple[dict[str, list[str]], pl.Series]:
-    """The columns of a Parquet file as text, and the ids, which have a type there."""
-    if find_spec("polars") is None:
-        raise RatingsError(f"{label}: this is a Parquet file; save the table as CSV")
+def _texts(frame: pl.DataFrame, label: str) -> tuple[dict[str, list[str]], pl.Series]:
+    """The columns of a frame as text, and the ids, which have a type there."""
     import polars as pl
 
-    frame = read_frame(path)
     try:
         texts = frame.with_columns(pl.all().cast(pl.String).fill_null(""))
     except pl.exceptions.PolarsError as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,23 @@ from hdpmf.errors import ConfigError, RatingsError
 class ItemTable:
     """Public facts about items, one entry per item in the order of `ids`.
 
+    Make one with `of` from a data frame or a file, and give it to ``fit(..., items=table)``.
+
     Attributes:
         index: The items' ids.
         titles: A title per item.
         genres: The genres of each item.
         years: The year of each item, or None where it is not known.
+        frame: All columns that `of` has read, a polars frame of which features are made; None: the
+            genres and years are all.
     """
 
     index: IdIndex
     titles: tuple[str, ...] = field(repr=False)
     genres: tuple[tuple[str, ...], ...] = field(repr=False)
     years: tuple[int | None, ...] = field(repr=False)
+    # No field: it is not saved with a model, which keeps the features that were made of it.
+    frame: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
         if not len(self.index) == len(self.titles) == len(self.genres) == len(self.years):
@@ -36,6 +43,24 @@ class ItemTable:
                 f"{len(self.index):,} ids, {len(self.titles):,} titles, {len(self.genres):,} genre "
                 f"lists, {len(self.years):,} years"
             )
+
+    @classmethod
+    def of(cls, data: Any) -> ItemTable:
+        """Make a table from a data frame or a file: CSV, TSV or Parquet with a header.
+
+        Args:
+            data: A path, or a frame that Narwhals understands (pandas, polars, PyArrow, ...). The
+                ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``
+                (or ``name``), ``genres`` (a list, or text separated by ``|``) and ``year`` are used
+                where they are there. All columns of numbers, and of few different words, become
+                features for methods that use them.
+
+        Raises:
+            RatingsError: It is no such table, or an item is listed twice.
+        """
+        from hdpmf.common.data.item_features import item_table_of
+
+        return data if isinstance(data, cls) else item_table_of(data)
 
     @classmethod
     def build(
@@ -71,7 +96,8 @@ class ItemTable:
         """The same facts with integer ids written as text."""
         if not self.index.is_integer:
             return self
-        return ItemTable.build(self.ids.astype(str), self.titles, self.genres, self.years)
+        built = ItemTable.build(self.ids.astype(str), self.titles, self.genres, self.years)
+        return built.with_frame(self.frame)
 
     def title(self, item_id: Id) -> str | None:
         """Return the title of an item, or None where the table does not list it."""
@@ -82,12 +108,19 @@ class ItemTable:
         """Keep only the items asked for; those the table does not list are left out."""
         found = np.unique(self.index.find(ids))
         positions = found[found >= 0].tolist()
-        return ItemTable(
+        selected = ItemTable(
             IdIndex(self.index.ids[positions], as_given=True),
             tuple(self.titles[i] for i in positions),
             tuple(self.genres[i] for i in positions),
             tuple(self.years[i] for i in positions),
         )
+        return selected.with_frame(self.frame)
+
+    def with_frame(self, frame: Any) -> ItemTable:
+        """Return the same table with columns that features are made of."""
+        made = copy(self)
+        object.__setattr__(made, "frame", frame)
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
