@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -168,7 +169,9 @@ def test_a_report_leaves_after_it_was_said(
     leader = leader_at(address, tls[0].read_text())
     assert client.upload(leader, "/tasks/x/reports", HEADERS, REPORT, leaving) == 201
     assert Handler.order == ["said", "headers here", "body here"]
-    (method, path, headers, body), = Handler.asked  # fmt: skip
+    (first, _, before, _), (method, path, headers, body) = Handler.asked
+    assert first == "GET"
+    assert not HEADERS.keys() & before.keys()  # the same for everybody
     assert (method, path, body) == ("PUT", "/tasks/x/reports", REPORT)
     assert HEADERS.items() <= headers.items()
     assert "transfer-encoding" not in headers
@@ -183,7 +186,7 @@ def test_a_leader_that_points_elsewhere_is_not_followed(
         )
         == 307
     )
-    assert len(Handler.asked) == 1
+    assert [method for method, *_ in Handler.asked] == ["GET", "PUT"]
 
 
 def test_where_the_commit_fails_nothing_of_the_report_leaves(
@@ -199,7 +202,26 @@ def test_where_the_commit_fails_nothing_of_the_report_leaves(
         client.upload(
             leader_at(address, tls[0].read_text()), "/tasks/x/reports", HEADERS, REPORT, full
         )
-    assert (Handler.order, Handler.asked) == ([], [])
+    assert Handler.order == []
+    assert [(method, path) for method, path, *_ in Handler.asked] == [("GET", "/healthz")]
+
+
+@pytest.mark.parametrize(("wrong", "how"), [(3600.0, "ahead of"), (-3600.0, "behind")])
+def test_nothing_leaves_while_the_clock_is_wrong(
+    address: str, tls: tuple[Path, Path, Path], wrong: float, how: str
+) -> None:
+    """A report that comes too early or too late would be paid for nothing."""
+    left: list[int] = []
+    leader, off = leader_at(address, tls[0].read_text()), [wrong]
+    client = WebClient(address, tls[0].read_bytes(), clock=lambda: time.time() + off[0])
+    given = (leader, "/tasks/x/reports", HEADERS, REPORT, lambda: left.append(1))
+    with pytest.raises(TransportError, match=f"clock is 3[56].. s {how} the leader's"):
+        client.upload(*given)
+    assert left == []
+    assert [method for method, *_ in Handler.asked] == ["GET"]
+    off[0] = wrong / 3600.0 * 60.0
+    assert client.upload(*given) == 201
+    assert left == [1]
 
 
 def test_nobody_there(tls: tuple[Path, Path, Path]) -> None:

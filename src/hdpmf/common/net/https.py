@@ -55,6 +55,9 @@ class HttpsAnswer:
 
 DATE_HEADER = "date"
 
+HEALTH_PATH = "/healthz"
+"""Of a server: anybody may ask, and its answer has a date."""
+
 
 def date_of(headers: Mapping[str, str]) -> float | None:
     """Return the time in a message's ``Date`` header, seconds since 1970; None without one."""

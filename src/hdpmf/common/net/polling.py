@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from hdpmf.common.net.authority_rotation import primary_authority
 from hdpmf.common.net.carrier import MAX_BYTES, Answer, backoff
 from hdpmf.common.net.certificates import check_authority
-from hdpmf.common.net.https import MAX_PROBLEM, HttpsAnswer, HttpsClient
+from hdpmf.common.net.https import HEALTH_PATH, MAX_PROBLEM, HttpsAnswer, HttpsClient
 from hdpmf.common.net.signing import (
     CLOCK_HEADER,
     CONTRIBUTION,
@@ -288,12 +288,15 @@ class WebClient:
     Args:
         address: The recommender's folder, ``https://host:port``.
         authority: Issuer of its certificate (PEM); the public authorities if empty.
+        clock: For tests.
     """
 
-    def __init__(self, address: str, authority: bytes = b"") -> None:
+    def __init__(
+        self, address: str, authority: bytes = b"", clock: Callable[[], float] = time.time
+    ) -> None:
         self._address = check_address(address)
         self._client = HttpsClient("the recommender", authority)
-        self._leaders: dict[str, HttpsClient] = {}
+        self._clock = clock
 
     def __repr__(self) -> str:
         return f"WebClient({self._address})"
@@ -340,18 +343,34 @@ class WebClient:
     ) -> int:
         """Put a report to the leader, and return the status of its answer.
 
-        ``leaving`` is called when the connection is open, before anything of the request is sent.
+        Clocks are compared first, over the same connection, by a request that is the same for
+        everybody: a report that comes too early or too late is paid for nothing. ``leaving`` is
+        called after that, before anything of the report's request is sent.
 
         Raises:
-            TransportError: It cannot be reached, or did not answer.
+            TransportError: It cannot be reached, did not answer, or the clocks differ.
         """
-        client = self._leaders.get(leader.authority)
-        if client is None:
-            client = self._leaders[leader.authority] = HttpsClient("the leader", leader.authority)
-        url = leader.endpoint(path)
-        return client.request(
-            "PUT", url, most=MAX_PROBLEM, headers=headers, body=body, leaving=leaving
-        ).status
+        with HttpsClient("the leader", leader.authority, keep=_KEEP) as client:
+            health = client.request("GET", leader.endpoint(HEALTH_PATH), most=MAX_PROBLEM)
+            self._compare_clocks(health)
+            return client.request(
+                "PUT",
+                leader.endpoint(path),
+                most=MAX_PROBLEM,
+                headers=headers,
+                body=body,
+                leaving=leaving,
+            ).status
+
+    def _compare_clocks(self, answer: HttpsAnswer) -> None:
+        theirs = answer.date
+        ahead = 0.0 if theirs is None else self._clock() - theirs
+        if abs(ahead) >= TOLERANCE:
+            how = "ahead of" if ahead > 0 else "behind"
+            raise TransportError(
+                f"this machine's clock is {abs(ahead):.0f} s {how} the leader's; set it right. "
+                "Nothing has left"
+            )
 
     def share(
         self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]

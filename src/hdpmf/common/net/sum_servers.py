@@ -20,7 +20,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_from_details,
 )
-from hdpmf.common.net.https import DATE_HEADER, HttpsAnswer, HttpsClient
+from hdpmf.common.net.https import DATE_HEADER, HEALTH_PATH, HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.key_list import (
     MAX_LIST,
@@ -138,8 +138,6 @@ ANSWER_SECONDS = 60.0
 
 KEEP_SECONDS = 10.0
 """Seconds that an idle connection is kept; the servers end it after 15."""
-
-HEALTH_PATH = "/healthz"
 
 MAX_ANSWER = 2 * (16 * MAX_ENTRIES + (1 << 20))
 """Bytes of an answer: two shares of the largest sum, in the larger field."""

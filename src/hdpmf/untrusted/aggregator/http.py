@@ -50,8 +50,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     problem_details,
 )
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.https import date_of
-from hdpmf.common.net.sum_servers import HEALTH_PATH
+from hdpmf.common.net.https import HEALTH_PATH, date_of
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
 from hdpmf.common.protocol.task import (
