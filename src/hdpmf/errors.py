@@ -234,6 +234,11 @@ _HINTS: dict[str, dict[Language, str]] = {
         "toml": "model.fold_in(ratings)",
     },
     "replace": {"python": "replace=True", "shell": "--replace", "toml": "replace=True"},
+    "update": {
+        "python": "model.update(ratings)",
+        "shell": "--update",
+        "toml": "model.update(ratings)",
+    },
     "overwrite": {"python": "replace=True", "shell": "--force", "toml": "replace=True"},
     "drop": {
         "python": 'Ratings.of(data, missing="drop")',

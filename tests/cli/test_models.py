@@ -367,6 +367,16 @@ def test_new_users_are_taken_in(call: Call, model_folder: Path, tmp_path: Path) 
     assert again.code == 3
     assert "user 90001 is in the model already" in again.err
     assert call("fold-in", tmp_path / "more", new, "--replace").code == 0
+    (tmp_path / "later.csv").write_text(f"user,item,rating\n90001,{items[0]},1\n90001,8888,2\n")
+    added = call("fold-in", tmp_path / "more", tmp_path / "later.csv", "--update")
+    assert added.code == 0, added.err
+    assert "1 ratings are of items that were not in training" in added.err
+    devices = load_model(tmp_path / "more").devices_
+    user = int(devices.users.find([90001])[0])
+    assert devices.rated_start[user + 1] - devices.rated_start[user] == 3
+    assert devices.means[user] == pytest.approx((1 + 4 + 4) / 3)
+    both = call("fold-in", tmp_path / "more", new, "--update", "--replace")
+    assert (both.code, "choose one" in both.err) == (2, True)
     there = ("fold-in", folder, new, "--out", tmp_path / "more")
     assert call(*there).code == 8
     assert call(*there, "--force").code == 0

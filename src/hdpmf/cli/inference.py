@@ -320,10 +320,18 @@ def fold_in(
         option("Where to save.", "FOLDER", "--out", "-o", default="in place of the model"),
     ] = None,
     weight: Annotated[
-        float, option("The privacy weight of these users, above 0 and at most 1.", "W")
-    ] = 1.0,
+        float | None,
+        option(
+            "The privacy weight of these users, above 0 and at most 1.",
+            "W",
+            default="1; with --update known users keep theirs",
+        ),
+    ] = None,
     replace: Annotated[
         bool, option("Users may be in the model already; these are all their ratings then.")
+    ] = False,
+    update: Annotated[
+        bool, option("Users may be in the model already; these ratings are added to theirs then.")
     ] = False,
     column: Columns = None,
     force: Annotated[bool, option("Replace another model in the folder of --out.")] = False,
@@ -341,7 +349,13 @@ def fold_in(
         )
     before = len(model.devices_.users)
     new = Ratings.read(ratings, scale=model.catalogue_.scale, columns=parse_columns(column))
-    added = len(model.fold_in(new, weight, replace=replace))
+    if update and replace:
+        raise ConfigError("--update adds ratings and --replace replaces them; choose one")
+    if update:
+        model.update(new, weight)
+    else:
+        model.fold_in(new, 1.0 if weight is None else weight, replace=replace)
+    added = new.n_users
     unknown = int((model.catalogue_.items.find(new.items.ids)[new.item_codes] < 0).sum())
     target = folder if out is None else out
     model.save(target, replace=force or target == folder)

@@ -16,7 +16,7 @@ from hdpmf.common.data.scale import ScaleLike
 from hdpmf.common.methods import METHODS, check, method_of
 from hdpmf.common.methods.method import PrivacyClaim, claim_of
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint
+from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint, notify
 from hdpmf.models.input_checks import (
     Parameters,
     check_kind,
@@ -34,6 +34,7 @@ from hdpmf.models.input_checks import (
     privacy_weights,
     tags,
 )
+from hdpmf.models.later_ratings import kept_weights, with_earlier
 from hdpmf.models.result_tables import RecommendedLists, SimilarItem, similar
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
@@ -404,6 +405,51 @@ class Estimator(Parameters):
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
+    def update(self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None) -> Self:
+        """Take in ratings that came after `fit`: of known users, of new ones, and changed ones.
+
+        Each user's vector is fitted again to all of their ratings, on their device. Nothing is
+        sent, so nothing is paid: the recommender's part, and the claim, which is about what `fit`
+        sent, stay as they are. What others learn from these ratings they learn from the next `fit`.
+
+        Args:
+            ratings: As `fit` takes them, on the model's scale. One of a pair that the model knows
+                replaces the earlier one. Those of items that it does not know are left out, with a
+                warning that counts them: nothing was released about these.
+            weights: Privacy weights of these users; None: known users keep theirs, new ones have 1.
+
+        Raises:
+            ConfigError: The method learns all that it knows in training.
+            RatingsError: No rating is about an item that the model knows, or the scale or the ids
+                are not the training's.
+        """
+        self._check_fitted()
+        fold_in = getattr(self, "fold_in", None)
+        if fold_in is None:
+            raise ConfigError(
+                f"{type(self).__name__} learns from all ratings at once; fit it again with these"
+            )
+        new = self._taken(ratings, self.catalogue_.scale).compact()
+        self._check_like_training(new, "new")
+        known = np.append(self._candidates(), False)[self.catalogue_.items.find(new.items.ids)]
+        in_catalogue = known[new.item_codes]
+        if not in_catalogue.any():
+            raise RatingsError(
+                f"{new.name}: none of the rated items was in training, so nothing can be taken in"
+            )
+        if not in_catalogue.all():
+            notify(
+                f"{new.name}: {int((~in_catalogue).sum()):,} ratings are of items that were not in "
+                "training, and are left out; fit again to learn about them"
+            )
+        together = with_earlier(new.take(in_catalogue).compact(), self.devices_, self.catalogue_)
+        fold_in(
+            together,
+            kept_weights(together, self.devices_, self.catalogue_) if weights is None else weights,
+            replace=True,
+        )
+        return self
+
     def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
         """Return the ``n`` items most similar to one, by what the model learned about items.
 
@@ -562,8 +608,8 @@ class Estimator(Parameters):
             more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
             raise RatingsError(
                 f"user {known[0].item()!r}{more} is in the model already: "
-                "their ratings there would be lost; give all their ratings with "
-                f"{hint('replace')}, or train again"
+                f"their ratings there would be lost; {hint('update')} adds to them, "
+                f"{hint('replace')} says that these are all"
             )
         return ratings
 
