@@ -315,6 +315,8 @@ def _page(
     numbers: Numbers,
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
+    from hdpmf.common.privacy.accounting.costs import number
+
     method = method_named(setting.method)
     form = method.form(setting.labels)
     yield _title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times")
@@ -332,7 +334,7 @@ def _page(
         yield "What a rating of weight 1 has, by the level that its owner chose:"
         for level, row in _level_fields(setting).items():
             costs = "; ".join(
-                f"{about} {'no bound' if row[name] is None else f'epsilon {row[name]:.3g}'}"
+                f"{about} {'no bound' if row[name] is None else f'epsilon {number(row[name])}'}"
                 for about, name in (("value", "value_epsilon"), ("presence", "presence_epsilon"))
             )
             yield Paragraph(f"{level}: {costs}. {row['says']}", "  ")
@@ -429,6 +431,8 @@ def release(
 
 
 def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterator[Block]:
+    from hdpmf.common.privacy.accounting.costs import number
+
     source = found.provenance()
     yield (
         f"{file}: {numbers['bits']:,} bits of {numbers['people']:,} people about "
@@ -452,12 +456,12 @@ def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterat
     )
     for row in numbers["ratings"]:
         guess = at_most(row["guess"])
-        yield f"  weight {row['weight']:.2f}, epsilon {row['epsilon']:.3g}: {guess}"
+        yield f"  weight {row['weight']:.2f}, epsilon {number(row['epsilon'])}: {guess}"
     yield ""
     whole = numbers["epsilon_per_person"]
     yield Paragraph(
-        f"Of one person. All ratings together have epsilon {whole['median']:.3g} for the median "
-        f"person and {whole['most']:.3g} for the one with most."
+        f"Of one person. All ratings together have epsilon {number(whole['median'])} for the "
+        f"median person and {number(whole['most'])} for the one with most."
     )
     yield from ("", claim_sentence(found.claim))
     yield "Whatever is trained on it reveals no more: it is post-processing."

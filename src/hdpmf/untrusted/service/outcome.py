@@ -13,6 +13,7 @@ import numpy as np
 from hdpmf.common.data import RatingScale
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy.accounting import Cost, Setting, cost
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.protocol import (
     ItemFacts,
     ListTable,
@@ -202,7 +203,7 @@ def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[floa
     if found.status == "proved" and math.isfinite(found.pure):
         words = (
             "PROVED. A change of one rating's value costs at most its weight times epsilon "
-            f"{found.pure:.4g}, pure "
+            f"{rounded_up(found.pure, 4)}, pure "
             f"differential privacy. {found.reason}"
         )
         return found.pure, "proved", words + _presence(settings, scale)
@@ -220,7 +221,7 @@ def _once(runs: int, epsilon: float) -> str:
     return (
         f" What {runs} runs released is put together. Each rating is in one of them and "
         "pays once, whatever their "
-        f"number: its weight times the epsilon of that run, at most {epsilon:.4g}. All "
+        f"number: its weight times the epsilon of that run, at most {rounded_up(epsilon, 4)}. All "
         "ratings of a person cost the "
         "sum of theirs, whichever runs they are in."
     )
@@ -231,7 +232,8 @@ def _presence(settings: RunSettings, scale: RatingScale) -> str:
     if settings.labels is None:
         return ""
     found = cost(setting_of(settings, scale), "sums-h-known", neighbours="presence")
-    return f" Whether the rating is there at all costs at most its weight times {found.pure:.3g}."
+    presence = rounded_up(found.pure)
+    return f" Whether the rating is there at all costs at most its weight times {presence}."
 
 
 def _honest(found: Cost) -> str:

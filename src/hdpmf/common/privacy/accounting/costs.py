@@ -210,10 +210,13 @@ def with_honest_cost(claim: PrivacyClaim, method: str, params: Mapping[str, Any]
 
 
 def number(value: float) -> str:
-    """A cost as people read it: three digits, thousands apart."""
+    """A cost as people read it: three digits, thousands apart, never less than it is."""
     if math.isinf(value):
         return "infinite"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if value < 100:
+        return rounded_up(value)
+    # Floating-point sums are a little more than they should be.
+    return f"{math.ceil(value * (1 - 1e-12)):,}"
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
