@@ -4,6 +4,7 @@ memory.
     python benchmarks/two_servers.py                   3,706 items (ML-1M), 2,000 reports, a minute
     python benchmarks/two_servers.py --reports 100000  as many real reports: most of an hour
     python benchmarks/two_servers.py --database postgresql+psycopg://user@host/NAME
+    python benchmarks/two_servers.py --processes       as operators start them: HTTP and TLS, too
     python benchmarks/two_servers.py --json
 
 Both servers run in this process, each with a database on the disk; there is no HTTP and no TLS.
@@ -15,15 +16,22 @@ decryption, preparing, deciding and the sum. Processor time counts, the median o
 waits are in the other column. At the end the collector opens both shares, and the sum less the
 noise must be the plain one. Memory is the largest that the whole process ever had: both servers,
 the devices and Python.
+
+With ``--processes`` each server is a process (``hdpmf aggregator serve``), and devices upload over
+connections that they keep (``--fresh``: a new one each). Processor time is that of each process,
+with the kernel's on its behalf, until the last report is summed; what a process uses by itself is
+measured before, and is not taken off: it is shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import resource
 import secrets
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -70,7 +78,8 @@ from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 HOUR, BEGIN = 3600, 500_000 * 3600
 JOB, COMMIT = 256, 64  # reports in an aggregation job, and in a commit of uploads
-TARGETS = {"leader_ms": 1.5, "helper_ms": 1.5, "memory_mb": 1000.0}
+IDLE_SECONDS = 5.0
+TARGETS = {"leader_ms": 1.5, "helper_ms": 1.0, "memory_mb": 1000.0}
 
 
 class Stopwatch:
@@ -279,6 +288,77 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     }
 
 
+def measure_processes(items: int, reports: int, folder: Path, *, fresh: bool) -> dict[str, Any]:
+    """Both servers as processes."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from hdpmf.untrusted.aggregator.folder import Limits
+    from hdpmf.untrusted.aggregator.prefork import open_server
+    from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task
+    from uploads import cpu_seconds, put_request, upload_all
+
+    rng = np.random.default_rng(0)
+    with Pair(folder, limits=Limits(per_address=1000)) as pair:
+        circuit = OneRating(items=items, codes=CODES, rulers=RULERS)
+        asked = make_task(pair.servers, pair.collector.card, circuit, devices=1)
+        device = next(iter(asked.devices))
+        with (
+            open_server(pair.folders[LEADER]) as leader,
+            open_server(pair.folders[HELPER]) as other,
+        ):
+            leader.add_task(asked.document, [(device, reports + JOB)])  # type: ignore[call-arg]
+            other.add_task(asked.document)
+
+        def made(count: int) -> list[bytes]:
+            found = []
+            for _ in range(count):
+                weights = rng.integers(1, 65, items) * (rng.random(items) < 0.05)
+                report = asked.report([*weights, *rng.integers(0, 5, items)])
+                found.append(put_request(asked, report, fresh=fresh))
+            return found
+
+        warm, rest = made(COMMIT), made(reports)
+        pair.start(HELPER, LEADER)
+        pids = {role: pair.deployment.child(role).process.pid for role in (LEADER, HELPER)}
+        port = pair.folders[LEADER].config.port
+        token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
+
+        def wait(count: int) -> None:
+            """Until so many reports are summed."""
+            url, summed = pair.cards[LEADER].endpoint("/metrics"), 0.0
+            while summed < count:
+                time.sleep(0.5)
+                text = pair.clients[LEADER].get(url, headers=token).text
+                summed = float(re.search(r"aggregated_reports_total (\d\S*)", text)[1])  # type: ignore[index]
+
+        def used() -> dict[str, float]:
+            return {role: cpu_seconds(pid) for role, pid in pids.items()}
+
+        upload_all(port, pair.context(LEADER), warm, fresh)
+        wait(COMMIT)
+        idle = used()
+        time.sleep(IDLE_SECONDS)
+        begin, before = time.perf_counter(), used()
+        upload_all(port, pair.context(LEADER), rest, fresh)
+        wait(COMMIT + reports)
+        seconds, after = time.perf_counter() - begin, used()
+    return {
+        "items": items,
+        "reports": reports,
+        "report_bytes": asked.prio.input_share_size(0),
+        "fresh": fresh,
+        **{f"{role}_ms": 1e3 * (after[role] - before[role]) / reports for role in pids},
+        **{f"{role}_idle": (before[role] - idle[role]) / IDLE_SECONDS for role in pids},
+        "seconds": seconds,
+    }
+
+
+def print_processes(row: dict[str, Any]) -> None:
+    kind = "a connection each" if row["fresh"] else "connections that are kept"
+    print(f"{row['items']} items, {row['reports']} reports over TLS, {kind}; ms per report")
+    for role in ("leader", "helper"):
+        print(f"{role:10} {row[f'{role}_ms']:10.2f}   idle: {row[f'{role}_idle']:.2%} of a core")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -289,8 +369,18 @@ def main() -> None:
         "--database",
         help="of both servers, one database each: NAME is replaced by leader and helper",
     )
+    parser.add_argument("--processes", action="store_true", help="with HTTP and TLS")
+    parser.add_argument("--fresh", action="store_true", help="a connection for every upload")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.processes:
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure_processes(given.items, given.reports, Path(folder), fresh=given.fresh)
+        if given.json:
+            print(json.dumps(row))
+        else:
+            print_processes(row)
+        return
     with tempfile.TemporaryDirectory() as folder:
         row = measure(given.items, given.reports, Path(folder), given.database)
     missed = (
@@ -316,7 +406,7 @@ def main() -> None:
     )
     if given.items == 3706:
         verdict = "missed: " + ", ".join(missed) if missed else "all met"
-        print(f"targets, 1.5 ms, 1.5 ms and 1,000 MB: {verdict}")
+        print(f"targets, 1.5 ms, 1.0 ms and 1,000 MB: {verdict}")
 
 
 if __name__ == "__main__":

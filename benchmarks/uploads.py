@@ -62,24 +62,25 @@ def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
     rest = asked.report(
         [*(rng.integers(1, 65, items) * (rng.random(items) < 0.05)), *rng.integers(0, 5, items)]
     )[16:]
+    return [put_request(asked, secrets.token_bytes(16) + rest, fresh=fresh) for _ in range(count)]
+
+
+def put_request(asked: Asked, report: bytes, *, fresh: bool) -> bytes:
+    """An upload of the task's only device, ready to be sent."""
     ((device, key),) = asked.devices.items()
-    made = []
-    for _ in range(count):
-        report = secrets.token_bytes(16) + rest
-        signature = key.sign(signed_bytes(asked.id, sha256(report).digest())).hex()
-        lines = [
-            f"PUT /tasks/{text(asked.id)}/reports HTTP/1.1",
-            "host: localhost",
-            "content-type: application/dap-report",
-            f"content-length: {len(report)}",
-            f"hdpmf-device: {device}",
-            f"hdpmf-signature: {signature}",
-            f"connection: {'close' if fresh else 'keep-alive'}",
-            "",
-            "",
-        ]
-        made.append("\r\n".join(lines).encode() + report)
-    return made
+    signature = key.sign(signed_bytes(asked.id, sha256(report).digest())).hex()
+    lines = [
+        f"PUT /tasks/{text(asked.id)}/reports HTTP/1.1",
+        "host: localhost",
+        "content-type: application/dap-report",
+        f"content-length: {len(report)}",
+        f"hdpmf-device: {device}",
+        f"hdpmf-signature: {signature}",
+        f"connection: {'close' if fresh else 'keep-alive'}",
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode() + report
 
 
 def text(data: bytes) -> str:

@@ -81,6 +81,29 @@ def test_constraints_of_ratings(levels: int) -> None:
     assert same("sum_of_constraints", *arguments, valued, constants)
 
 
+@pytest.mark.parametrize("field", BOTH, ids=lambda field: field.name)
+@pytest.mark.parametrize("length", [3, 8, 9, 30])
+def test_a_polynomial_at_a_point(field: Field, length: int) -> None:
+    reversal = np.array([0, 4, 2, 6, 1, 5, 3, 7])
+    one, point, scale = field.vector([1]), elements(field, 1), elements(field, 1, seed=2)
+    roots, inverse = elements(field, 4), elements(field, 4, seed=3)
+    given = (elements(field, length), point, one, reversal, roots, inverse, scale)
+    for ours, theirs in zip(plain.at_point(*given), compiled.at_point(*given), strict=True):
+        assert ours.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("items", [28, 29, 34])
+def test_sums_over_ratings(items: int) -> None:
+    slots = 7
+    calls = -(-items // slots)
+    vector, factors = elements(FIELD64, 4 * items + calls), elements(FIELD64, 4 * slots + 1)
+    joint, seeds = elements(FIELD64, 1 + calls), elements(FIELD64, 3 * slots, seed=2)
+    assert same("rating_inputs", joint, seeds, vector, items, slots)
+    assert same("rating_result", vector[:calls], vector, factors, joint, items, slots)
+    assert same("rating_values", factors, elements(FIELD64, 2, 5))
+    assert same("rating_outputs", vector, items, FIELD64.vector([7]))
+
+
 @pytest.mark.parametrize(("blocks", "words"), [(1, 21), (1, 63), (3, 21), (4, 84)])
 def test_the_hash(blocks: int, words: int) -> None:
     message = np.random.default_rng(blocks).integers(0, 2**64, 21 * blocks, np.uint64)

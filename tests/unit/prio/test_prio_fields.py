@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from hdpmf.common.aggregation.two_servers.prio import FIELD64, FIELD128, Field, arithmetic
+from hdpmf.common.aggregation.two_servers.prio import FIELD64, FIELD128, Field, arithmetic, compiled
 from hdpmf.common.aggregation.two_servers.prio.field import derive_seed, turboshake128
 from hdpmf.errors import PrioError
 
@@ -107,6 +107,19 @@ def test_any_bytes_are_elements_or_an_error(field: Field, encoded: bytes, count:
 )
 def test_arithmetic_never_jumps_by_value(name: str):
     assert conditional_jumps(getattr(arithmetic, name), wide=name.endswith("128")) == 0
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_sum_of_products_that_is_reduced_once_is_the_sum(step: int):
+    """Also of the largest elements, whose products leave three words."""
+    largest = arithmetic.MODULUS64 - 1
+    numbers = [largest] * 200 + [0, 1, 2**32 - 1, 2**32, 2**63]
+    strided = [largest - i if i % 2 else largest for i in range(1 + step * len(numbers))]
+    found = compiled.strided_dot(
+        np.array(numbers, np.uint64), np.array(strided, np.uint64), 1, step
+    )
+    expected = sum(a * strided[1 + i * step] for i, a in enumerate(numbers)) % arithmetic.MODULUS64
+    assert int(found) == expected
 
 
 def test_a_jump_would_be_noticed():

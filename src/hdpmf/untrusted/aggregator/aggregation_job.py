@@ -253,7 +253,7 @@ class AggregationJobs:
             connection.execute(done, changes + again)
             spent = [change["report"] for change in changes]
             gone = sa.and_(payloads.c.task == number, payloads.c.report.in_(spent))
-            connection.execute(sa.delete(payloads).where(gone))
+            self._database.delete_sealed(connection, sa.delete(payloads).where(gone))
         return True
 
     def _left(self, connection: sa.Connection) -> tuple[bytes, int] | None:

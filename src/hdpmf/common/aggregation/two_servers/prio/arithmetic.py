@@ -67,6 +67,11 @@ def sub64(a: Any, b: Any) -> Any:
 def mul64(a: Any, b: Any) -> Any:
     """Product in Field64."""
     low, high = wide_mul(a, b)
+    return reduce64(low, high)
+
+
+def reduce64(low: Any, high: Any) -> Any:
+    """A number of two words in Field64."""
     top = high >> _HALF
     middle = high & _EPSILON
     first = low - top - (_EPSILON & (_U(0) - _U(low < top)))

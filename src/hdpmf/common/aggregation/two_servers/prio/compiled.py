@@ -38,7 +38,7 @@ from hdpmf.common.aggregation.two_servers.prio.plain import RATE_LANES, ROTATION
 _LANE = ir.IntType(64)
 
 for _formula in (
-    *(add64, sub64, mul64, add128, sub128, mul128),
+    *(add64, sub64, arithmetic.reduce64, mul64, add128, sub128, mul128),
     *(arithmetic.add_words, arithmetic.montgomery),
     *(arithmetic.digit_constraint, rating_constraints),
 ):
@@ -209,6 +209,115 @@ def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -
         for i in range(points.shape[1]):
             term = rating_constraints(points, factors, valued, constants, slot, i)
             put(out, i, add(get(out, i), term))
+    return out
+
+
+@njit(nogil=True, cache=True)
+def at_point(
+    polynomial: Any, point: Any, one: Any, reversal: Any, roots: Any, inverse: Any, scale: Any
+) -> Any:
+    """Return a polynomial at a point and at roots of unity, and how values there make the first.
+
+    Args:
+        polynomial: Its coefficients; there may be more than roots.
+        point: A vector of one element.
+        one: 1, as such a vector.
+        reversal: As for ``transform``, for as many coefficients as there are roots.
+        roots: As for ``transform``.
+        inverse: The same of the inverse root.
+        scale: The inverse of the number of roots, as a vector of one element.
+
+    Returns:
+        Weights: with these, values of a short polynomial at the roots make its value at the point;
+        the polynomial at the roots; the polynomial at the point; the point to the number of roots.
+    """
+    span = len(reversal)
+    count = max(span + 1, len(polynomial))
+    power = np.empty(count, polynomial.dtype)
+    put(power, 0, get(one, 0))
+    further = powers(point, count - 1)
+    for i in range(1, count):
+        put(power, i, get(further, i - 1))
+    folded = np.zeros((1, span), polynomial.dtype)
+    value = np.zeros(1, polynomial.dtype)
+    for i in range(len(polynomial)):
+        put(folded, (0, i % span), add(get(folded, (0, i % span)), get(polynomial, i)))
+        put(value, 0, add(get(value, 0), mul(get(polynomial, i), get(power, i))))
+    outputs = transform(folded, reversal, roots)[0]
+    weights = transform(power[:span].copy().reshape(1, span), reversal, inverse)[0]
+    for i in range(span):
+        put(weights, i, mul(get(weights, i), get(scale, 0)))
+    return weights, outputs, value, power[span : span + 1]
+
+
+@njit(cache=True)
+def strided_dot(a: Any, b: Any, begin: Any, step: Any) -> Any:
+    """The sum of the products of ``a`` with every ``step``-th element of ``b``, in Field64.
+
+    Products are added in three words and reduced once, which takes half the time; there may be
+    2^32 of them.
+    """
+    low = high = over = np.uint64(0)
+    for i in range(len(a)):
+        more, much_more = wide_mul(a[i], b[begin + i * step])
+        low, carry = arithmetic.add_words(low, more, np.uint64(0))
+        high, carry = arithmetic.add_words(high, much_more, carry)
+        over += carry
+    return sub64(arithmetic.reduce64(low, high), over << np.uint64(32))  # 2^128 = -2^32
+
+
+@njit(nogil=True, cache=True)
+def rating_inputs(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any) -> Any:
+    """The seeds and the wires of each call of ``OneRatingPerItem``, each times its weight."""
+    out = np.empty(3 * slots, vector.dtype)
+    calls = len(weights) - 1
+    for part in range(3):
+        for slot in range(slots):
+            full = calls if (calls - 1) * slots + slot < items else calls - 1
+            wires = strided_dot(weights[1 : full + 1], vector, part * items + slot, slots)
+            seed = mul64(weights[0], seeds[part * slots + slot])
+            out[part * slots + slot] = add64(seed, wires)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def rating_result(
+    outputs: Any, vector: Any, factors: Any, joint: Any, items: Any, slots: Any
+) -> Any:
+    """What calls of ``OneRatingPerItem`` give, less scores and subtotals, with their factors."""
+    out = np.zeros(1, vector.dtype)
+    for call in range(len(outputs)):
+        first = call * slots
+        here = factors[3 * slots : 3 * slots + min(slots, items - first)]
+        claimed = add64(
+            strided_dot(here, vector, 3 * items + first, 1),
+            mul64(factors[4 * slots], vector[4 * items + call]),
+        )
+        out[0] = add64(out[0], mul64(joint[1 + call], sub64(outputs[call], claimed)))
+    return out
+
+
+@njit(nogil=True, cache=True)
+def rating_values(factors: Any, polynomials: Any) -> Any:
+    """For each slot of ``OneRatingPerItem`` the polynomial of code and ruler, with factors."""
+    slots = len(factors) // 4
+    out = np.empty((slots, polynomials.shape[1]), factors.dtype)
+    for slot in range(slots):
+        for k in range(polynomials.shape[1]):
+            code = mul64(factors[3 * slots + slot], polynomials[0, k])
+            out[slot, k] = add64(code, mul64(factors[4 * slots], polynomials[1, k]))
+    return out
+
+
+@njit(nogil=True, cache=True)
+def rating_outputs(vector: Any, items: Any, upper: Any) -> Any:
+    """Scores, weights and the sum of subtotals; ``upper`` is what upper digits count."""
+    out = np.zeros(2 * items + 1, vector.dtype)
+    for i in range(items):
+        out[i] = vector[3 * items + i]
+        out[items + i] = add64(vector[i], mul64(vector[items + i], upper[0]))
+    for i in range(4 * items, len(vector)):
+        out[2 * items] = add64(out[2 * items], vector[i])
     return out
 
 

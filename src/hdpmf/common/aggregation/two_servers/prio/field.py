@@ -16,6 +16,7 @@ import numpy as np
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import MODULUS64, MODULUS128
 from hdpmf.common.aggregation.two_servers.prio.kernels import (
     add_vectors,
+    at_point,
     combine_rows,
     mul_vectors,
     powers,
@@ -176,11 +177,38 @@ class Field:
         """Evaluate polynomials (rows of coefficients) at the ``size`` powers of a root of unity."""
         return np.asarray(transform(rows, _reversal(rows.shape[1]), _roots(self, size, False)))
 
+    def at_point(
+        self, polynomial: np.ndarray, point: np.ndarray, span: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """As the kernel ``at_point``, with the ``span`` powers of a root of unity."""
+        one, scale = _one(self), _inverse(self, span)
+        roots, inverse = _roots(self, span, False), _roots(self, span, True)
+        found = at_point(polynomial, point, one, _reversal(span), roots, inverse, scale)
+        return tuple(map(np.asarray, found))  # type: ignore[return-value]
+
+    def is_one(self, element: np.ndarray) -> bool:
+        """Return True if a public vector's only element is 1."""
+        return element.tobytes() == _one(self).tobytes()
+
+    def are_zero(self, vector: np.ndarray) -> bool:
+        """Return True if all elements, which may be known, are 0."""
+        return vector.tobytes() == bytes(vector.nbytes)
+
     def interpolate(self, rows: np.ndarray) -> np.ndarray:
         """The coefficients behind such values."""
         size = rows.shape[1]
         found = np.asarray(transform(rows, _reversal(size), _roots(self, size, True)))
         return self.times(pow(size, -1, self.modulus), found)
+
+
+@cache
+def _one(field: Field) -> np.ndarray:
+    return field.vector([1])
+
+
+@cache
+def _inverse(field: Field, number: int) -> np.ndarray:
+    return field.vector([pow(number, -1, field.modulus)])
 
 
 @cache

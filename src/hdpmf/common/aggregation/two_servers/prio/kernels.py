@@ -8,9 +8,14 @@ from importlib.util import find_spec
 if find_spec("numba") is not None:
     from hdpmf.common.aggregation.two_servers.prio.compiled import (
         add_vectors,
+        at_point,
         combine_rows,
         mul_vectors,
         powers,
+        rating_inputs,
+        rating_outputs,
+        rating_result,
+        rating_values,
         sponge,
         sub_vectors,
         sum_of_constraints,
@@ -20,9 +25,14 @@ if find_spec("numba") is not None:
 else:
     from hdpmf.common.aggregation.two_servers.prio.plain import (  # type: ignore[assignment]
         add_vectors,
+        at_point,
         combine_rows,
         mul_vectors,
         powers,
+        rating_inputs,
+        rating_outputs,
+        rating_result,
+        rating_values,
         sponge,
         sub_vectors,
         sum_of_constraints,
@@ -32,9 +42,14 @@ else:
 
 __all__ = [
     "add_vectors",
+    "at_point",
     "combine_rows",
     "mul_vectors",
     "powers",
+    "rating_inputs",
+    "rating_outputs",
+    "rating_result",
+    "rating_values",
     "sponge",
     "sub_vectors",
     "sum_of_constraints",

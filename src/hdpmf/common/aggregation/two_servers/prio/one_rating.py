@@ -34,7 +34,13 @@ import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import UPPER
 from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field
-from hdpmf.common.aggregation.two_servers.prio.kernels import sum_of_constraints
+from hdpmf.common.aggregation.two_servers.prio.kernels import (
+    rating_inputs,
+    rating_outputs,
+    rating_result,
+    rating_values,
+    sum_of_constraints,
+)
 from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
@@ -72,7 +78,9 @@ class OneRatingPerItem(Circuit):
         self.random_length = 1 + self.calls
         self.random_degree = 4 * self.slots + 2
         self._constants = self.field.vector(range(_CONSTANTS))
-        self._polynomials = [_through(values, self.field) for values in (self.codes, self.rulers)]
+        self._polynomials = np.stack(
+            [_through(values, self.field) for values in (self.codes, self.rulers)]
+        )
 
     def encode(self, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """The vector of a user with these weights (0 where there is no rating) and levels.
@@ -106,39 +114,34 @@ class OneRatingPerItem(Circuit):
         """Return lower digits, upper digits and levels of the call's items, padded with zeros."""
         return np.concatenate([self._by_call(part) for part in self._parts(vector)[:3]], axis=1)
 
+    def inputs(
+        self,
+        weights: np.ndarray,
+        seeds: np.ndarray,
+        vector: np.ndarray,
+        joint: np.ndarray,
+        shares: int,
+    ) -> np.ndarray:
+        """As in ``Circuit``, without a copy of the wires."""
+        return np.asarray(rating_inputs(weights, seeds, vector, self.items, self.slots))
+
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """Sum constraints 1 and 2 and the wires' part of 3 and 4 over all slots, weighted."""
-        field = self.field
         factors = self._factors(joint)
         # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
-        code, ruler = (
-            field.mul(np.repeat(factor, self.levels), np.tile(polynomial, self.slots))
-            for factor, polynomial in zip(
-                (factors[3], np.full(self.slots, factors[4][0])), self._polynomials, strict=True
-            )
-        )
-        valued = field.add(code, ruler).reshape(self.slots, self.levels)
-        return np.asarray(
-            sum_of_constraints(points, np.stack(factors[:3]), valued, self._constants)
-        )
+        valued = rating_values(factors, self._polynomials)
+        own = factors[: 3 * self.slots].reshape(3, self.slots)
+        return np.asarray(sum_of_constraints(points, own, valued, self._constants))
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The calls with their factors, less the scores and subtotals, which are no wires."""
-        field = self.field
         factors = self._factors(joint)
-        calls = joint[1:]
-        *_, scores, subtotals = self._parts(vector)
-        claimed = field.add(
-            field.dot(factors[3], field.combine(calls, self._by_call(scores))),
-            field.mul(factors[4], field.dot(calls, subtotals)),
-        )
-        return field.sub(field.dot(calls, outputs), claimed)
+        return np.asarray(rating_result(outputs, vector, factors, joint, self.items, self.slots))
 
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """Scores, weights, total."""
-        lower, upper, _, scores, subtotals = self._parts(vector)
-        weights = self.field.add(lower, self.field.times(UPPER, upper))
-        return np.concatenate([scores, weights, self.field.total(subtotals)])
+        upper = self._constants[UPPER : UPPER + 1]
+        return np.asarray(rating_outputs(vector, self.items, upper))
 
     def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
         """Lower digits, upper digits, levels, scores, subtotals."""
@@ -149,9 +152,9 @@ class OneRatingPerItem(Circuit):
         padded[: self.items] = part
         return padded.reshape(self.calls, self.slots)
 
-    def _factors(self, joint: np.ndarray) -> list[np.ndarray]:
+    def _factors(self, joint: np.ndarray) -> np.ndarray:
         """Return powers of the first random element, one per constraint."""
-        return _cut(self.field.powers(joint[:1], 4 * self.slots + 1), self.slots)
+        return self.field.powers(joint[:1], 4 * self.slots + 1)
 
 
 def _cut(vector: np.ndarray, size: int) -> list[np.ndarray]:

@@ -129,6 +129,59 @@ def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -
     return _sum_of_rows(terms)
 
 
+def at_point(
+    polynomial: Any, point: Any, one: Any, reversal: Any, roots: Any, inverse: Any, scale: Any
+) -> Any:
+    """A polynomial at a point and at roots of unity, as ``compiled.at_point``."""
+    span = len(reversal)
+    power = np.concatenate([one, powers(point, max(span, len(polynomial) - 1))])
+    folded = np.zeros((-(-len(polynomial) // span), span), polynomial.dtype)
+    folded.reshape(-1)[: len(polynomial)] = polynomial
+    outputs = transform(_sum_of_rows(folded).reshape(1, -1), reversal, roots)[0]
+    value = combine_rows(polynomial, power[: len(polynomial), None])
+    weights = transform(power[:span].reshape(1, -1), reversal, inverse)[0]
+    return mul_vectors(weights, np.repeat(scale, span)), outputs, value, power[span : span + 1]
+
+
+def _by_call(part: Any, slots: Any) -> Any:
+    """A row per call, padded with zeros."""
+    padded = np.zeros(-(-len(part) // slots) * slots, part.dtype)
+    padded[: len(part)] = part
+    return padded.reshape(-1, slots)
+
+
+def rating_inputs(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any) -> Any:
+    """The seeds and the wires of each call of ``OneRatingPerItem``, each times its weight."""
+    parts = [_by_call(vector[k * items : (k + 1) * items], slots) for k in range(3)]
+    rows = np.concatenate([seeds.reshape(1, -1), np.concatenate(parts, axis=1)])
+    return combine_rows(weights, rows)
+
+
+def rating_result(
+    outputs: Any, vector: Any, factors: Any, joint: Any, items: Any, slots: Any
+) -> Any:
+    """What calls of ``OneRatingPerItem`` give, less scores and subtotals, with their factors."""
+    scores = combine_rows(joint[1:], _by_call(vector[3 * items : 4 * items], slots))
+    claimed = combine_rows(factors[3 * slots : 4 * slots], scores[:, None])
+    subtotals = combine_rows(joint[1:], vector[4 * items :, None])
+    claimed = add_vectors(claimed, mul_vectors(factors[4 * slots :], subtotals))
+    return sub_vectors(combine_rows(joint[1:], outputs[:, None]), claimed)
+
+
+def rating_values(factors: Any, polynomials: Any) -> Any:
+    """For each slot of ``OneRatingPerItem`` the polynomial of code and ruler, with factors."""
+    slots = len(factors) // 4
+    code = mul(factors[3 * slots : 4 * slots, None], polynomials[0])
+    return add(code, mul(factors[4 * slots :, None], polynomials[1]))
+
+
+def rating_outputs(vector: Any, items: Any, upper: Any) -> Any:
+    """Scores, weights and the sum of subtotals; ``upper`` is what upper digits count."""
+    weights = add(vector[:items], mul(vector[items : 2 * items], upper))
+    total = _sum_of_rows(vector[4 * items :, None])
+    return np.concatenate([vector[3 * items : 4 * items], weights, total])
+
+
 def sponge(message: Any, out: Any) -> None:
     """Absorb a padded message of whole blocks, then fill ``out``, whole blocks too."""
     state = np.zeros(25, np.uint64)  # lane (x, y) at 5 x + y

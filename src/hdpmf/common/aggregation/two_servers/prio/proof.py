@@ -49,6 +49,18 @@ class Circuit(ABC):
         Constants are divided by the number of shares.
         """
 
+    def inputs(
+        self,
+        weights: np.ndarray,
+        seeds: np.ndarray,
+        vector: np.ndarray,
+        joint: np.ndarray,
+        shares: int,
+    ) -> np.ndarray:
+        """Return the sum of the seeds and the wires of each call, each times its weight."""
+        rows = np.concatenate([seeds.reshape(1, -1), self.wires(vector, joint, shares)])
+        return self.field.combine(weights, rows)
+
     @abstractmethod
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The gadget at many points: a row of ``points`` is a wire, a column is a point."""
@@ -127,41 +139,24 @@ def query(
             field.
     """
     field = circuit.field
-    span = circuit.span
     seeds = proof[: circuit.arity]
     polynomial = proof[circuit.arity :]
-    powers = np.concatenate(
-        [field.vector([1]), field.powers(point, max(span, len(polynomial) - 1))]
-    )
-    if field.integers(powers[span : span + 1]) == [1]:
+    weights, values, value, power = field.at_point(polynomial, point, circuit.span)
+    if field.is_one(power):
         raise PrioError(
             "the random point of this report would show an input; the report cannot be checked"
         )
-
-    folded = np.zeros((-(-len(polynomial) // span), span), field.dtype)
-    folded.reshape(-1)[: len(polynomial)] = polynomial
-    coefficients = field.combine(np.full(len(folded), field.vector([1])[0]), folded)
-    outputs = field.evaluate(coefficients.reshape(1, -1), span)[0, 1 : circuit.calls + 1]
-
-    # The interpolation of powers gives the weights with which values at roots of unity make the
-    # value at the point.
-    weights = field.interpolate(powers[:span].reshape(1, -1))[0, : circuit.calls + 1]
-    rows = np.concatenate([seeds.reshape(1, -1), circuit.wires(vector, joint, shares)])
-    inputs = field.combine(weights, rows)
-    return np.concatenate(
-        [
-            circuit.result(outputs, vector, joint),
-            inputs,
-            field.dot(powers[: len(polynomial)], polynomial),
-        ]
-    )
+    calls = circuit.calls
+    result = circuit.result(values[1 : calls + 1], vector, joint)
+    inputs = circuit.inputs(weights[: calls + 1], seeds, vector, joint, shares)
+    return np.concatenate([result, inputs, value])
 
 
 def decide(circuit: Circuit, verifier: np.ndarray, joint: np.ndarray) -> bool:
     """Return True if the sum of all servers' verifier shares shows a valid vector."""
     found = circuit.gadget(verifier[1:-1].reshape(-1, 1), joint)
     difference = circuit.field.sub(found, verifier[-1:])
-    return circuit.field.integers(np.concatenate([verifier[:1], difference])) == [0, 0]
+    return circuit.field.are_zero(np.concatenate([verifier[:1], difference]))
 
 
 class SumVec(Circuit):
