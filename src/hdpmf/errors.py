@@ -280,6 +280,16 @@ def message_language(
         _NOTIFY.reset(listener)
 
 
+@contextmanager
+def without_notes() -> Iterator[None]:
+    """Drop notes inside: somebody has heard the same before."""
+    listener = _NOTIFY.set(lambda text: None)
+    try:
+        yield
+    finally:
+        _NOTIFY.reset(listener)
+
+
 def hint(option: str, about: str = "") -> str:
     """Return how to give an option in the reader's language; ``about`` is its column."""
     return _HINTS[option][_LANGUAGE.get()].format(about)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,7 +123,7 @@ def _overview(name: str, column: list[str] | None) -> tuple[Overview, dict[str, 
             "page": info.page,
             "ready_split": info.split,
         }
-    if not Path(name).exists():
+    if not Path(name).exists() and not has_magic(name):
         raise DatasetError(
             f"{name!r} is neither a file nor a data set; data sets are {', '.join(DATASET_NAMES)}"
         )

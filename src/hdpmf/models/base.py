@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 
+from hdpmf.common.base.notebook import facts_html
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, Ratings, RatingsLike, as_ratings
 from hdpmf.common.data.scale import ScaleLike
@@ -35,7 +36,7 @@ from hdpmf.models.input_checks import (
     tags,
 )
 from hdpmf.models.later_ratings import kept_weights, with_earlier
-from hdpmf.models.result_tables import RecommendedLists, SimilarItem, similar
+from hdpmf.models.result_tables import RecommendedList, RecommendedLists, SimilarItem, similar
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
@@ -132,6 +133,20 @@ class Estimator(Parameters):
             self._fit(ratings, own, held, (*callbacks, after_epoch))
         self.weights_by_user_and_item_ = own.rating_weights is None and not own.has_levels
         return self
+
+    def _repr_html_(self) -> str:
+        """Options, size and claim for notebooks; nothing of any rating, weight or vector."""
+        facts: dict[str, object] = {
+            name: value for name, value in self.get_params().items() if value is not None
+        }
+        if not hasattr(self, "catalogue_"):
+            return facts_html(type(self).__name__, facts | {"fitted": "not yet"})
+        catalogue = self.catalogue_
+        facts |= {
+            "fitted": f"{len(self.devices_.users):,} users, {len(catalogue.items):,} items, scale "
+            f"{catalogue.scale}"
+        }
+        return facts_html(type(self).__name__, facts) + self.privacy._repr_html_()
 
     def __sklearn_tags__(self) -> Any:
         return tags()
@@ -336,7 +351,7 @@ class Estimator(Parameters):
         only: ItemFilter | None = None,
         now: float | None = None,
         progress: bool | None = None,
-    ) -> list[Recommendation]: ...
+    ) -> RecommendedList: ...
 
     @overload
     def recommend(
@@ -359,7 +374,7 @@ class Estimator(Parameters):
         only: ItemFilter | None = None,
         now: float | None = None,
         progress: bool | None = None,
-    ) -> list[Recommendation] | RecommendedLists:
+    ) -> RecommendedList | RecommendedLists:
         """The ``n`` best items for a user, best first: what they would choose and like, and why.
 
         Args:
@@ -380,11 +395,11 @@ class Estimator(Parameters):
         several = column(users)
         lists = self.recommend_each(several, n, keep_rated=keep_rated, only=only, now=now)
         if is_one_id(users):
-            return next(iter(lists))[1]
+            return RecommendedList(next(iter(lists))[1])
         found = RecommendedLists()
         with progress_bar("recommending", len(several), show=progress) as advance:
             for done, (user, own) in enumerate(lists, start=1):
-                found[user] = own
+                found[user] = RecommendedList(own)
                 advance(done, len(several))
         return found
 

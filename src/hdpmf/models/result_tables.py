@@ -6,16 +6,15 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib import import_module
-from importlib.util import find_spec
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.notebook import frame_of
 from hdpmf.common.data import Id
-from hdpmf.errors import ConfigError, MissingExtraError, UnknownIdError
+from hdpmf.errors import ConfigError, UnknownIdError
 from hdpmf.models.input_checks import kind_of
 from hdpmf.private.client.ranking import Recommendation
 from hdpmf.untrusted.recommender import Catalogue
@@ -35,17 +34,7 @@ class Tabular:
 
     def to_frame(self, kind: Literal["polars", "pandas"] = "polars") -> Any:
         """A data frame of the rows; pandas has to be installed for its own."""
-        import polars as pl
-
-        if kind not in ("polars", "pandas"):
-            raise ConfigError(f"frames are of polars or pandas, not {kind!r}")
-        if kind == "polars":
-            return pl.DataFrame(list(self.rows()), infer_schema_length=None)
-        if find_spec("pandas") is None:
-            raise MissingExtraError(
-                'frames of pandas need it: pip install pandas; to_frame("polars") does without'
-            )
-        return import_module("pandas").DataFrame(list(self.rows()))
+        return frame_of(list(self.rows()), kind)
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write the rows to a Parquet file that only its owner can read."""
@@ -79,24 +68,31 @@ def _cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else escape(str(value))
 
 
-class RecommendedLists(dict[Id, list[Recommendation]], Tabular):
+class RecommendedList(list[Recommendation], Tabular):
+    """One user's list. PRIVATE: it says what they may like, and why."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each item."""
+        for rank, entry in enumerate(self, start=1):
+            yield {
+                "rank": rank,
+                "item": entry.item,
+                "title": entry.title,
+                "year": entry.year,
+                "genres": "|".join(entry.genres),
+                "expected": entry.score,
+                "rank_score": entry.rank_score,
+                "reason": entry.reason,
+            }
+
+
+class RecommendedLists(dict[Id, RecommendedList], Tabular):
     """The list of each user. PRIVATE: it says what they may like, and why."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each item of each user."""
         for user, found in self.items():
-            for rank, entry in enumerate(found, start=1):
-                yield {
-                    "user": user,
-                    "rank": rank,
-                    "item": entry.item,
-                    "title": entry.title,
-                    "year": entry.year,
-                    "genres": "|".join(entry.genres),
-                    "expected": entry.score,
-                    "rank_score": entry.rank_score,
-                    "reason": entry.reason,
-                }
+            yield from ({"user": user, **row} for row in found.rows())
 
 
 class Comparison(Tabular):

@@ -134,7 +134,7 @@ def test_bad_files(read: Reader, content: str | bytes, message: str) -> None:
 def test_bad_paths(tmp_path: Path) -> None:
     with pytest.raises(RatingsError, match="there is no file"):
         Ratings.read(tmp_path / "absent.csv")
-    with pytest.raises(RatingsError, match="could not read"):
+    with pytest.raises(RatingsError, match="no Parquet file in the folder"):
         Ratings.read(tmp_path)
     with pytest.raises(RatingsError, match="not a usable path"):
         Ratings.read("a\0b")

@@ -350,9 +350,11 @@ def columns_of(
     implicit: bool | None = False,
     missing: Missing = "error",
 ) -> Columns:
-    """Take the columns out of a SciPy sparse matrix or a data frame that Narwhals understands."""
+    """Take the columns out of a SciPy matrix, rows, or a frame that Narwhals understands."""
     if hasattr(data, "tocoo"):
         return _columns_of_matrix(data, wanted, origin, implicit)
+    if isinstance(data, (np.ndarray, list, tuple)):
+        data = _frame_of_rows(data, wanted, origin, implicit)
     import narwhals as nw
 
     try:
@@ -360,8 +362,8 @@ def columns_of(
     except TypeError as error:
         raise RatingsError(
             f"{origin}: {type(data).__name__} is no data frame that Narwhals understands (pandas, "
-            "polars, PyArrow, ...) and no SciPy sparse matrix; use Ratings.from_arrays for arrays "
-            "or Ratings.read for a file"
+            "polars, PyArrow, ...), no SciPy sparse matrix and no list of rows; use "
+            "Ratings.from_arrays for columns or Ratings.read for a file"
         ) from error
     table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     found = match_columns(table.columns, wanted, origin, implicit)
@@ -413,6 +415,92 @@ def _columns_of_matrix(
         )
     users, items = (np.asarray(codes, np.int64) for codes in entries.coords)
     return Columns(users, items, None if implicit else np.asarray(entries.data))
+
+
+def _frame_of_rows(
+    rows: Any, wanted: Mapping[str, str] | None, origin: str, implicit: bool | None
+) -> pl.DataFrame:
+    """Return a two-dimensional array, or a list of tuples, as a frame with our names."""
+    import polars as pl
+
+    if wanted:
+        raise ConfigError(
+            f"{origin}: rows have no names of columns; they are user, item, rating, timestamp"
+        )
+    fewest = 3 if implicit is False else 2
+    if isinstance(rows, np.ndarray):
+        widths = {rows.shape[1]} if rows.ndim == 2 else {0}
+    else:
+        widths = {len(row) if isinstance(row, (tuple, list)) else 0 for row in rows}
+    if len(widths) != 1 or not fewest <= min(widths) <= len(COLUMNS):
+        raise RatingsError(
+            f"{origin}: rows of ratings all have {fewest} to 4 fields (user, item, rating, "
+            "timestamp); name columns in a data frame, or use Ratings.from_arrays"
+        )
+    listed = (
+        [_whole(column) for column in rows.T]
+        if isinstance(rows, np.ndarray)
+        else [list(column) for column in zip(*rows, strict=True)]
+    )
+    try:
+        return pl.DataFrame(
+            [
+                pl.Series(ours, column, strict=ours not in _OPTIONAL)  # 5 beside 1.5
+                for ours, column in zip(COLUMNS, listed, strict=False)
+            ]
+        )
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise RatingsError(
+            f"{origin}: a field of all rows must be of one type, whole numbers or text for ids and "
+            "numbers for ratings"
+        ) from error
+
+
+def _whole(column: NDArray[Any]) -> Any:
+    """Return a column of numbers as integers if all are: an array has one type for all fields."""
+    if column.dtype.kind == "f" and bool(np.all(np.isfinite(column))):
+        integers = column.astype(np.int64)
+        return integers if np.array_equal(integers, column) else np.ascontiguousarray(column)
+    return column.tolist() if column.dtype.kind in "OU" else np.ascontiguousarray(column)
+
+
+def joined_columns(parts: Sequence[Columns], origin: str) -> Columns:
+    """Return the rows of several tables, one after the other.
+
+    Raises:
+        RatingsError: Some have ratings or times, and some have not.
+    """
+    for ours in _OPTIONAL:
+        if len({getattr(part, ours) is None for part in parts}) > 1:
+            raise RatingsError(f"{origin}: some of {len(parts):,} files have no column of {ours}s")
+    missing: dict[str, int] = {}
+    for part in parts:
+        for ours, count in part.missing.items():
+            missing[ours] = missing.get(ours, 0) + count
+    rating, times = (
+        None
+        if getattr(parts[0], ours) is None
+        else np.concatenate([np.asarray(getattr(part, ours)) for part in parts])
+        for ours in _OPTIONAL
+    )
+    return Columns(
+        user=_joined_ids([part.user for part in parts]),
+        item=_joined_ids([part.item for part in parts]),
+        rating=rating,
+        timestamp=times,
+        missing=missing,
+        n_dropped=sum(part.n_dropped for part in parts),
+    )
+
+
+def _joined_ids(parts: Sequence[Any]) -> Any:
+    """Ids of several tables; all are text where some are."""
+    import polars as pl
+
+    series = [part if isinstance(part, pl.Series) else pl.Series(part) for part in parts]
+    if all(part.dtype.is_integer() for part in series):
+        return pl.concat([part.cast(pl.Int64) for part in series])
+    return pl.concat([part.cast(pl.String).rename("") for part in series])
 
 
 def _ids(series: Any, what: str, origin: str) -> Any:

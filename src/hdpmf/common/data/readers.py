@@ -6,6 +6,7 @@ underneath do not get out.
 
 from __future__ import annotations
 
+import glob
 import gzip
 import io
 import os
@@ -24,6 +25,7 @@ from hdpmf.common.data.columns import (
     Columns,
     absent,
     is_known,
+    joined_columns,
     match_columns,
     parse_ids,
     parse_numbers,
@@ -32,7 +34,7 @@ from hdpmf.common.data.columns import (
     take_columns,
 )
 from hdpmf.common.data.parquet_guard import FREE_BYTES, MOST_EXPANSION, read_frame
-from hdpmf.errors import ConfigError, RatingsError, hint
+from hdpmf.errors import ConfigError, RatingsError, hint, without_notes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,16 +67,44 @@ def read_columns(
     implicit: bool | None = False,
     missing: Missing = "error",
 ) -> Columns:
-    """Read the columns of a file; see `Ratings.read` for the arguments."""
-    return parse_columns(
-        read_bytes(path),
-        os.path.basename(os.fspath(path)),
-        columns=columns,
-        separator=separator,
-        header=header,
-        implicit=implicit,
-        missing=missing,
-    )
+    """Read the columns of one file or several; see `Ratings.read` for the arguments."""
+
+    def read(file: str | os.PathLike[str]) -> Columns:
+        return parse_columns(
+            read_bytes(file),
+            os.path.basename(os.fspath(file)),
+            columns=columns,
+            separator=separator,
+            header=header,
+            implicit=implicit,
+            missing=missing,
+        )
+
+    first, *others = files_at(path)
+    parts = [read(first)]
+    with without_notes():  # which columns are used is said once
+        parts += map(read, others)
+    return parts[0] if len(parts) == 1 else joined_columns(parts, os.fspath(path))
+
+
+def files_at(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
+    """Return the file itself, the Parquet files in a folder, or the files that fit a pattern.
+
+    Raises:
+        RatingsError: There is none.
+    """
+    place = Path(path)
+    if place.is_dir():
+        found = sorted(each for each in place.rglob("*.parquet") if each.is_file())
+        wanted = "Parquet file in the folder"
+    elif not place.exists() and glob.has_magic(os.fspath(path)):
+        found = sorted(Path(each) for each in glob.glob(os.fspath(path), recursive=True))
+        wanted = "file that fits"
+    else:
+        return [path]
+    if not found:
+        raise RatingsError(f"there is no {wanted} {os.fspath(path)}; check the path")
+    return [*found]
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpmf.common.base.notebook import facts_html, frame_of
 from hdpmf.common.data import checks, splits
 from hdpmf.common.data.checks import (
     Duplicates,
@@ -22,6 +23,9 @@ from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
 from hdpmf.errors import RatingsError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,12 +96,13 @@ class Ratings:
         name: str | None = None,
         item_table: ItemTable | None = None,
     ) -> Ratings:
-        """Make a table from a data frame, a SciPy sparse matrix or a file.
+        """Make a table from a data frame, a SciPy sparse matrix, rows or a file.
 
         Args:
             data: A frame that Narwhals understands (pandas, polars, PyArrow, ...) with columns for
-                user, item, rating and, if known, timestamp; a matrix of users by items; or a path,
-                as for `read`.
+                user, item, rating and, if known, timestamp; a SciPy matrix of users by items; a
+                NumPy array or a list of tuples with a rating per row: user, item, rating and, if
+                known, timestamp; or a path, as for `read`.
             scale: The public scale as ``(low, high)``; one to five where it is not given.
             columns: What the frame calls its columns, as ``{"user": "customer", "rating":
                 "stars"}``; common names are known or guessed, with a warning.
@@ -227,13 +232,14 @@ class Ratings:
         implicit: bool | None = False,
         name: str | None = None,
     ) -> Ratings:
-        """Read a file: CSV, TSV, ``::``-separated or Parquet, plain or gzip-compressed.
+        """Read a file: CSV, TSV, ``::``-separated or Parquet, plain or gzip-compressed; or several.
 
         Ids are integers where all of a column come back as they are written, else text: ``007``
         stays ``007``.
 
         Args:
-            path: The file.
+            path: The file; a folder, of which all Parquet files are read; or a pattern, as
+                ``ratings/*.csv``. Several files are read as one, in the order of their names.
             scale: See `of`.
             columns: See `of`.
             separator: What stands between fields; found from the first line where it is not given.
@@ -294,6 +300,49 @@ class Ratings:
             f"Ratings({self.name!r}: {len(self):,} {what} of {self.n_items:,} items by "
             f"{self.n_users:,} users, {scale})"
         )
+
+    def _repr_html_(self) -> str:
+        """Counts for notebooks; no rating, and no id."""
+        times = self.timestamps
+        moments = (
+            ""
+            if times is None or len(times) == 0
+            else f"{_day(int(times.min()))} to {_day(int(times.max()))}"
+        )
+        return facts_html(
+            self.name,
+            {
+                "choices" if self.implicit else "ratings": f"{len(self):,}",
+                "users": f"{self.n_users:,}",
+                "items": f"{self.n_items:,}",
+                "of all pairs": f"{self.density:.2%}",
+                "scale": "implicit feedback" if self.implicit else self.scale,
+                "times": moments,
+                "item facts": "" if self.item_table is None else f"{len(self.item_table):,} items",
+            },
+        )
+
+    def to_frame(self, kind: Literal["polars", "pandas"] = "polars") -> Any:
+        """Return a data frame with the columns user, item, rating and, if known, timestamp.
+
+        Implicit feedback has no column of ratings. PRIVATE, as the ratings are.
+        """
+        columns: dict[str, NDArray[Any]] = {"user": self.user_ids, "item": self.item_ids}
+        if not self.implicit:
+            columns["rating"] = self.values
+        if self.timestamps is not None:
+            columns["timestamp"] = self.timestamps
+        return frame_of(columns, kind)
+
+    def to_sparse(self) -> csr_matrix:
+        """Return a SciPy matrix of users by items, in the order of ``users.ids`` and ``items.ids``.
+
+        PRIVATE, as the ratings are.
+        """
+        from scipy.sparse import csr_matrix
+
+        entries = self.values, (self.user_codes, self.item_codes)
+        return csr_matrix(entries, shape=(self.n_users, self.n_items))
 
     @property
     def n_users(self) -> int:
@@ -418,8 +467,13 @@ class Ratings:
         self._freeze()
 
 
+def _day(seconds: int) -> str:
+    return str(np.datetime64(seconds, "s"))[:10]
+
+
 RatingsLike: TypeAlias = Ratings | Any
-"""Ratings, a data frame, a SciPy sparse matrix of users by items, or a file's path."""
+"""Ratings, a data frame, a SciPy sparse matrix of users by items, an array or a list of rows, or a
+path."""
 
 
 def as_ratings(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, get_args
 
+from hdpmf.common.base.notebook import facts_html
 from hdpmf.common.methods.options import Option, options_of
 from hdpmf.errors import ConfigError
 
@@ -372,6 +373,22 @@ class PrivacyClaim:
         if self.epsilon is None:
             return f"no privacy ({self.reason})"
         return f"epsilon {self.epsilon:g} ({self.worth}; {self.view})"
+
+    def _repr_html_(self) -> str:
+        """The claim for notebooks: never an epsilon without what it stands on."""
+        items = {"rated": "those that somebody rated; that is not covered", "stated": "public list"}
+        return facts_html(
+            "Privacy",
+            {
+                "epsilon": "none" if self.epsilon is None else f"{self.epsilon:g}",
+                "status": self.status.upper(),
+                "against an observer of": self.view,
+                "because": self.reason,
+                "what it really costs": self.honest,
+                "noise": self.noise and f"{self.noise.upper()}: whoever has the seed has it",
+                "items": items.get(self.items, ""),
+            },
+        )
 
 
 def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> PrivacyClaim:
