@@ -170,7 +170,7 @@ def test_a_server(call: Call, tmp_path: Path) -> None:
     place = AggregatorFolder.create(tmp_path / "a", config)
     sick = call("health", place.path)
     assert sick.code == 12
-    assert "nothing answers well" in sick.err
+    assert "no healthy answer" in sick.err
     with answering(place.certificates(), port, 200):
         assert call("health", place.path, "--json").json["kind"] == "leader"
     with answering(place.certificates(), port, 503):

@@ -198,8 +198,8 @@ def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
         (("1", "--from-year", "2000", "--to-year", "1990"), 2, "swap them"),
         (("1", "--item", "nothing"), 3, "unknown id 'nothing'"),
         (("1", "--csv", "--json"), 2, "not both"),
-        ((), 2, "say for whom"),
-        (("1", "--all-users"), 2, "say for whom"),
+        ((), 2, "name the users"),
+        (("1", "--all-users"), 2, "name the users"),
         (("--users", "nowhere.txt"), 2, "cannot read nowhere.txt"),
     ],
 )

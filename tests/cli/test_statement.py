@@ -260,7 +260,7 @@ def test_bad_options(
 
 def test_what_has_no_statement(call: Call, tmp_path: Path) -> None:
     refused = call("privacy", "statement", tmp_path)
-    assert (refused.code, "no saved model, no recommender's folder" in refused.err) == (2, True)
+    assert (refused.code, "not a saved model, a recommender's folder" in refused.err) == (2, True)
 
 
 def test_the_statement_in_the_documentation_is_its_facts() -> None:

@@ -225,7 +225,7 @@ def test_what_the_dockerfile_runs_works_from_a_tree_that_cannot_be_written(tmp_p
         text=True,
     )
     assert sick.returncode == 2
-    assert "is no folder of a recommender" in sick.stderr
+    assert "is not the folder of a recommender" in sick.stderr
     assert not list(home.iterdir())
     assert before == {path: path.stat().st_mtime_ns for path in source.rglob("*")}
 

@@ -267,7 +267,9 @@ def _check_health(path: Path) -> tuple[str, str]:
         return _aggregator_health(path)
     if (path / "config.toml").is_file():
         return _recommender_health(path)
-    raise ConfigError(f"{path} is no folder of a recommender or a server, and no device's store")
+    raise ConfigError(
+        f"{path} is not the folder of a recommender or a server, nor a device's store"
+    )
 
 
 def _aggregator_health(path: Path) -> tuple[str, str]:
@@ -333,5 +335,5 @@ def _get_status(host: str, port: int, name: str, authority: str) -> int:
             return connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
         raise TransportError(
-            f"nothing answers well on {address}:{port} ({error or type(error).__name__})"
+            f"no healthy answer from {address}:{port} ({error or type(error).__name__})"
         ) from error

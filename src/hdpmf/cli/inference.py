@@ -213,7 +213,7 @@ def recommend(
     from hdpmf.models import load_model
 
     if bool(users) + (users_file is not None) + all_users != 1:
-        raise ConfigError("say for whom: USER, several of them, --users FILE or --all-users")
+        raise ConfigError("name the users: USER..., --users FILE or --all-users")
     model = with_titles(load_model(folder), titles)
     known = model.devices_.users
     if all_users:

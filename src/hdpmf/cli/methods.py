@@ -114,7 +114,9 @@ def learn(
 ) -> Result:
     """Learn a prior from a data set that is declared public."""
     if data is None:
-        raise ConfigError(f"say what to learn from: --data NAME, one of {', '.join(DATASET_NAMES)}")
+        raise ConfigError(
+            f"name the data to learn from: --data NAME, one of {', '.join(DATASET_NAMES)}"
+        )
     if not public:
         raise ConfigError(
             "a prior is learned without any protection, so it may only come from public ratings; "

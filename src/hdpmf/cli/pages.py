@@ -75,7 +75,8 @@ def open_(
 
     if target.old_copy:
         raise ConfigError(
-            "the page takes no old copy; open it with another command and --old-copy once"
+            "the page does not open old copies; open the store once with another command and "
+            "--old-copy"
         )
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")

@@ -121,7 +121,7 @@ def _statement_of(path: Path, options: StatementOptions) -> PrivacyStatement:
     if (path / "recommender" / "model.json").is_file() or (path / "model.json").is_file():
         return _of_model(path, options)
     raise ConfigError(
-        f"{path} is no saved model, no recommender's folder and no run in one (FOLDER/runs/ID)"
+        f"{path} is not a saved model, a recommender's folder or a run in one (FOLDER/runs/ID)"
     )
 
 
@@ -131,7 +131,7 @@ def _of_model(path: Path, options: StatementOptions) -> PrivacyStatement:
 
     whole = (path / "devices").is_dir()
     if options.weights and not whole:
-        raise ConfigError(f"{path} has no people, so --weights has nobody to be for")
+        raise ConfigError(f"{path} has no users, so --weights does not apply")
     model = load_model(path, public_only=not whole)
     audit = None
     if options.audit is not None:
@@ -193,7 +193,7 @@ def read_audit(file: Path, setting: Setting, view: str) -> Audit:
         found = list(_results(document))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise StorageError(
-            f"{file} is no result of an audit ({type(error).__name__}); write one with: hdpmf "
+            f"{file} is not an audit result ({type(error).__name__}); write one with: hdpmf "
             "audit run ... --json"
         ) from error
     wanted = _about(setting.method, view, setting.epsilon, setting.labels)

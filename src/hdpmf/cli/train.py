@@ -64,8 +64,7 @@ class TrainingOptions(RatingsOptions):
         given = (each for each in fields(self) if each.name != "from_release")
         if any(getattr(self, each.name) != each.default for each in given):
             raise ConfigError(
-                "--from-release is all the data that there is; drop --train, --data and what "
-                "is about it"
+                "--from-release replaces --train and --data; drop those and their options"
             )
 
 
@@ -102,7 +101,7 @@ def train(
         return _train_from_release(source.from_release, method, out, options, wishes, seed)
     if method is None:
         raise ConfigError(
-            "say what to train: METHOD, or --from-release FILE (hdpmf methods lists the methods)"
+            "name a METHOD to train, or give --from-release FILE (hdpmf methods lists the methods)"
         )
     model = new_model(method, options, seed)
     if "early_stopping" in options.given and validation_fraction is None:

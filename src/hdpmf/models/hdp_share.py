@@ -1,4 +1,4 @@
-"""HDPShare: secure sums of everybody, sharpened by those who let be seen what they rated."""
+"""HDPShare: secure sums of everybody, sharpened by those who show what they rated."""
 
 from __future__ import annotations
 

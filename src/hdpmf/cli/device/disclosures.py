@@ -100,7 +100,9 @@ def _answer_recommender(store: DeviceStore, recommender: str, answer: str) -> No
     elif answer == "again":
         lift_refusal(store, recommender)
     else:
-        raise ConfigError("to a recommender's address answer never or again; a yes is to terms")
+        raise ConfigError(
+            "answer a recommender's address with never or again: only terms can be agreed to"
+        )
 
 
 def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -> Iterator[Block]:

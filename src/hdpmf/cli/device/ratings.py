@@ -94,7 +94,7 @@ def rate(
     )
     if sum(ways) != 1 or (remove and value is not None) or (unmark and weight is not None):
         raise ConfigError(
-            "say one thing: ITEM VALUE, ITEM --remove, ITEM --weight W, ITEM --unmark, --weight W, "
+            "choose one of: ITEM VALUE, ITEM --remove, ITEM --weight W, ITEM --unmark, --weight W, "
             "--list, "
             "--search TEXT, --from FILE, --own FILE"
         )
@@ -421,7 +421,7 @@ def recommend(
 ) -> None:
     """Print the items that you would soonest choose and like, and the reasons. Nothing is sent."""
     if user and all_users:
-        raise ConfigError("say --user or --all-users, not both")
+        raise ConfigError("give --user or --all-users, not both")
     names = user or ["me"]
     with target.open(moved=True) as store:
         from hdpmf.private.device.recommendations import (

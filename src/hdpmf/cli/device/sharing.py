@@ -40,9 +40,9 @@ def share(
     from hdpmf.private.device.choices.sharing import choose, preview_choice
 
     if item is not None and genre is not None:
-        raise ConfigError("say --item or --genre, not both")
+        raise ConfigError("give --item or --genre, not both")
     if level is None and (item is not None or genre is not None):
-        raise ConfigError("say LEVEL, too: hidden, seen or open")
+        raise ConfigError("LEVEL is missing: hidden, seen or open")
     with target.open() as store:
         if level is not None:
             choice = _choice(store, level, user, item, genre)

@@ -245,7 +245,7 @@ def forget(
     """Delete ratings, vectors, the model or everything, for good. There is no way back."""
     chosen = {"ratings": ratings, "vectors": vectors, "model": model}
     if not everything and not any(chosen.values()):
-        raise ConfigError("say what to forget: --ratings, --vectors, --model or --everything")
+        raise ConfigError("choose what to forget: --ratings, --vectors, --model or --everything")
     parts = "everything" if everything else ", ".join(name for name in chosen if chosen[name])
     with target.open(serving=True, moved=True) as store:  # not while a run is being answered
         note(_LEDGER_GOES if everything else _LEDGER_STAYS)

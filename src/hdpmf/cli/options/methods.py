@@ -113,7 +113,7 @@ class ModelOptions(MethodOptions):
             return super().chosen(method)
         method_named(method).require("features", "--items")
         if self.given.get("features") is False:
-            raise ConfigError("--no-features leaves nothing to do with --items; drop one of them")
+            raise ConfigError("--items and --no-features contradict each other; drop one of them")
         return super().chosen(method) | {"features": str(self.items)}
 
 

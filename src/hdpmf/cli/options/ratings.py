@@ -68,7 +68,7 @@ class RatingsOptions:
 
     def __post_init__(self) -> None:
         if (self.train is None) == (self.data is None):
-            raise ConfigError("say where the ratings are: either --train FILE or --data NAME")
+            raise ConfigError("give the ratings: --train FILE or --data NAME")
         scaled = (self.scale, self.step) != (None, None)
         described = self.duplicates or self.column or self.implicit or self.missing != "error"
         if self.data is not None and (scaled or described):
@@ -113,7 +113,7 @@ class RatingsOptions:
         elif self.train is not None:
             ratings = Ratings.read(self.train, **self.reading)
         else:
-            raise ConfigError("say where the ratings are: --train FILE")
+            raise ConfigError("give the ratings: --train FILE")
         return ratings if self.core is None else ratings.k_core(self.core)
 
     def _full_scale(self) -> RatingScale:

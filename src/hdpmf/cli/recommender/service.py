@@ -113,7 +113,7 @@ def _catalogue(
             table.index, RatingScale(low, high, 1.0 if step is None else step), table
         )
     if data is None or items is not None:
-        raise ConfigError("say what the items are: either --items FILE or --data NAME")
+        raise ConfigError("give the items: --items FILE or --data NAME")
     if scale is not None or step is not None:
         raise ConfigError(
             "--scale and --step describe a file of items; a data set of --data knows its own"
@@ -269,7 +269,7 @@ def status(
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     if every is not None and not watch:
-        raise ConfigError("--every is the time between looks of --watch")
+        raise ConfigError("--every needs --watch: it is the time between two updates")
     if every is not None and not 0.1 <= every <= 86_400:
         raise ConfigError(f"--every must be from 0.1 to 86400 seconds, not {every:g}")
     service = ServiceFolder(folder)

@@ -61,7 +61,7 @@ def check_scripts(name: str) -> None:
 
 
 # Controls, invisible and bidirectional characters, halves of surrogates, private and unassigned
-# ones, and separators of lines: with these a name could say one thing and show another.
+# ones, and separators of lines: with these a name could choose one of and show another.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _BLANK = set("\u115f\u1160\u2800\u3164\uffa0")  # letters and signs that are drawn as nothing
 _MOST_MARKS = 2  # accents over one letter; more of them cover the lines around it

@@ -388,7 +388,7 @@ class ShareOptions(OneRoundOptions):
     _: KW_ONLY
     list_model: str = option(
         "ease",
-        "The model that sharpens lists, trained on what people let be seen; each device puts its "
+        "The model that sharpens lists, trained on what people show; each device puts its "
         "own ratings in.",
         flags=("--list-model",),
         metavar="ease|ials|bpr|neural|popular",  # without looking for more at import

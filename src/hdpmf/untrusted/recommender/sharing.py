@@ -175,7 +175,7 @@ def facts_from_shares(
     on: str = "cpu",
     n_threads: int | None = None,
 ) -> SharedFacts:
-    """Item facts, and a model for lists, from everybody's sums and what some let be seen.
+    """Item facts, and a model for lists, from everybody's sums and what some show.
 
     Args:
         survey: What was asked (design A).

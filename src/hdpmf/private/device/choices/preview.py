@@ -46,7 +46,7 @@ class SentNumber:
             probability of its bit; of an open one, the rating.
         noised: The same with noise as it could be drawn: an example, since the noise that counts is
             drawn later. None where noise is in the sum, and not in each number.
-        level: What its owner lets be seen.
+        level: What its owner shows of it.
         user: Whose rating.
     """
 

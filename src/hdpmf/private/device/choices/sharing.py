@@ -29,7 +29,7 @@ from hdpmf.private.device.store.schema import SharingRule
 
 LISTS = {"nobody": 0.1795, "others": 0.2351, "oneself": 0.2365}
 """How good people's own lists of ten are (NDCG) on MovieLens 100K: if nobody shares, if 9 % of
-others let be seen what they rated, and if they do so themselves in place of as many others. Between
+others show what they rated, and if they do so themselves in place of as many others. Between
 the last two is less than its error, 0.003 (``benchmarks/sharers/own_choice.py``, 14 seeds)."""
 
 
@@ -91,7 +91,7 @@ class ChoicePreview:
 
 
 def offers_levels(store: DeviceStore) -> bool:
-    """Return True if this view's recommender asks, or has asked, for what owners let be seen.
+    """Return True if this view's recommender asks, or has asked, for what owners show.
 
     Also if such a run was refused, or its last model could not be without one.
     """

@@ -193,7 +193,7 @@ class LedgerRun:
         ]
         if paid.seen or paid.opened:
             told.append(
-                f"Of these ratings you let be seen that {paid.seen} are there, and published "
+                f"Of these ratings you showed that {paid.seen} are there, and published "
                 f"{paid.opened} as they are."
             )
         if two:

@@ -1,6 +1,6 @@
 """Ratings that their owner shows: one message to the recommender for each task.
 
-Hidden ratings of everybody are in the reports to two servers. Those that the owner lets be seen
+Hidden ratings of everybody are in the reports to two servers. Those that the owner shows
 leave as one randomised bit each, and open ones as they are, in one message that the device signs.
 It is a run of its own in the ledger, paid and given back apart from the report.
 
