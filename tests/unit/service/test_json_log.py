@@ -7,15 +7,42 @@ from __future__ import annotations
 import io
 import json
 import logging
+import signal
 from pathlib import Path
 
 import pytest
 
+from hdpmf.common.base.logs import LOG, event
 from hdpmf.errors import FederationError
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import json_log
 from tests.world import small_federation
+
+
+def test_signals_change_what_is_logged() -> None:
+    """A step more, a step less, and everything as before at the end."""
+    stream = io.StringIO()
+
+    def logged() -> set[str]:
+        for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+            event(logging.getLevelName(level), level)
+        lines = [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+        stream.truncate(stream.seek(0))
+        return set(lines) - {"log-level"}
+
+    before = signal.getsignal(signal.SIGUSR1), LOG.level
+    with json_log(Metrics(), stream):
+        assert logged() == {"INFO", "WARNING"}
+        signal.raise_signal(signal.SIGUSR1)
+        assert '"now": "debug"' in stream.getvalue()
+        assert logged() == {"DEBUG", "INFO", "WARNING"}
+        signal.raise_signal(signal.SIGUSR1)
+        assert logged() == {"DEBUG", "INFO", "WARNING"}
+        for _ in range(3):
+            signal.raise_signal(signal.SIGUSR2)
+        assert logged() == {"WARNING"}
+    assert (signal.getsignal(signal.SIGUSR1), LOG.level) == before
 
 
 def test_a_run_is_told_with_its_id_and_nothing_of_devices(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ class AggregationJobDriver:
                 self._woken.clear()
                 handled = self._leader.aggregate(self._limits.job_reports)
                 self._metrics.aggregated.inc(handled)
+                event("looked-for-reports", logging.DEBUG, handled=handled)
                 self._failures = 0
             except DapError as error:
                 event("helper-refused", logging.WARNING, error)

@@ -253,6 +253,7 @@ class Resources:
                 except Exception as error:  # the caller gets an answer, the log the kind of error
                     response = problem_response(error, self._limits.retry_after, _task_in(request))
             metrics.answers.labels(resource, response.status_code).inc()
+            event("answered", logging.DEBUG, resource=resource, status=response.status_code)
             return response
 
         return Route(path, answer, methods=list(handlers), include_in_schema=False)

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from hdpmf.common.base.logs import event, log_to_stderr
+from hdpmf.common.base.logs import event, level_by_signals, log_to_stderr
 from hdpmf.common.net.server import (
     Connections,
     HttpLimits,
@@ -94,7 +94,7 @@ def run_worker(
         ),
         lambda why: metrics.turned_away.labels(why).inc(),
     )
-    with open_server(folder, metrics.transaction) as engine:
+    with level_by_signals(), open_server(folder, metrics.transaction) as engine:
         metrics.watch(folder, engine)
         if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port
@@ -162,6 +162,9 @@ class _Workers:
         """Run until a signal."""
         before = {
             number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
+        } | {
+            number: signal.signal(number, self._pass_on)
+            for number in (signal.SIGUSR1, signal.SIGUSR2)
         }
         try:
             for index in range(self._number):
@@ -180,6 +183,12 @@ class _Workers:
 
     def _stop(self, *_: object) -> None:
         self._stopping.set()
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """Give a signal to all workers that are ready: it would end one that is starting."""
+        for process, pipe in self._processes.values():
+            if process.pid is not None and process.is_alive() and pipe.poll():
+                os.kill(process.pid, number)
 
     def _start(self, index: int) -> None:
         ours, theirs = multiprocessing.Pipe()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from hdpmf.common.base.logs import event
 from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
@@ -154,6 +156,7 @@ def _counting(app: ASGIApp, requests: Counter[int]) -> ASGIApp:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 requests[message["status"]] += 1
+                event("answered", logging.DEBUG, status=message["status"])
             await send(message)
 
         await app(scope, receive, answer)
