@@ -182,7 +182,7 @@ def test_a_question_says_what_is_shown_beside_the_sums(joined: Path, call: Call)
 def test_what_cannot_be_is_refused_and_changes_nothing(joined: Path, call: Call) -> None:
     for arguments, words in (
         (("visible",), "hidden, seen, open"),
-        (("--item", TABLE.ids[0]), "say LEVEL"),
+        (("--item", TABLE.ids[0]), "LEVEL is missing"),
         (("seen", "--item", "1", "--genre", "x"), "not both"),
         (("seen", "--item", "no such item", "--yes"), "no such item"),
         (("seen", "--genre", "Opera Buffa", "--yes"), "no such genre"),

@@ -52,6 +52,7 @@ _PURPOSES = {
     "page": "the pages in the browser (hdpmf device open, hdpmf recommender page)",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "simulated devices on Flower and Ray",
+    "optuna": "tuning by Bayesian search (hdpmf tune --search bayes)",
     "bench": "benchmarks against other libraries",
     "docs": "the site of the documentation (make docs)",
     "dev": "every check and test (make test)",
