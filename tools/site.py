@@ -107,7 +107,11 @@ def notebook_page(path: Path) -> str:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
         for output in cell.get("outputs", ()):
-            shown = output.get("text") or output.get("data", {}).get("text/plain") or []
+            data = output.get("data", {})
+            if "text/html" in data:
+                parts.append("".join(data["text/html"]))
+                continue
+            shown = output.get("text") or data.get("text/plain") or []
             parts.append("```text\n" + "".join(shown).rstrip() + "\n```")
     return "\n\n".join(parts) + "\n"
 

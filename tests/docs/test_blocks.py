@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -84,9 +85,13 @@ COMMANDS_NOT_RUN = {
 PAGES_NOT_RUN = {
     Path("docs/deploy.md"): "tests/deploy runs it as it is written, on hosts of their own",
     Path("docs/own-method.md"): "tests/cli/test_own_method.py runs it as it is written",
+    Path("docs/tutorials/five-commands.md"): "test_a_list_with_titles_in_five_commands runs it",
 }
 # Pages whose commands are run from the first to the last, whatever stands above.
-RUN_WHOLE = {Path("docs/tutorials/own-data.md"), Path("docs/tutorials/privacy-wishes.md")}
+RUN_WHOLE = {
+    Path("docs/tutorials/own-data.md"),
+    Path("docs/tutorials/privacy-wishes.md"),
+}
 
 PYTHON_PAGES = [
     page for page in PAGES if any(block.language == "python" for block in read(page)[0])
@@ -199,6 +204,30 @@ def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert not ended.value.code, (shlex.join(call), capsys.readouterr().err)
 
 
+def test_a_list_with_titles_in_five_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path("docs/tutorials/five-commands.md")
+    monkeypatch.chdir(tmp_path)
+    python, shell = read(page)[0]
+    names: dict[str, Any] = {}
+    exec(compile(python.text, str(page), "exec"), names)
+    assert shell.text.count("$ ") == 5
+    assert shell.text.startswith("$ pip install hdpmf\n")
+    printed = []
+    for call in calls_on(page):
+        with pytest.raises(SystemExit) as ended:
+            run(call)
+        said = capsys.readouterr()
+        assert not ended.value.code, (shlex.join(call), said.err)
+        printed.append(said.out)
+    assert len(printed) == 4
+    suggested = next(line for line in printed[0].splitlines() if line.startswith("use it with: "))
+    assert shlex.split(suggested)[3:] == ["hdpmf", *calls_on(page)[1]]
+    titles = [title for title in names["films"].titles if title in printed[3]]
+    assert len(titles) >= 5
+
+
 def test_what_is_not_run_is_there() -> None:
     """A reason for a block or a command that no page has would hide the next one."""
     texts = {
@@ -213,6 +242,18 @@ def test_what_is_not_run_is_there() -> None:
     for start in COMMANDS_NOT_RUN:
         assert any(begins(shlex.join(call), start) for _, call in calls), start
     assert sum(not reason_command(page, call) for page, call in calls) >= 12
+
+
+def run_cell(source: str, name: str, names: dict[str, Any]) -> Any:
+    """Run a cell as notebooks do, and return the value of its last line, if that is one."""
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), names)
+    return (
+        eval(compile(ast.Expression(last.value), name, "eval"), names)
+        if isinstance(last, ast.Expr)
+        else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,7 +271,11 @@ def test_the_notebook_shows_what_it_prints(
     for cell in cells:
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
-            exec(compile("".join(cell["source"]), str(path), "exec"), names)
-        shown = "".join(text for output in cell["outputs"] for text in output["text"])
+            result = run_cell("".join(cell["source"]), str(path), names)
+        shown = "".join(text for output in cell["outputs"] for text in output.get("text", ()))
         assert told.getvalue() == shown
+        pictures = [output["data"] for output in cell["outputs"] if "data" in output]
+        assert len(pictures) == (result is not None)
+        for picture in pictures:
+            assert result._repr_html_() == "".join(picture["text/html"])
     assert os.listdir(tmp_path) == []
