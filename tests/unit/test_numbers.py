@@ -317,7 +317,13 @@ NUMBERS: dict[str, dict[str, object]] = {
         "ENOUGH, _WALL, _MOST_OF_WALL": (10, 24, 2000),
     },
     "private.page.disclosures": {
-        "_NUMBERS_SHOWN, _BARS_SHOWN, _RUNS_SHOWN, _REFUSALS_SHOWN": (100, 250, 50, 50),
+        "_RUNS_SHOWN, _REFUSALS_SHOWN": (50, 50),
+    },
+    "private.page.consent": {
+        "_NUMBERS_SHOWN": 100,
+    },
+    "private.page.pictures": {
+        "STRIPS_SHOWN": 8,
     },
     "common.aggregation.two_servers.dap.hpke": {
         "KEY_SIZE": 32,
@@ -453,9 +459,6 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.page.sharing": {
         "_TITLES_SHOWN": 100,
-    },
-    "private.page.start": {
-        "_COIN": 0.5,
     },
     "untrusted.aggregator.datastore": {
         "_WAIT_MS, _PAGE, _POSTGRES_SHARDS, _SCHEMA_LOCK": (60_000, 2**15, 8, 0x68_64_70_6D_66),
