@@ -58,8 +58,8 @@ class ExecutionOptions:
     backend: Annotated[
         str,
         run_option(
-            "Who does the runs: processes or threads here, or the cluster that dask or ray "
-            "is connected to.",
+            "Who does the runs: processes or threads here, or a cluster by its address, as "
+            "dask://HOST:8786 or ray://HOST:10001; without one, as their environment says.",
             "loky|threading|dask|ray",
             words=("loky", "threading", "dask", "ray"),
         ),

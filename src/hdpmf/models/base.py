@@ -393,7 +393,9 @@ class Estimator(Parameters):
             RatingsError: ``users`` are no ids, or ``now`` is given and the ratings have no times.
         """
         several = column(users)
-        lists = self.recommend_each(several, n, keep_rated=keep_rated, only=only, now=now)
+        lists: Iterator[tuple[Id, list[Recommendation]]] = self.recommend_each(
+            several, n, keep_rated=keep_rated, only=only, now=now
+        )
         if is_one_id(users):
             return RecommendedList(next(iter(lists))[1])
         found = RecommendedLists()
@@ -403,6 +405,7 @@ class Estimator(Parameters):
                 advance(done, len(several))
         return found
 
+    @overload
     def recommend_each(
         self,
         users: Several,
@@ -411,10 +414,40 @@ class Estimator(Parameters):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
         now: float | None = None,
-    ) -> Iterator[tuple[Id, list[Recommendation]]]:
-        """Yield each user with their list; memory does not grow with the number of users."""
+    ) -> Iterator[tuple[Id, list[Recommendation]]]: ...
+
+    @overload
+    def recommend_each(
+        self,
+        users: Any,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+    ) -> Any: ...
+
+    def recommend_each(
+        self,
+        users: Any,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+    ) -> Any:
+        """Yield each user with their list; memory does not grow with the number of users.
+
+        For a frame of dask or Spark with a column ``user``, or a column of dask, return a lazy
+        frame of the same kind instead, with a row for each item of each list. Its workers get the
+        whole model, the private part among it.
+        """
         self._check_fitted()
         self._check_ranks()
+        from hdpmf.models.distributed import is_distributed, recommend_over
+
+        if is_distributed(users):
+            return recommend_over(self, users, n, keep_rated=keep_rated, only=only, now=now)
         codes = self._user_codes(column(users))
         model = self if now is None else self._at_time(now)
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)

@@ -31,6 +31,7 @@ from hdpmf.lab.experiments.execution import do_run, run_metrics
 from hdpmf.lab.experiments.expansion import Configuration, GridPoint, best_of_grid, choices
 from hdpmf.lab.experiments.progress import experiment_status
 from hdpmf.lab.experiments.runner import (
+    _backend,
     check_backend,
     estimated_seconds,
     expected_runs,
@@ -297,6 +298,38 @@ def test_backends_agree_to_the_last_bit(tmp_path: Path, small: Experiment, backe
             )
     assert found[0] == found[1]
     assert len(found[0]) == 6
+
+
+@pytest.mark.slow
+def test_a_cluster_by_its_address(tmp_path: Path, small: Experiment) -> None:
+    distributed = pytest.importorskip("distributed")
+    few = msgspec.structs.replace(small, methods=("hdpmf",), paper_methods=())
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        address = cluster.scheduler_address.removeprefix("tcp://")
+        with Store(tmp_path / "here", create=True) as store:
+            run_experiments([few], store, n_jobs=1)
+            here = {one: result.metrics["mse"] for one, result in store.results().items()}
+        with Store(tmp_path / "there", create=True) as store:
+            run_experiments([few], store, backend=f"dask://{address}")
+            results = store.results()
+        assert {one: result.metrics["mse"] for one, result in results.items()} == here
+        assert len(here) == 6
+        # A worker on another machine has not what is only here.
+        with (
+            pytest.raises(ConfigError, match=r"the worker at tcp://\S+ has no /no/such/file"),
+            _backend(f"dask://{address}", 1, ["/no/such/file"]),
+        ):
+            pass
+
+
+def test_addresses_of_clusters() -> None:
+    for backend in ("dask://127.0.0.1:8786", "ray://head:10001", "dask", "loky"):
+        check_backend(backend)
+    for backend in ("dask://", "dask://host", "loky://host:1", "ray://host:1/x", "ray://a b:1"):
+        with pytest.raises(ConfigError, match="dask://HOST:PORT or ray://HOST:PORT"):
+            check_backend(backend)
 
 
 def test_backends_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

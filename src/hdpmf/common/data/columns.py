@@ -6,13 +6,14 @@ Errors name the row; none ever shows a rating.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpmf.common.data.checks import Missing
+from hdpmf.common.data.ids import Coded, factorise, join_coded
 from hdpmf.errors import ConfigError, RatingsError, hint, notify
 
 if TYPE_CHECKING:
@@ -281,6 +282,16 @@ class Columns:
     missing: Mapping[str, int] = field(default_factory=dict)
     n_dropped: int = 0
 
+    def coded(self) -> Columns:
+        """Return the same with ids as codes, which take four bytes each, whatever ids look like."""
+        if isinstance(self.user, Coded):
+            return self
+        user, item = (
+            Coded(*factorise(ids, name)) for ids, name in ((self.user, "user"), (self.item, "item"))
+        )
+        rating = None if self.rating is None else np.asarray(self.rating, np.float32)
+        return replace(self, user=user, item=item, rating=rating)
+
     def report_missing(self, origin: str) -> None:
         """Say how many rows were left out, if any."""
         if self.n_dropped:
@@ -355,6 +366,8 @@ def columns_of(
         return _columns_of_matrix(data, wanted, origin, implicit)
     if isinstance(data, (np.ndarray, list, tuple)):
         data = _frame_of_rows(data, wanted, origin, implicit)
+    if is_dask(data):
+        return _columns_of_dask(data, wanted, origin, implicit, missing)
     import narwhals as nw
 
     try:
@@ -464,12 +477,35 @@ def _whole(column: NDArray[Any]) -> Any:
     return column.tolist() if column.dtype.kind in "OU" else np.ascontiguousarray(column)
 
 
+def is_dask(data: Any) -> bool:
+    """Return whether something is a frame or a column of dask."""
+    return type(data).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def _columns_of_dask(
+    frame: Any,
+    wanted: Mapping[str, str] | None,
+    origin: str,
+    implicit: bool | None,
+    missing: Missing,
+) -> Columns:
+    """Take the columns out of a dask frame, with one partition in memory at a time."""
+    found = match_columns(list(frame.columns), wanted, origin, implicit)
+    partitions = (part.compute() for part in frame[found.names].partitions)
+    filled = (part for part in partitions if len(part))
+    return joined_columns(
+        [take_columns(part, found, origin, missing).coded() for part in filled], origin
+    )
+
+
 def joined_columns(parts: Sequence[Columns], origin: str) -> Columns:
     """Return the rows of several tables, one after the other.
 
     Raises:
         RatingsError: Some have ratings or times, and some have not.
     """
+    if not parts:
+        raise RatingsError(f"{origin}: there are no ratings in it; at least one row is needed")
     for ours in _OPTIONAL:
         if len({getattr(part, ours) is None for part in parts}) > 1:
             raise RatingsError(f"{origin}: some of {len(parts):,} files have no column of {ours}s")
@@ -484,23 +520,13 @@ def joined_columns(parts: Sequence[Columns], origin: str) -> Columns:
         for ours in _OPTIONAL
     )
     return Columns(
-        user=_joined_ids([part.user for part in parts]),
-        item=_joined_ids([part.item for part in parts]),
+        user=join_coded([part.coded().user for part in parts]),
+        item=join_coded([part.coded().item for part in parts]),
         rating=rating,
         timestamp=times,
         missing=missing,
         n_dropped=sum(part.n_dropped for part in parts),
     )
-
-
-def _joined_ids(parts: Sequence[Any]) -> Any:
-    """Ids of several tables; all are text where some are."""
-    import polars as pl
-
-    series = [part if isinstance(part, pl.Series) else pl.Series(part) for part in parts]
-    if all(part.dtype.is_integer() for part in series):
-        return pl.concat([part.cast(pl.Int64) for part in series])
-    return pl.concat([part.cast(pl.String).rename("") for part in series])
 
 
 def _ids(series: Any, what: str, origin: str) -> Any:

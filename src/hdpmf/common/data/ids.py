@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -185,16 +187,44 @@ class IdIndex:
         return np.where(self._ids[position] == values, position, np.int32(-1))
 
 
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Ids of rows that have been split already: an index, and one code per row."""
+
+    index: IdIndex
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def join_coded(parts: Sequence[Coded]) -> Coded:
+    """Return the ids of several tables, one after the other; all are text where some are."""
+    if not all(part.index.is_integer for part in parts):
+        parts = [Coded(*as_text(part.index, part.codes)) for part in parts]
+    index = reduce(merge, (part.index for part in parts))
+    codes = np.empty(sum(map(len, parts)), np.int32)
+    begin = 0
+    for part in parts:
+        # Both are sorted, so that text needs no table of positions.
+        positions = np.searchsorted(index.ids, part.index.ids).astype(np.int32)
+        codes[begin : begin + len(part)] = positions[part.codes]
+        begin += len(part)
+    return Coded(index, codes)
+
+
 def factorise(values: Any, what: str = "id") -> tuple[IdIndex, Codes]:
     """Split ids into an index and one code per row.
 
     Args:
-        values: Integers or strings: an array, a sequence or a polars series.
+        values: Integers or strings: an array, a sequence, a polars series, or `Coded` ids.
         what: The column's name, for messages.
 
     Raises:
         RatingsError: An id is missing, or is neither an integer nor a string.
     """
+    if isinstance(values, Coded):
+        return values.index, values.codes
     if type(values).__module__.startswith("polars"):
         return _factorise_series(values, what)
     array = _id_array(values, what)

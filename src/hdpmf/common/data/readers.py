@@ -81,10 +81,15 @@ def read_columns(
         )
 
     first, *others = files_at(path)
-    parts = [read(first)]
+    found = read(first)
+    if not others:
+        return found
+    # One file at a time as it is written, the others as codes: together they may be larger than
+    # memory.
+    parts = [found.coded()]
     with without_notes():  # which columns are used is said once
-        parts += map(read, others)
-    return parts[0] if len(parts) == 1 else joined_columns(parts, os.fspath(path))
+        parts += (read(file).coded() for file in others)
+    return joined_columns(parts, os.fspath(path))
 
 
 def files_at(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:

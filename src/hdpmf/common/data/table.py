@@ -99,8 +99,9 @@ class Ratings:
         """Make a table from a data frame, a SciPy sparse matrix, rows or a file.
 
         Args:
-            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...) with columns for
-                user, item, rating and, if known, timestamp; a SciPy matrix of users by items; a
+            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...; one of dask is
+                taken partition by partition) with columns for user, item, rating and, if known,
+                timestamp; a SciPy matrix of users by items; a
                 NumPy array or a list of tuples with a rating per row: user, item, rating and, if
                 known, timestamp; or a path, as for `read`.
             scale: The public scale as ``(low, high)``; one to five where it is not given.

@@ -7,6 +7,7 @@ what was finished is in the store, and the next call goes on from there.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -172,8 +173,9 @@ def run_experiments(
         store: The store for the results.
         files: Paths of the user's files, by checksum.
         n_jobs: Runs at a time; one per core by default.
-        backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster that
-            ``dask`` or ``ray`` is connected to.
+        backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster:
+            ``dask://HOST:PORT`` is that of a scheduler, ``ray://HOST:PORT`` that of a head; without
+            an address what ``DASK_SCHEDULER_ADDRESS`` or ``RAY_ADDRESS`` names, or one here.
         on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors together.
         command: The command line that does the same again.
         progress: A listener for progress.
@@ -338,12 +340,17 @@ def jobs(n_jobs: int | None) -> int:
 
 def check_backend(backend: str) -> None:
     """Raise an error for a backend that is unknown or not installed."""
-    if backend not in BACKENDS:
+    kind, scheme, address = backend.partition("://")
+    if kind not in BACKENDS:
         raise ConfigError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
-    if backend == "dask" and find_spec("distributed") is None:
-        raise MissingExtraError("--backend dask needs dask: pip install 'dask[distributed]'")
-    if backend == "ray" and find_spec("ray") is None:
-        raise MissingExtraError("--backend ray needs ray: pip install ray")
+    if scheme and (kind not in ("dask", "ray") or not re.fullmatch(r"[^/\s]+:\d+", address)):
+        raise ConfigError(
+            f"the address of a cluster is dask://HOST:PORT or ray://HOST:PORT, not {backend!r}"
+        )
+    if kind == "dask" and find_spec("distributed") is None:
+        raise MissingExtraError("--backend dask needs dask: pip install 'hdpmf[dask]'")
+    if kind == "ray" and find_spec("ray") is None:
+        raise MissingExtraError("--backend ray needs ray: pip install 'hdpmf[ray]'")
 
 
 def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterator[list[Result]]:
@@ -354,7 +361,7 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
         return
     from joblib import Parallel, delayed
 
-    with _backend(backend, n_jobs):
+    with _backend(backend, n_jobs, sorted({*tasks[0].files.values(), *tasks[0].plugins})):
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         results = parallel(delayed(do_task)(task) for task in tasks)
         try:
@@ -364,28 +371,34 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
 
 
 @contextmanager
-def _backend(backend: str, n_jobs: int) -> Iterator[None]:
-    """Configure joblib; connect to a cluster as its own environment variables say."""
+def _backend(backend: str, n_jobs: int, paths: Sequence[str]) -> Iterator[None]:
+    """Configure joblib; connect to a cluster by its address, or as its own environment says."""
     from joblib import parallel_config
 
+    backend, _, given = backend.partition("://")
     options: dict[str, Any] = {"n_jobs": n_jobs}
     if backend == "dask":
         distributed = import_module("distributed")
         try:
-            client = distributed.get_client()
-            ours = False
+            client = None if given else distributed.get_client()
         except ValueError:
+            client = None
+        ours = client is None
+        if client is None:
             # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are
             # single-threaded.
-            address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+            address = f"tcp://{given}" if given else os.environ.get("DASK_SCHEDULER_ADDRESS")
             local = (
                 {}
                 if address
                 else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
             )
-            client = distributed.Client(address, **local)
-            ours = True
+            try:
+                client = distributed.Client(address, **local)
+            except OSError as error:
+                raise ConfigError(f"there is no dask scheduler at {address}") from error
         try:
+            _check_paths(client.run(_absent, paths))
             with parallel_config(backend="dask", n_jobs=-1):
                 yield
         finally:
@@ -394,9 +407,30 @@ def _backend(backend: str, n_jobs: int) -> Iterator[None]:
         return
     if backend == "ray":
         import_module("ray.util.joblib").register_ray()
-        options["n_jobs"] = -1 if os.environ.get("RAY_ADDRESS") else n_jobs
+        if given:
+            ray = import_module("ray")
+            try:
+                ray.init(address=f"ray://{given}", ignore_reinit_error=True)
+            except ConnectionError as error:
+                raise ConfigError(f"there is no ray cluster at {given}") from error
+        options["n_jobs"] = -1 if given or os.environ.get("RAY_ADDRESS") else n_jobs
     with parallel_config(backend=backend, **options):
         yield
+
+
+def _absent(paths: Sequence[str]) -> list[str]:
+    """Return the paths that are not on this machine."""
+    return [path for path in paths if not os.path.exists(path)]
+
+
+def _check_paths(absent: Mapping[str, Sequence[str]]) -> None:
+    """Raise an error if a machine of a cluster lacks a file, by what each of them lacks."""
+    for worker, paths in absent.items():
+        if paths:
+            raise ConfigError(
+                f"the worker at {worker} has no {paths[0]}; ratings, weights and plugins must be "
+                "at the same path on every machine (a shared folder)"
+            )
 
 
 def _note_methods(experiments: Sequence[Experiment], store: Store) -> None:
