@@ -172,7 +172,7 @@ def person(outside: Person) -> Person:
 
 def complaints(page: str) -> list[str]:
     """What a page says went wrong; not what every page says to browsers without scripts."""
-    return re.findall(r'<p class="note error">(.*?)</p>', page.split("</noscript>")[1], re.DOTALL)
+    return re.findall(r'<p class="note error">(.*?)</p>', page.split("</noscript>")[-1], re.DOTALL)
 
 
 def fill(store: DeviceStore) -> None:

@@ -25,6 +25,7 @@ from hdpmf.common.web.local_server import (
 )
 from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
+from hdpmf.private.device.store.device_store import MovedError
 from hdpmf.private.page import (
     consent,
     disclosures,
@@ -36,7 +37,7 @@ from hdpmf.private.page import (
 )
 from hdpmf.private.page.address import LINK, PageAddress
 from hdpmf.private.page.owner import Owner
-from hdpmf.private.page.request import START, PageRequest
+from hdpmf.private.page.request import MOVED, START, PageRequest
 
 with needs("starlette", "page"):
     from starlette.applications import Starlette
@@ -78,6 +79,7 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/recommenders/choose": disclosures.choose,
     "/settings/passphrase": settings.new_passphrase,
     "/settings/forget": settings.forget,
+    "/settings/move": settings.move_away,
 }
 _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
     "/start/state": start.start_state,
@@ -95,6 +97,16 @@ _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
     "/recommenders/card": ("card.json", disclosures.card),
     "/settings/export": ("data-export.json", settings.export_data),
 }
+
+
+# Pages without a menu: there is no open store that it could lead to.
+_OUTSIDE = ("welcome", "unlock", "moved")
+
+
+def _download(name: str, content: bytes) -> Response:
+    head = {"content-disposition": f'attachment; filename="{name}"'}
+    kind = "application/json" if name.endswith(".json") else "application/octet-stream"
+    return Response(content, 200, head, kind)
 
 
 class OwnerPage:
@@ -136,6 +148,9 @@ class OwnerPage:
             Route("/stop", self._stop, methods=["POST"]),
             Route("/unlock", self._unlock, methods=["GET", "POST"]),
             Route("/welcome", self._welcome, methods=["GET", "POST"]),
+            Route("/welcome/bring", self._bring, methods=["POST"]),
+            Route(MOVED, self._moved, methods=["GET", "POST"]),
+            Route("/moved/file", self._moved, methods=["POST"]),
             Route("/static/{name}", self._file),
             *(Route(path, self._page) for path in _PAGES),
             *(
@@ -246,6 +261,9 @@ class OwnerPage:
             try:
                 await run_in_threadpool(self._open, session, fields.get("passphrase", "")[:1000])
                 return RedirectResponse("/", 303)
+            except MovedError:
+                self._sessions.unlock(session)
+                return RedirectResponse(MOVED, 303)
             except HdpmfError as problem:
                 error = str(problem)
         return self._show(
@@ -283,6 +301,48 @@ class OwnerPage:
                 error = str(problem)
         return self._show("welcome", session, {"error": error, "scales": list(settings.SCALES)})
 
+    async def _bring(self, request: Request) -> Response:
+        """Take in a store from another machine, which a script sends."""
+        session = self._session(request)
+        if session is None or session.locked or self._owner.exists:
+            return self._closed()
+        fields = await self._fields(request, session)
+        if fields is None:
+            return self._closed()
+        given = self._page_request(session, fields, getattr(request.state, "file", b""))
+        try:
+            target = await run_in_threadpool(settings.bring, given)
+        except HdpmfError as problem:
+            session.note(str(problem), "error")
+            target = "/welcome"
+        return JSONResponse({"next": target})
+
+    async def _moved(self, request: Request) -> Response:
+        """Show that the store has gone; give its file out, take it back, or delete it here."""
+        session = self._session(request)
+        if session is None:
+            return self._closed(request)
+        if session.locked or self._owner.transfer is None:
+            return RedirectResponse("/unlock" if session.locked else "/", 303)
+        if request.method == "POST":
+            fields = await self._fields(request, session)
+            if fields is None:
+                return self._closed()
+            given = self._page_request(session, fields)
+            try:
+                if request.url.path != MOVED:
+                    return _download(
+                        "hdpmf.export", await run_in_threadpool(settings.export_file, given)
+                    )
+                target = await run_in_threadpool(settings.end_move, given)
+                if not self._owner.exists:
+                    await run_in_threadpool(self._address.save)
+                return RedirectResponse(target, 303)
+            except HdpmfError as problem:
+                session.note(str(problem), "error")
+        facts = await run_in_threadpool(settings.moved_page, self._page_request(session, {}))
+        return self._show("moved", session, facts)
+
     # Pages and actions
 
     async def _page(self, request: Request) -> Response:
@@ -313,10 +373,7 @@ class OwnerPage:
                 return JSONResponse(await run_in_threadpool(_QUESTIONS[path], page_request))
             if path in _FILES:
                 name, make = _FILES[path]
-                head = {"content-disposition": f'attachment; filename="{name}"'}
-                return Response(
-                    await run_in_threadpool(make, page_request), 200, head, "application/json"
-                )
+                return _download(name, await run_in_threadpool(make, page_request))
             target = await run_in_threadpool(_ACTIONS[path], page_request)
             if not self._owner.exists:  # and with the store went the file that leads here
                 await run_in_threadpool(self._address.save)
@@ -346,10 +403,15 @@ class OwnerPage:
             return RedirectResponse("/unlock", 303)
         if not self._owner.exists:
             return RedirectResponse("/welcome", 303)
+        if self._owner.transfer is not None:
+            return RedirectResponse(MOVED, 303)
         if not self._owner.is_open:
             if self._owner.encrypted:
                 return RedirectResponse("/unlock", 303)
-            self._owner.open(None)
+            try:
+                self._owner.open(None)
+            except MovedError:
+                return RedirectResponse(MOVED, 303)
         return None
 
     async def _has_csrf(self, request: Request, session: BrowserSession) -> bool:
@@ -400,7 +462,7 @@ class OwnerPage:
     def _show(
         self, name: str, session: BrowserSession | None, facts: Mapping[str, Any], status: int = 200
     ) -> Response:
-        inside = session is not None and not session.locked and name not in ("welcome", "unlock")
+        inside = session is not None and not session.locked and name not in _OUTSIDE
         about = {
             "csrf": "" if session is None else session.csrf,
             "notes": [] if session is None else session.take_notes(),

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from hdpmf.common.base.files import lock_file
 from hdpmf.common.web.browser import OneTimeLink
 from hdpmf.common.web.local_server import IDLE_SECONDS, BrowserSessions, local_server
 from hdpmf.errors import ConfigError, StorageError, needs
+from hdpmf.private.device.store.device_store import MovedError
 from hdpmf.private.page.address import PageAddress
 from hdpmf.private.page.http import OwnerPage
 from hdpmf.private.page.owner import Owner
@@ -114,7 +115,8 @@ class PageServing:
         stop = threading.Event()
         try:
             if owner.exists and (self.passphrase is not None or not owner.encrypted):
-                owner.open(self.passphrase)
+                with suppress(MovedError):  # the page says so
+                    owner.open(self.passphrase)
             page = OwnerPage(
                 owner,
                 address,

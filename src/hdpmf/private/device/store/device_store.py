@@ -561,17 +561,31 @@ class DeviceStore:
         return catalogue
 
 
+class MovedError(ConfigError):
+    """The store is on the move, or has gone.
+
+    Attributes:
+        transfer: Where to, and how far.
+    """
+
+    def __init__(self, transfer: Transfer, message: str) -> None:
+        super().__init__(message)
+        self.transfer = transfer
+
+
 def refuse_moved(path: Path, moved: Transfer | None) -> None:
     """Refuse a store that is on the move: there is one ledger, and it goes on in one place."""
     if moved is None:
         return
     if moved.state == "arriving":
-        raise ConfigError(
+        raise MovedError(
+            moved,
             f"the import that makes {path} was not finished; run the same 'hdpmf device "
-            "import' again"
+            "import' again",
         )
-    raise ConfigError(
+    raise MovedError(
+        moved,
         f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where "
         "that was imported. If it never "
-        f"was, take it back: hdpmf device unmove {path} {moved.file}"
+        f"was, take it back: hdpmf device unmove {path} {moved.file}",
     )

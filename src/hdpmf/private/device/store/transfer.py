@@ -342,11 +342,12 @@ def _is(file: Path, digest: str) -> bool:
 def _rename(source: Path, target: Path) -> None:
     try:
         os.replace(source, target)
-        folder = os.open(target.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if os.name == "posix":  # Windows opens no folders
+            folder = os.open(target.absolute().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         raise StorageError(
             f"cannot write {target}: {error.strerror}; run the same command again"

@@ -49,10 +49,13 @@ if (path === location.pathname) {
 async function upload(form) {
   const file = form.querySelector("input[type=file]").files[0];
   const { action, ...given } = form.dataset;
-  const fields = { recommender_id: recommenderId, ...given, kind: file.name.split(".").pop().toLowerCase() };
+  const texts = Object.fromEntries([...new FormData(form)].filter(([, value]) => typeof value === "string"));
+  const fields = { recommender_id: recommenderId, ...given, ...texts, kind: file.name.split(".").pop().toLowerCase() };
+  // A header takes ASCII only.
+  const json = JSON.stringify(fields).replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
   const answer = await fetch(action, {
     method: "POST",
-    headers: { "content-type": "application/octet-stream", "x-csrf": csrf, "x-fields": JSON.stringify(fields) },
+    headers: { "content-type": "application/octet-stream", "x-csrf": csrf, "x-fields": json },
     body: file,
   }).catch(() => null);
   if (!answer) return say(stopped, "error");
