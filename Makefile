@@ -19,6 +19,7 @@ help:
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
 	@echo "make dist   build the wheel and the sdist into dist"
+	@echo "make app    build the download that people double-click, for this system, into dist (two minutes)"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
 	@echo "make soak   100 runs of a real federation with a random kill -9 in each, 50 kills of two servers, and docs/deploy.md ten times (root; about two hours)"
 	@echo "make mutants 120 small faults at random, one at a time; an error if fewer than 110 have a test that fails (N=120 SEED=5, which tests were written for; of another SEED fewer have one: docs/threat-model.md; an hour or two)"
@@ -89,6 +90,9 @@ statement: $(VENV)/.installed-dev
 dist: $(VENV)/.installed-dev
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
+
+app: $(VENV)/.installed-dev
+	$(BIN)/python packaging/build.py dist
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py

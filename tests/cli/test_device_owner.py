@@ -16,6 +16,7 @@ from hdpmf.private.device.consent import consents, pending
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.page.serving import PageServing
 from hdpmf.untrusted.service import keys
 from tests.unit.device.reporting_world import (
     POLICY,
@@ -273,6 +274,16 @@ def test_opening_refuses_what_makes_no_sense(call: Call, path: Path):
     assert "--every takes" in call("device", "open", path, "--no-browser", "--every", "0").err
     assert "old copy" in call("device", "open", path, "--no-browser", "--old-copy").err
     assert call("device", "open", path, "--no-browser", "--port", "70000").code != 0
+
+
+def test_who_names_no_store_opens_the_usual_one(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    served: list[Path] = []
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(PageServing, "serve", lambda self, store, ready: served.append(store))
+    assert call("device", "open", "--no-browser").code == 0
+    assert served == [tmp_path / "hdpmf" / "store.sqlite"]
 
 
 def test_the_link_is_opened_by_way_of_a_private_file(monkeypatch: pytest.MonkeyPatch):
