@@ -66,10 +66,10 @@ def test_item_files_as_spreadsheets_write_them(tmp_path: Path) -> None:
         "\r\n10;007;;\r\n".encode()
     )
     table = read_item_table(path)
-    assert table.ids.tolist() == [2, 10]
-    assert table.titles == ('One; two\u2028\r\n"three"', "007")
-    assert [tuple(each) for each in table.genres] == [("Drama", "War"), ()]
-    assert list(table.years) == [1999, None]
+    assert table.ids.tolist() == [2, 10, 11]
+    assert table.titles == ('One; two\u2028\r\n"three"', "007", "a\u2028b")
+    assert [tuple(each) for each in table.genres] == [("Drama", "War"), (), ()]
+    assert list(table.years) == [1999, None, None]
 
 
 @pytest.mark.parametrize(
