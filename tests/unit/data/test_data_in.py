@@ -63,7 +63,7 @@ def test_item_files_as_spreadsheets_write_them(tmp_path: Path) -> None:
     path = tmp_path / "items.csv"
     path.write_bytes(
         '\ufeffmovieId;title;genres;year\r\n 2;"One; two\u2028\r\n""three""";Drama| War ;1999.0\r\n'
-        "\r\n10;007;;\r\n".encode()
+        "\r\n10;007;;\r\n11;a\u2028b;;".encode()
     )
     table = read_item_table(path)
     assert table.ids.tolist() == [2, 10, 11]
