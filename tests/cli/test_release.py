@@ -168,7 +168,11 @@ def test_the_page_says_what_is_in_plain_sight(call: Call, released: Path) -> Non
         (("train", "--from-release", "FILE", "--epsilon", 2), 2, "--epsilon was settled"),
         (("train", "--from-release", "FILE", "--no-features"), 2, "settled"),
         (("train", "--from-release", "FILE", "--weights", "uniform"), 2, "settled"),
-        (("train", "--from-release", "FILE", "--data", "ml-100k"), 2, "all the data"),
+        (
+            ("train", "--from-release", "FILE", "--data", "ml-100k"),
+            2,
+            "replaces --train and --data",
+        ),
         (("train", "--from-release", "FILE", "--validation-fraction", 0.1), 2, "about ratings"),
         (("train", "hdp-sum", "--from-release", "FILE"), 2, "not of hdp-sum"),
         (("train", "--from-release", "absent"), 7, "absent"),
