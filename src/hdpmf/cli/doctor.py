@@ -53,6 +53,8 @@ _PURPOSES = {
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "simulated devices on Flower and Ray",
     "optuna": "tuning by Bayesian search (hdpmf tune --search bayes)",
+    "dask": "experiments on a cluster (--backend dask://HOST:8786), frames of dask",
+    "ray": "experiments on a cluster (--backend ray://HOST:10001)",
     "bench": "benchmarks against other libraries",
     "docs": "the site of the documentation (make docs)",
     "dev": "every check and test (make test)",
