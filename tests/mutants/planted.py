@@ -705,7 +705,7 @@ PLANTED = (
     Planted(
         "anybody signs a server's list of keys",
         "common/protocol/key_list.py",
-        "if not _verifies(public, signed):",
+        "if not verifies(public, signed.signature, _LABEL + signed.statement):",
         "if False:",
         (f"{_RECORDED}::test_nobody_else_makes_the_helpers_list",),
     ),
