@@ -67,6 +67,8 @@ _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
 _SHOWN = "tests/attacks/test_shown.py"
 _SHARED = "tests/unit/device/test_shared_ratings.py"
+_VOID = "tests/attacks/servers/test_void_tasks.py"
+_CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _INBOX = "tests/unit/service/test_shared_inbox.py"
 _SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
 _TOO_FEW = f"{_SUMS}::test_one_share_less_than_the_threshold_opens_neither_secret"
@@ -988,5 +990,40 @@ PLANTED = (
         "if not verifies(bytes.fromhex(device), signature, said):",
         "if False:",
         (f"{_INBOX}::test_strangers_and_forged_signatures_are_refused",),
+    ),
+    Planted(
+        "a server confirms reports while the clocks differ",
+        "untrusted/aggregator/http.py",
+        "        self._check_clocks()\n        if self._driver",
+        "        if self._driver",
+        (f"{_CLOCKS}::test_nothing_is_confirmed_while_clocks_differ",),
+    ),
+    Planted(
+        "a server signs that a task is void that it has released",
+        "untrusted/aggregator/collection.py",
+        "if any(batch.task == new.task and batch.digest != _VOID for batch in released):",
+        "if False:",
+        (f"{_VOID}::test_a_server_does_not_sign_for_what_it_has_closed",),
+    ),
+    Planted(
+        "one server's word gives budget back",
+        "common/protocol/void_task.py",
+        "((servers.leader, self.leader), (servers.helper, self.helper))",
+        "((servers.leader, self.leader),)",
+        (f"{_VOID}::test_a_recommender_and_a_leader_give_nothing_back",),
+    ),
+    Planted(
+        "counts that are void make labels free",
+        "private/device/disclosures/ledger.py",
+        "if len(sent) != 1 or",
+        "if not sent or",
+        (f"{_VOID}::test_counts_are_not_free_for_who_has_labels",),
+    ),
+    Planted(
+        "a purged task is taken again when the clock is put back",
+        "untrusted/aggregator/tasks.py",
+        "return late or task.number in self._purged",
+        "return late",
+        (f"{_DISKS}::test_who_reported_and_report_ids_are_deleted_with_the_task",),
     ),
 )

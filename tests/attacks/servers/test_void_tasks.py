@@ -134,6 +134,14 @@ def test_a_server_does_not_sign_for_what_it_has_closed(tmp_path: Path, away: boo
         with pytest.raises(DapError, match="a batch of the task is closed") as refused:
             server.void_task(task)
         assert refused.value.kind == Problem.BATCH_OVERLAP
+    # Nor where the log is lost.
+    for role, server in zip(ROLES, closed, strict=False):
+        log = pair.state(role) / "closed-batches"
+        kept = log.read_bytes()
+        log.unlink()
+        with pytest.raises(DapError, match="a batch of the task is closed"):
+            server.void_task(task)
+        log.write_bytes(kept)
     # Nor where the database has forgotten it.
     for database in pair.databases:
         database.close()
