@@ -217,7 +217,7 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
     ("options", "code", "said"),
     [
         ((), 2, "--train FILE or --data NAME"),
-        (("--train", "a", "--data", "synthetic"), 2, "either"),
+        (("--train", "a", "--data", "synthetic"), 2, "give the ratings"),
         (("--train", "absent.csv", "--test", "absent.csv"), 3, "absent.csv"),
         (("--train", "absent.csv"), 2, "--hold-out"),
         (("--data", "synthetic", "--test", "a"), 2, "--test"),

@@ -94,8 +94,11 @@ def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "either --items FILE or --data NAME"),
-        (["--data", "synthetic", "--items", "x.csv"], "either --items FILE or --data NAME"),
+        ([], "give the items: --items FILE or --data NAME"),
+        (
+            ["--data", "synthetic", "--items", "x.csv"],
+            "give the items: --items FILE or --data NAME",
+        ),
         (["--data", "synthetic", "--scale", "1", "9"], "knows its own"),
         (["--data", "synthetic", "--port", "70000"], "port must be"),
         (["--data", "synthetic", "--reach", "no such host!"], "no such host!"),
