@@ -417,7 +417,7 @@ def test_a_device_that_stopped_is_said_to_have(new_context, tmp_path: Path, fold
         page.goto(f"{served.origin}/privacy")
     page.locator("button.group[data-weight='0.5']").click()
     expect(page.locator("#toast .note")).to_have_count(1)
-    expect(page.locator("#toast")).to_contain_text("Start it again with hdpmf device open")
+    expect(page.locator("#toast")).to_contain_text("Start hdpmf again")
     # When its time is over nothing private stays on the screen.
     expect(page.locator("main > *")).to_have_count(1, timeout=60_000)
     expect(page.locator("#toast")).to_contain_text("This device has stopped")
