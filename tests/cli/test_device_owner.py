@@ -12,7 +12,7 @@ import pytest
 from hdpmf.cli.device import disclosures
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.web import browser
-from hdpmf.private.device.consent import consents, pending
+from hdpmf.private.device.consent import consents, pending, postponed
 from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -112,7 +112,10 @@ def test_questions_are_shown_with_their_numbers_and_answered(
     assert "cannot be taken back" in said.out.replace("\n  ", " ")
     for wrong in (("1",), ("1", "maybe"), ("2", "once")):
         assert call("device", "consent", path, *wrong).code != 0
-    assert call("device", "consent", path, "1", "never").code == 0
+    assert call("device", "consent", path, "1", "later").code == 0
+    with DeviceStore.open(path) as opened:
+        assert (pending(opened, START), len(postponed(opened, START))) == ([], 1)
+    assert call("device", "consent", path, "1", "never").code == 0  # it is listed all the same
     with DeviceStore.open(path) as opened:
         assert [consent.answer for consent in consents(opened)] == ["never"]
     assert call("device", "consent", path, "--json").json["questions"][0]["answer"] == "never"
@@ -210,7 +213,18 @@ def test_a_recommender_without_two_servers_invites_too(
         == 0
     )
     told = call("recommender", "invite", shop, "--json").json
+    assert (told["name"], Invitation.read(Path(told["file"]).read_bytes()).name) == (None, "")
+    config = (shop / "config.toml").read_text()
+    for name, right in (("films.example", False), ("Film  Shop", True)):
+        (shop / "config.toml").write_text(config.replace('"recommender"', f'"{name}"'))
+        assert (call("recommender", "invite", shop).code == 0) == right
+    told = call("recommender", "invite", shop, "--json").json
     invitation = Invitation.read(Path(told["file"]).read_bytes())
+    assert told["name"] == invitation.name == "Film Shop"
+    bad = call("recommender", "init", tmp_path / "bad", "--items", tmp_path / "films.csv",
+               "--name", "Film\u202eshop")  # fmt: skip
+    assert "cannot be seen" in bad.err
+    assert not (tmp_path / "bad").exists()
     assert invitation == Invitation.read(told["link"].encode())
     assert (told["address"], told["sums"], told["servers"]) == (
         "https://shop.example:9443",

@@ -23,7 +23,7 @@ from playwright.sync_api import (
 
 AXE = Path(__file__).with_name("axe.min.js")
 
-DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}}
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
 PHONE: dict[str, Any] = {
     "viewport": {"width": 390, "height": 844},
     "is_mobile": True,

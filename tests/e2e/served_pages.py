@@ -18,8 +18,6 @@ from playwright.sync_api import Page
 
 from tests.e2e.browsing import SCREENS
 
-_PICTURES = {"desktop": (1100, 820), "phone": (390, 780)}
-
 
 @dataclass
 class ServedPage:
@@ -102,9 +100,9 @@ def enter(page: Page, served: ServedPage, link: str | None = None) -> None:
     page.wait_for_url(lambda url: urlsplit(url).path != "/enter")
 
 
-def pictures(page: Page, served: ServedPage, name: str) -> None:
+def pictures(page: Page, served: ServedPage, name: str, called: str = "") -> None:
     """Four pictures of a page, if they are wanted (``HDPMF_PICTURES=FOLDER``): desktop and
-    phone, light and dark.
+    phone, light and dark; by the page's name, or another one.
     """
     folder = os.environ.get("HDPMF_PICTURES")
     browser = page.context.browser
@@ -112,14 +110,16 @@ def pictures(page: Page, served: ServedPage, name: str) -> None:
         return
     inside = page.context.storage_state()
     for screen, options in SCREENS.items():
-        width, height = _PICTURES[screen]
         for scheme in ("light", "dark"):
-            shape = {**options, "viewport": {"width": width, "height": height}}
-            with browser.new_context(**shape, color_scheme=scheme, storage_state=inside) as context:
+            with browser.new_context(
+                **options, color_scheme=scheme, storage_state=inside
+            ) as context:
                 shown = context.new_page()
                 shown.goto(f"{served.origin}/{name}")
                 shown.screenshot(
-                    path=Path(folder) / f"{name}-{screen}-{scheme}.webp", type="webp", quality=60
+                    path=Path(folder) / f"{called or name}-{screen}-{scheme}.webp",
+                    type="webp",
+                    quality=60,
                 )
 
 

@@ -44,7 +44,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("first")
     place = folder / "shop"
     (folder / "films.csv").write_text(films())
-    hdpmf("recommender", "init", place, "--items", folder / "films.csv", "--port", free_port())
+    hdpmf(
+        "recommender", "init", place, "--items", folder / "films.csv", "--port", free_port(),
+        "--name", "Film club",
+    )  # fmt: skip
     config = (place / "config.toml").read_text()
     for name, seconds in (("gather", "1.0"), ("pause", "0.5")):
         config = re.sub(rf"^{name} = .*$", f"{name} = {seconds}", config, flags=re.MULTILINE)
@@ -110,6 +113,7 @@ def test_a_newcomer_gets_a_list_in_three_steps_before_anything_has_left(
         hand.click(form.locator("button"))
         hand.click(page.get_by_role("button", name="The digests are the same: join"))
         hand.click(page.get_by_role("button", name="Conservative"))
+        expect(page.locator("main")).to_contain_text("You have joined Film club.")
         expect(page.get_by_role("button", name="Conservative")).to_have_attribute(
             "aria-pressed", "true"
         )

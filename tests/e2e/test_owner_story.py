@@ -193,7 +193,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         strips = page.locator(".strips li")
         expect(strips).to_have_count(10)
         assert "The Quiet Harbour" in " ".join(page.locator(".strips .title").all_text_contents())
-        expect(strips.first).to_contain_text("50 % left. A guess about it is right at most 57 %")
+        expect(strips.first).to_contain_text("50 % left, at most 57 %")
         expect(page.locator(".views path.both")).to_have_count(2)
         assert accessible(page, of_any_severity=True) == []
         expect(page.locator("#looked")).to_contain_text("Film club: looked")
@@ -203,6 +203,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         assert [entry["action"] for entry in exported] == ["agreed", "sent", "received"]
         for name in ("privacy", "recommenders", "settings"):
             pictures(page, served, name)
+        pictures(page, served, "disclosures#left-title", "budget")
 
         # The network unplugged: first under the page that is open, then before it is opened.
         shown = seen_alone(page, served)

@@ -82,7 +82,7 @@ STATUS = (
 CARD = r"loved or hated one title is right at most ([\d.]+) %"
 GAUGE = r"at most ([\d.]+) % now, ([\d.]+) % after"
 BUDGET = r"([\d.]+) % left now, ([\d.]+) % after"
-STRIP = r"(Film \d) (Used up|[\d.]+ % left)\. A guess about it is right at most ([\d.]+) % so far"
+STRIP = r"(Film \d) (Used up|[\d.]+ % left), at most ([\d.]+) %"
 SAME = r"At least ([\d.]+) % of what they may see looks the same either way"
 
 
@@ -255,6 +255,10 @@ def check(store: DeviceStore) -> tuple[float, float]:
             same, ((truth.rating,), (truth.person, truth.reached)), strict=False
         ):
             assert part <= 2 * (100 - max(guesses)) + 1e-9
+    # The same number as the sentences beside them, which are rounded up by less than 1 %.
+    for same, told in ((ever, (rating_ever, person_ever)), (so_far, (rating, person))):
+        for (part,), most in zip(same, told, strict=False):
+            assert 2 * (100 - most) - 1 <= part <= 2 * (101 - most)
     for (now,), (later,) in zip(so_far, ever, strict=False):
         assert later <= now
     runs = numbers(RUN, leaves)

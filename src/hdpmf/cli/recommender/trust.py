@@ -208,6 +208,7 @@ def invite(
     fields = {
         "file": str(file),
         "link": made.to_link(),
+        "name": made.name or None,
         "address": url,
         "sums": "direct" if pair is None else "two servers",
         "digest": made.digest,
