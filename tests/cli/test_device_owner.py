@@ -286,7 +286,7 @@ def test_a_recommender_without_two_servers_invites_too(
 def test_opening_refuses_what_makes_no_sense(call: Call, path: Path):
     assert "--idle takes" in call("device", "open", path, "--no-browser", "--idle", "0").err
     assert "--every takes" in call("device", "open", path, "--no-browser", "--every", "0").err
-    assert "old copy" in call("device", "open", path, "--no-browser", "--old-copy").err
+    assert "old copies" in call("device", "open", path, "--no-browser", "--old-copy").err
     assert call("device", "open", path, "--no-browser", "--port", "70000").code != 0
 
 
