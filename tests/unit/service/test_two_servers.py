@@ -34,6 +34,7 @@ from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation.two_servers import open_collection
+from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers, pinned_servers
@@ -41,7 +42,6 @@ from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.void_tasks import VoidTasks
 
 from .two_servers_world import (
     LABELLED,

@@ -29,16 +29,16 @@ from hdpmf.untrusted.service.aggregation import Aggregation
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
+from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
-from hdpmf.untrusted.service.past_runs import survey_answer
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.shared_inbox import SharedInbox
-from hdpmf.untrusted.service.void_tasks import VoidTasks
+from hdpmf.untrusted.service.survey import survey_answer
 
 _KEYS_SECONDS = 600.0  # between questions for the servers' keys
 _VOID_SECONDS = 60.0

@@ -34,10 +34,10 @@ from hdpmf.untrusted.service.page.charts import (
     spent_by,
 )
 from hdpmf.untrusted.service.page.views import ModelItems
-from hdpmf.untrusted.service.past_runs import weight_deviations
 from hdpmf.untrusted.service.run_files import Checkpoint, Period, Trouble
 from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.survey import weight_deviations
 from tests.unit.service.page.conftest import PAGES
 from tests.world import BITS, GROWING, SUMS, Federation, ServerPair, growing_federation
 

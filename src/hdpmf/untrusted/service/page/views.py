@@ -22,10 +22,10 @@ from hdpmf.untrusted.service.health import ending_in, inspect_folder
 from hdpmf.untrusted.service.keys import pinned_servers
 from hdpmf.untrusted.service.outcome import state
 from hdpmf.untrusted.service.page.charts import RunCharts
-from hdpmf.untrusted.service.past_runs import weight_deviations
 from hdpmf.untrusted.service.progress import run_facts
 from hdpmf.untrusted.service.refusals import refusal_classes
 from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.survey import weight_deviations
 
 _PER_STAR = 4.0
 """Item facts are in one to five stars, whatever the scale is."""
