@@ -319,7 +319,7 @@ def test_every_command_of_the_page_runs(
         result = call(*command.split()[1:])
         assert result.code == 0, result.err
     blocks = page.split("```python\n")[1:]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block.partition("```")[0], "docs/data.md", "exec"), {})
 

@@ -59,7 +59,7 @@ def test_doctor_knows_which_kernels_are_compiled(
     assert set(compiled().values()) == {False}
     _in_a_process("evaluate", "hdpmf", "--train", files[0], "--test", files[1], "--epochs", "2")
     after = compiled()
-    assert after["batch.item_gradients"] is True
+    assert after["compiled.item_gradients_of"] is True
     assert after["sequential.pass"] is False
     ready = sum(after.values())
     assert f"{ready} of {len(after)} compiled: the first training" in _in_a_process("doctor")

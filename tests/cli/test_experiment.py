@@ -220,7 +220,7 @@ def test_a_registered_data_set(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("mf",), 2, "either --train FILE or --data NAME"),
+        (("mf",), 2, "give the ratings: --train FILE or --data NAME"),
         (("svd", "--data", "synthetic"), 2, "unknown method"),
         (("user-mean", "--data", "synthetic"), 2, "nothing to tune"),
         (("mf", "--data", "synthetic", "--lr-grid", "fast"), 2, "--lr-grid takes numbers"),

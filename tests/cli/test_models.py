@@ -422,4 +422,5 @@ def test_errors_about_users_speak_of_options(
     known = tmp_path / "known.csv"
     known.write_text(f"user,item,rating\n{user},{item},3\n")
     ended = call("fold-in", model_folder, known, "--out", tmp_path / "more")
-    assert (ended.code, "all their ratings with --replace" in ended.err) == (3, True)
+    assert ended.code == 3
+    assert "--replace" in ended.err, ended.err

@@ -67,7 +67,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
         main = page.locator("main")
         enter(page, served)
         with leading_to(page, "/start"):
-            main.locator("form button").click()
+            main.locator("form button.main").click()
         (tmp_path / "policy.toml").write_text(BITS)
         hdpmf("device", "policy", mine, "--set", tmp_path / "policy.toml")
         with DeviceStore.open(mine) as store:

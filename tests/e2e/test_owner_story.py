@@ -72,7 +72,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         # A store, a catalogue, ten films, the dial.
         enter(page, served)
         with leading_to(page, "/start"):
-            main.locator("form button").click()
+            main.locator("form button.main").click()
         with leading_to(page, "/rate"):
             page.get_by_role("link", name="Load a catalogue").click()
         form = page.locator("form[data-action='/rate/catalogue']")

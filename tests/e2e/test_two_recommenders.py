@@ -93,7 +93,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
         for place, (name, article) in enumerate(CLUBS.items()):
             page.goto(f"{served.origin}/rate")
             with leading_to(page, "/rate"):
-                page.get_by_role("button", name=f"localhost:{ports[name]}").click()
+                page.get_by_role("button", name=f"Club of {name}").click()
             for number, title in enumerate(TITLES[:5]):
                 page.get_by_role("searchbox").fill(title.lower())
                 found = page.locator("#found .item")
@@ -126,7 +126,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
         for name, article in CLUBS.items():
             page.goto(f"{served.origin}/recommendations")
             with leading_to(page, "/recommendations"):
-                page.get_by_role("button", name=f"localhost:{ports[name]}").click()
+                page.get_by_role("button", name=f"Club of {name}").click()
             titles = page.locator(".list strong")
             expect(titles).to_have_count(20)
             assert all(title.startswith(f"{article} ") for title in titles.all_inner_texts())

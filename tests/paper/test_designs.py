@@ -35,7 +35,7 @@ def mean_mse(split, kind, seeds=5, **params):
     errors = []
     for seed in range(seeds):
         weights = PrivacySpec().draw(train, rng=seed)
-        errors.append(kind(rng=seed, **params).fit(train, weights).score(test)["mse"])
+        errors.append(kind(rng=seed, **params).fit(train, weights, lists=False).score(test)["mse"])
     return float(np.mean(errors))
 
 

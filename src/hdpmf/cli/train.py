@@ -224,12 +224,14 @@ def fit(
     ratings: Ratings,
     weights: PrivacyWeights,
     validation: Ratings | None = None,
+    *,
+    lists: bool = True,
 ) -> float:
     """Fit a model with a progress bar, and return the seconds that it took."""
     begin = time.perf_counter()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        model.fit(ratings, weights, validation=validation, progress=True)
+        model.fit(ratings, weights, validation=validation, lists=lists, progress=True)
     seconds = time.perf_counter() - begin
     for warning in warned:
         note(f"warning: {warning.message}")

@@ -85,6 +85,8 @@ class Estimator(Parameters):
     takes_implicit: ClassVar[bool] = False
     """True if the model also learns from implicit feedback (clicks, purchases): who chose what."""
 
+    _trains_lists: bool
+
     def fit(
         self,
         train: RatingsLike,
@@ -94,6 +96,7 @@ class Estimator(Parameters):
         items: Any = None,
         validation: RatingsLike | None = None,
         callbacks: Sequence[Callback] = (),
+        lists: bool = True,
         progress: bool | None = None,
     ) -> Self:
         """Learn from ratings.
@@ -112,6 +115,8 @@ class Estimator(Parameters):
                 epochs.
             callbacks: Called with an EpochRecord after every epoch; one that returns True ends the
                 training.
+            lists: Train the model for lists, too, where the method has one beside the one for
+                stars. Without it that waits for the first list: for whoever measures stars alone.
             progress: Whether to show a bar, on a terminal or in a notebook; None: in a notebook.
         """
         check(self)
@@ -124,6 +129,7 @@ class Estimator(Parameters):
             ratings = ratings.describe(described_items(items, ratings.items))
         held = None if validation is None else self._taken(validation, ratings.scale)
         own = privacy_weights(ratings, weights)
+        self._trains_lists = lists
         epochs = getattr(self, "epochs", None)
         with progress_bar(f"fitting {type(self).__name__}", epochs, show=progress) as advance:
 

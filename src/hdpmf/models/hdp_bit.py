@@ -49,11 +49,28 @@ class HDPBit(BitOptions, OneRound):
 
     Attributes:
         release_: What the recommender holds: who rated what, weights and bits.
-        lists_: The model for lists, trained on who rated what.
+        lists_: The model for lists, trained on who rated what; None without the released bits.
     """
 
     release_: Release | None = field(init=False, default=None)
-    lists_: ListModel | None = field(init=False, default=None)
+    _lists: ListModel | None = field(init=False, default=None)
+
+    @property
+    def lists_(self) -> ListModel | None:  # noqa: D102
+        if self._lists is None and self.release_ is not None:
+            stage(f"training the model for lists ({self.list_model})")
+            self._lists = train_list_model(
+                self.list_model,
+                self.release_.presence,
+                seed=seed_of(self.rng) % 2**31,
+                on=self.on,
+                n_threads=self.n_threads,
+            )
+        return self._lists
+
+    @lists_.setter
+    def lists_(self, lists: ListModel | None) -> None:
+        self._lists = lists
 
     @property
     def n_patterns_(self) -> int:
@@ -125,20 +142,8 @@ class HDPBit(BitOptions, OneRound):
         n_items, width = model.catalogue_.factors.shape
         model.devices_ = Devices.nobody(n_items, width, release.scale)
         model.n_silent_ = 0
-        model._set_release(release)
+        model.release_ = release
         return model
-
-    def _set_release(self, release: Release) -> None:
-        """Keep released bits, and train the model for lists on them."""
-        stage(f"training the model for lists ({self.list_model})")
-        self.release_ = release
-        self.lists_ = train_list_model(
-            self.list_model,
-            release.presence,
-            seed=seed_of(self.rng) % 2**31,
-            on=self.on,
-            n_threads=self.n_threads,
-        )
 
     def _released(
         self,
@@ -168,7 +173,10 @@ class HDPBit(BitOptions, OneRound):
         train: Ratings,
         features: ItemFeatures | None,
     ) -> None:
-        self._set_release(self._released(answers, survey, train, features, super().privacy))
+        self.release_ = self._released(answers, survey, train, features, super().privacy)
+        self._lists = None
+        if self._trains_lists:
+            self._lists = self.lists_
 
     def _order(self) -> ListOrder:
         lists, otherwise = self.lists_, super()._order()

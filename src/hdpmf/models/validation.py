@@ -478,7 +478,7 @@ def weights_for(
 
 def _fitted_and_measured(model: Estimator, part: _Part, **options: Any) -> tuple[Measured, float]:
     begin = time.perf_counter()
-    model.fit(part.train, part.weights)
+    model.fit(part.train, part.weights, lists=options.get("lists", False))
     seconds = time.perf_counter() - begin
     return measure(model, part.train, part.test, **options), seconds
 

@@ -66,10 +66,12 @@ def test_a_problem_comes_back():
         )
         assert details == {
             "type": f"urn:ietf:params:ppm:dap:error:{problem}",
+            "title": details["title"],
             "status": 403,
             "detail": "what was wrong",
             "taskid": TASK,
         }
+        assert details["title"].replace(" ", "") == problem.lower()
         assert problem_from_details(json.loads(json.dumps(details))).kind == problem
     assert "taskid" not in problem_details(DapError("what was wrong"))
 

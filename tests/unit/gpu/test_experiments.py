@@ -28,6 +28,7 @@ def ratings(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", ["hdpmf", "pdpmf", "mf"])
+@pytest.mark.filterwarnings("ignore:hyper-parameters are chosen")
 def test_cross_validation_is_the_same_without_noise(ratings, method, tmp_path):
     given = {
         "learning_rates": (0.1, 0.01, 1e6),

@@ -139,7 +139,7 @@ def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Resu
         with warnings.catch_warnings():
             # Grids have such cells; their errors show it.
             warnings.simplefilter("ignore", FarFromConvergedWarning)
-            model.fit(train, weights)
+            model.fit(train, weights, lists=with_lists)
         metrics = run_metrics(model, run.part, train, test, time.perf_counter() - begin, with_lists)
     except Exception as error:  # also what somebody else's method raises: the other runs go on
         return make_result(run, started, claim, error=error)

@@ -59,7 +59,8 @@ def main() -> int:
         return error.exit_code
     except Exception as error:
         event("problem", logging.ERROR, error)
-        _show_problem(place, Wording("hdpmf.private.page")("stopped.bug"))
+        t = Wording("hdpmf.private.page")
+        _show_problem(place, t("stopped.bug"))
         return 1
     return 0
 
