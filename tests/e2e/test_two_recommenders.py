@@ -131,7 +131,7 @@ def test_two_recommenders_with_other_items_and_one_ledger(
             expect(titles).to_have_count(20)
             assert all(title.startswith(f"{article} ") for title in titles.all_inner_texts())
         page.goto(f"{served.origin}/disclosures")
-        expect(page.locator(".budget rect.bar")).to_have_count(10)
+        expect(page.locator(".strips li")).to_have_count(10)
         with DeviceStore.open(mine) as store:
             paid = {
                 entry.recommender: entry.ratings

@@ -8,7 +8,7 @@ from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.model.public_model import read_part, write_part
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
-from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, load_model
+from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, hdp_bit, load_model
 
 KINDS = [HDPSum(rng=0), HDPSum(design="S", rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
 IDS = ["A", "S", "no features", "L"]
@@ -259,3 +259,19 @@ def test_files_of_features_that_cannot_be_used(content, match, tmp_path):
     (tmp_path / "f.csv").write_text(content)
     with pytest.raises(RatingsError, match=match):
         ItemFeatures.read(tmp_path / "f.csv", world.items)
+
+
+def test_lists_are_trained_in_fit_unless_nobody_wants_them(monkeypatch):
+    trained = []
+    train = hdp_bit.train_list_model
+    monkeypatch.setattr(
+        hdp_bit, "train_list_model", lambda *a, **k: trained.append(1) or train(*a, **k)
+    )
+    world = synthetic_world(n_users=60, n_items=40, n_ratings=1200, rng=0)
+    now = HDPBit(rng=0).fit(world)
+    assert len(trained) == 1
+    later = HDPBit(rng=0).fit(world, lists=False)
+    later.score(world)
+    assert len(trained) == 1
+    assert later.recommend(1, n=5) == now.recommend(1, n=5)
+    assert len(trained) == 2
