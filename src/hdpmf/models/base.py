@@ -85,7 +85,9 @@ class Estimator(Parameters):
     takes_implicit: ClassVar[bool] = False
     """True if the model also learns from implicit feedback (clicks, purchases): who chose what."""
 
-    _trains_lists: bool
+    def _train_lists(self) -> None:
+        """Train the model for lists, where there is one beside the one for stars."""
+        return
 
     def fit(
         self,
@@ -129,7 +131,6 @@ class Estimator(Parameters):
             ratings = ratings.describe(described_items(items, ratings.items))
         held = None if validation is None else self._taken(validation, ratings.scale)
         own = privacy_weights(ratings, weights)
-        self._trains_lists = lists
         epochs = getattr(self, "epochs", None)
         with progress_bar(f"fitting {type(self).__name__}", epochs, show=progress) as advance:
 
@@ -137,6 +138,8 @@ class Estimator(Parameters):
                 advance(record.epoch, record.epochs)
 
             self._fit(ratings, own, held, (*callbacks, after_epoch))
+            if lists:
+                self._train_lists()
         self.weights_by_user_and_item_ = own.rating_weights is None and not own.has_levels
         return self
 

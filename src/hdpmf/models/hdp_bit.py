@@ -175,8 +175,9 @@ class HDPBit(BitOptions, OneRound):
     ) -> None:
         self.release_ = self._released(answers, survey, train, features, super().privacy)
         self._lists = None
-        if self._trains_lists:
-            self._lists = self.lists_
+
+    def _train_lists(self) -> None:
+        self._lists = self.lists_
 
     def _order(self) -> ListOrder:
         lists, otherwise = self.lists_, super()._order()
