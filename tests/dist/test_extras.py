@@ -1,0 +1,114 @@
+"""Each extra brings all that its commands import: nothing else can be imported here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+FINDER = """
+import importlib.abc, sys
+
+class OnlyThese(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+absent = set(sys.argv.pop(1).split(","))
+sys.meta_path.insert(0, OnlyThese())
+"""
+PAGE = """
+from hdpmf.cli.main import run
+
+sys.argv = ["hdpmf", "device", "open", sys.argv[1] + "/mine.sqlite", "--no-browser"]
+run()
+"""
+IMPORTS = {
+    "federation": (
+        "hdpmf.untrusted.service.daemon",
+        "hdpmf.untrusted.service.website",
+        "hdpmf.cli.recommender.service",
+    ),
+    "servers": (
+        "hdpmf.untrusted.aggregator.http",
+        "hdpmf.untrusted.aggregator.server",
+        "hdpmf.untrusted.aggregator.prefork",
+    ),
+}
+
+
+def closure(requirements: Iterable[str], extras: tuple[str, ...] = ()) -> set[str]:
+    """Names of all distributions that installing these brings along."""
+    found: set[str] = set()
+    for text in requirements:
+        wanted = Requirement(text)
+        name = canonicalize_name(wanted.name)
+        if wanted.marker is not None and not any(
+            wanted.marker.evaluate({"extra": extra}) for extra in (*extras, "")
+        ):
+            continue
+        found.add(name)
+        try:
+            needed = distribution(name).requires or ()
+        except PackageNotFoundError:
+            continue
+        found |= closure(needed, tuple(wanted.extras))
+    return found
+
+
+def absent_with(extra: str) -> str:
+    """Modules that are installed here, and would not be after ``pip install hdpmf[extra]``."""
+    present = closure([f"hdpmf[{extra}]"]) | {"setuptools", "pip"}
+    return ",".join(
+        module
+        for module, owners in packages_distributions().items()
+        if not present & set(map(canonicalize_name, owners))
+    )
+
+
+def command(extra: str, code: str, folder: Path) -> list[str]:
+    return [sys.executable, "-c", FINDER + code, absent_with(extra), str(folder)]
+
+
+def run_with(extra: str, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(extra, code, folder), capture_output=True, text=True, timeout=120)
+
+
+def test_what_an_extra_does_not_bring_is_absent(tmp_path: Path) -> None:
+    assert "torch" in absent_with("page").split(",")
+    assert "ModuleNotFoundError" in run_with("page", "import torch", tmp_path).stderr
+
+
+@pytest.mark.parametrize("extra", sorted(IMPORTS))
+def test_the_programs_of_an_extra_find_what_they_import(extra: str, tmp_path: Path) -> None:
+    code = "".join(f"import {module}\n" for module in IMPORTS[extra])
+    done = run_with(extra, code, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_opens_with_its_extra_alone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command("page", PAGE, tmp_path), stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()  # empty if it ends
+        assert first.startswith("Your page: http://"), (first, log.read_text())
+        link = urlsplit(first.split()[2])
+        entry = f"http://127.0.0.1:{link.port}{link.path}"
+        asked = urllib.request.Request(entry, headers={"Host": link.netloc})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            assert b"<!doctype html>" in answer.read().lower()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
