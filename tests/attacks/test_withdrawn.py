@@ -28,6 +28,7 @@ from hdpmf.private.device.consent import (
     lift_refusal,
     pending,
     postpone,
+    postpone_under_way,
     refuse_recommender,
     refused_recommenders,
     take_back,
@@ -80,6 +81,18 @@ def answer(word: str) -> Change:
     return change
 
 
+def turn_asking_off(then: Change) -> Change:
+    def change(store: DeviceStore) -> None:
+        policy(ask=False)(store)
+        then(store)
+
+    return change
+
+
+def withdraw_it(store: DeviceStore) -> None:
+    assert postpone_under_way(store, FILMS, START)
+
+
 def remove_all(store: DeviceStore) -> None:
     for record in store.records():
         store.remove(record.item)
@@ -97,6 +110,10 @@ NO: dict[str, tuple[str, Change]] = {
     "once, and never": ("once", answer("never")),
     "once, and not now": ("once", answer("later")),
     "always, and not now": ("always", answer("later")),
+    "withdrawn": ("always", withdraw_it),
+    "always, asking off, and not now": ("always", turn_asking_off(answer("later"))),
+    "always, asking off, and withdrawn": ("always", turn_asking_off(withdraw_it)),
+    "never asked, and withdrawn": ("", withdraw_it),
     "never, to whatever it asks": ("", lambda store: refuse_recommender(store, FILMS)),
     "ask again": ("", policy(ask=True)),
     "a policy without the method": ("", policy(methods=())),

@@ -271,11 +271,11 @@ def test_not_now_takes_an_agreement_back_and_can_be_decided_at_once():
     assert under_way(store) == []
     live(device, world, 60)
     give_answer(store, pending(store)[0].key, "once")
-    ((_, keys, moment, left),) = under_way(store)
+    ((_, keys, moment, left, _),) = under_way(store)
     assert (len(keys), moment, left) == (1, 0.0, False)  # no task was taken so far
     device.poll_soon()
     live(device, world, 60)
-    ((_, keys, moment, left),) = under_way(store)
+    ((_, keys, moment, left, _),) = under_way(store)
     assert moment > world.now
     assert not left
     for key in keys:

@@ -22,7 +22,7 @@ from hdpmf.private.device.memberships import join
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommender_state import RecommenderStates, TaskState
 from hdpmf.private.device.store.schema import Question
-from tests.unit.device.reporting_world import SERVERS
+from tests.unit.device.reporting_world import SERVERS, make_task
 from tests.world import terms
 
 from .conftest import ORIGIN, Person, complaints, small_table
@@ -141,7 +141,7 @@ def test_what_waits_can_be_withdrawn_until_it_has_left(asked: Person):
     with asked.owner.store() as store:
         book = RecommenderStates(store, FILMS)
         state = TaskState(moment=time.time() + 3600, run=b"run")
-        book.begin(b"run", state, b"", int(time.time()) + 7200, time.time())
+        book.begin(b"run", state, make_task(), int(time.time()) + 7200, time.time())
         book.change(task=b"run")
         book.save(b"run", msgspec.structs.replace(state, left=True))
     page = asked.get("/disclosures").text
@@ -160,6 +160,23 @@ def test_what_waits_can_be_withdrawn_until_it_has_left(asked: Person):
     assert permitted(asked) is None
     asked.post("/disclosures/withdraw", {"address": FILMS})
     assert "Nothing waits to be sent there" in asked.get("/disclosures").text
+
+
+def test_what_was_agreed_without_asking_can_be_withdrawn_too(asked: Person):
+    now = time.time()
+    with asked.owner.store() as store:
+        store.set_policy(Policy(ask=False))
+        book = RecommenderStates(store, FILMS)
+        book.begin(
+            b"run", TaskState(moment=now + 3600, run=b"run"), make_task(), int(now) + 7200, now
+        )
+        book.change(task=b"run")
+    assert ">Withdraw<" in asked.get("/disclosures").text
+    asked.post("/disclosures/withdraw", {"address": FILMS})
+    page = asked.get("/disclosures").text
+    assert "Withdrawn. Nothing has left. You are asked again after a day." in page
+    assert "gets your report" not in page
+    assert "you said not now" in page
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.budget import check_policy
 from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.errors import DeclinedError, UnansweredError
+from hdpmf.private.device.published_files import read_task
 from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import OWNER, Consent, Question
@@ -75,7 +76,8 @@ def postponed(store: DeviceStore, now: float) -> list[Question]:
 def postpone(store: DeviceStore, key: str, now: float, seconds: int = LATER) -> None:
     """Say "not now" to a question, also after it was agreed to.
 
-    What has not left does not leave, and the owner is asked again after ``seconds``.
+    What has not left does not leave, and the owner is asked again after ``seconds``, even where the
+    policy asks nobody.
 
     Raises:
         ConfigError: Nobody has asked that.
@@ -88,8 +90,21 @@ def postpone(store: DeviceStore, key: str, now: float, seconds: int = LATER) -> 
                 raise ConfigError("nobody asks for that any more; nothing was changed")
             question = given.asked
         store.tables.consents.delete(key)
-        later = int(now) + seconds if seconds else 0
-        store.tables.questions.put(msgspec.structs.replace(question, later=later))
+        store.tables.questions.put(msgspec.structs.replace(question, later=int(now) + seconds))
+
+
+def postpone_under_way(store: DeviceStore, recommender: str, now: float) -> bool:
+    """Say "not now" to all that is under way with a recommender; False if nothing is."""
+    with store.transaction():
+        found = [each for each in under_way(store) if each.recommender == recommender]
+        for each in found:
+            for key in each.agreed:
+                postpone(store, key, now)
+            for question in each.questions:
+                if store.tables.questions.find(question.key) is None:  # the policy had agreed
+                    ask_owner(store, question)
+                postpone(store, question.key, now)
+    return bool(found)
 
 
 def _is_later(question: Question, now: float) -> bool:
@@ -164,12 +179,14 @@ class UnderWay(NamedTuple):
             agreed.
         moment: When the report leaves (Unix); 0 where no task was taken yet, or messages answer.
         left: Something has left, which no answer takes back.
+        questions: What the tasks under way ask for.
     """
 
     recommender: str
     agreed: tuple[str, ...]
     moment: float
     left: bool
+    questions: tuple[Question, ...] = ()
 
 
 def under_way(store: DeviceStore) -> list[UnderWay]:
@@ -185,15 +202,22 @@ def under_way(store: DeviceStore) -> list[UnderWay]:
     for state in store.tables.recommender_states.rows():
         book = RecommenderStates(store, state.recommender)
         loaded = (book.load(run) for run in (state.task, state.shared) if run)
-        tasks = [each[0] for each in loaded if each is not None]
+        tasks = [each for each in loaded if each is not None]
+        questions = {
+            question.key: question
+            for question in (read_task(each[1]).question(state.recommender) for each in tasks)
+        }
         keys = tuple(agreed.get(state.recommender, ()))
-        left = any(task.left for task in tasks)
+        left = any(task.left for task, _ in tasks)
         # What was withdrawn is dropped at its moment; until then it only seems to wait.
-        agrees = not state.never and (bool(keys) or not store.policy.ask)
+        agrees = not state.never and (
+            bool(keys) or not any(_is_asked(store, each) for each in questions.values())
+        )
         if tasks and (left or agrees):
             waiting.discard(state.recommender)
-            moment = max(task.moment for task in tasks)
-            found.append(UnderWay(state.recommender, keys, moment, left))
+            moment = max(task.moment for task, _ in tasks)
+            asked = tuple(questions.values())
+            found.append(UnderWay(state.recommender, keys, moment, left, asked))
     return [*found, *(UnderWay(each, tuple(agreed[each]), 0.0, False) for each in sorted(waiting))]
 
 
@@ -222,7 +246,7 @@ def require_consent(store: DeviceStore, question: Question, run: bytes = b"") ->
         answer = _last_word(store, consents(store), question, run)
         if answer == "once":
             _use_up(store, question, run)
-        unanswered = answer is None and store.policy.ask
+        unanswered = answer is None and _is_asked(store, question)
         if unanswered:
             _ask(store, question)
     _refuse_without(answer, unanswered=unanswered)
@@ -246,7 +270,7 @@ def require_agreement(store: DeviceStore, question: Question, run: bytes) -> Non
             raise DeclinedError("unavailable", f"{OWNER} has paused the recommender")
     check_policy(store.policy, question.terms, store.roster)
     answer = _last_word(store, consents(store), question, run)
-    _refuse_without(answer, unanswered=answer is None and store.policy.ask)
+    _refuse_without(answer, unanswered=answer is None and _is_asked(store, question))
 
 
 def end_consent(store: DeviceStore, run: bytes) -> None:
@@ -262,9 +286,15 @@ def ask_owner(store: DeviceStore, question: Question) -> None:
         _ask(store, question)
 
 
+def _is_asked(store: DeviceStore, question: Question) -> bool:
+    """Return True if the owner is asked about it: by the policy, or after a "not now"."""
+    waiting = store.tables.questions.find(question.key)
+    return store.policy.ask or (waiting is not None and waiting.later > 0)
+
+
 def _refuse_without(answer: Answer | None, *, unanswered: bool) -> None:
     if unanswered:
-        raise UnansweredError("busy", f"{OWNER} has not answered yet (ask = true in the policy)")
+        raise UnansweredError("busy", f"{OWNER} has not answered yet")
     if answer == "never":
         raise DeclinedError("policy", f"{OWNER} does not take part under these terms")
 

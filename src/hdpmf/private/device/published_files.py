@@ -33,7 +33,7 @@ from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.private.device.session import DAY, Setup
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import Downloaded
+from hdpmf.private.device.store.schema import Downloaded, Question
 from hdpmf.private.device.survey import check_survey
 
 INDEX = "index.json"
@@ -185,6 +185,18 @@ class ReadTask:
     def number(self) -> int:
         """The number of the task in its survey."""
         return 1 if self.part == "labels" else 0
+
+    def question(self, recommender: str) -> Question:
+        """Return what the owner is asked when this recommender publishes it."""
+        servers = self.task.servers
+        return Question(
+            recommender=recommender,
+            terms=self.terms,
+            servers=servers.digest,
+            names=servers.names,
+            survey=self.survey,
+            until=self.task.end,
+        )
 
 
 def read_task(document: bytes) -> ReadTask:

@@ -20,6 +20,7 @@ from hdpmf.private.device.consent import (
     lift_refusal,
     pending,
     postpone,
+    postpone_under_way,
     postponed,
     recommender_of,
     refuse_recommender,
@@ -160,7 +161,7 @@ def _waiting(t: Wording, store: DeviceStore) -> list[dict[str, Any]]:
                 "name": name_of(store, each.recommender),
                 "address": each.recommender,
                 "words": t(f"disclosures.waiting_{state}", when=when),
-                "agreed": bool(each.agreed) and not each.left,
+                "waits": not each.left,
             }
         )
     return found
@@ -171,13 +172,8 @@ def withdraw(request: PageRequest) -> str:
     address = request.text("address")
     with request.owner.store() as store:
         late = has_left(store, address)
-        keys = [
-            key for each in under_way(store) if each.recommender == address for key in each.agreed
-        ]
-        if not keys:
+        if not postpone_under_way(store, address, time.time()):
             raise ConfigError(request.t("disclosures.withdrawn_before"))
-        for key in keys:
-            postpone(store, key, time.time())
     request.owner.background.refresh()
     request.session.note(request.t("disclosures.has_left" if late else "disclosures.withdrawn"))
     return "/disclosures"

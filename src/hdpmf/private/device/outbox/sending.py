@@ -297,15 +297,7 @@ class Sending(ABC):
             self._keep(read, state, built=False, content=b"", unsent=())
 
     def _question(self, read: ReadTask) -> Question:
-        servers = read.task.servers
-        return Question(
-            recommender=self._setup.recommender,
-            terms=read.terms,
-            servers=servers.digest,
-            names=servers.names,
-            survey=read.survey,
-            until=read.task.end,
-        )
+        return read.question(self._setup.recommender)
 
     def _give_up(self, read: ReadTask, state: TaskState, why: str) -> None:
         """The task is over here. What provably never left is not paid."""
