@@ -264,7 +264,7 @@ PLANTED = (
     ),
     Planted(
         "a model for lists has the error of user means",
-        "models/base.py",
+        "models/fitted.py",
         "if not self.predicts_ratings:",
         "if False:",
         ("tests/unit/models/test_models.py",),

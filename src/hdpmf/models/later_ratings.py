@@ -1,12 +1,16 @@
-"""Ratings that come after training, together with what the same users rated before."""
+"""Ratings that come after training: of known users, of new ones, and changed ones."""
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
-from hdpmf.common.data import Ratings
+from hdpmf.common.data import Ratings, RatingsLike
 from hdpmf.common.model.device_fit import STARS
 from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.errors import ConfigError, RatingsError, hint, notify
+from hdpmf.models.fitted import FittedModel
 from hdpmf.private.client import Devices
 from hdpmf.private.client.recency import UNKNOWN
 from hdpmf.untrusted.recommender import Catalogue
@@ -50,3 +54,75 @@ def kept_weights(ratings: Ratings, devices: Devices, catalogue: Catalogue) -> Pr
 
 def _times(times: np.ndarray | None, count: int) -> np.ndarray:
     return np.full(count, UNKNOWN) if times is None else times
+
+
+class LaterRatings(FittedModel):
+    """The part of an estimator that takes in ratings after training."""
+
+    def update(self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None) -> Self:
+        """Take in ratings that came after `fit`: of known users, of new ones, and changed ones.
+
+        Each user's vector is fitted again to all of their ratings, on their device. Nothing is
+        sent, so nothing is paid: the recommender's part, and the claim, which is about what `fit`
+        sent, stay as they are. What others learn from these ratings they learn from the next `fit`.
+
+        Args:
+            ratings: As `fit` takes them, on the model's scale. One of a pair that the model knows
+                replaces the earlier one. Those of items that it does not know are left out, with a
+                warning that counts them: nothing was released about these.
+            weights: Privacy weights of these users; None: known users keep theirs, new ones have 1.
+
+        Raises:
+            ConfigError: The method learns all that it knows in training.
+            RatingsError: No rating is about an item that the model knows, or the scale or the ids
+                are not the training's.
+        """
+        self._check_fitted()
+        fold_in = getattr(self, "fold_in", None)
+        if fold_in is None:
+            raise ConfigError(
+                f"{type(self).__name__} learns from all ratings at once; fit it again with these"
+            )
+        new = self._taken(ratings, self.catalogue_.scale).compact()
+        self._check_like_training(new, "new")
+        known = np.append(self._candidates(), False)[self.catalogue_.items.find(new.items.ids)]
+        in_catalogue = known[new.item_codes]
+        if not in_catalogue.any():
+            raise RatingsError(
+                f"{new.name}: none of the rated items was in training, so nothing can be taken in"
+            )
+        if not in_catalogue.all():
+            notify(
+                f"{new.name}: {int((~in_catalogue).sum()):,} ratings are of items that were not in "
+                "training, and are left out; fit again to learn about them"
+            )
+        together = with_earlier(new.take(in_catalogue).compact(), self.devices_, self.catalogue_)
+        fold_in(
+            together,
+            kept_weights(together, self.devices_, self.catalogue_) if weights is None else weights,
+            replace=True,
+        )
+        return self
+
+    def _newcomers(self, ratings: RatingsLike, replace: bool) -> Ratings:
+        """Return the ratings of new users, without users who have none.
+
+        Raises:
+            RatingsError: A user is in the model already and ``replace`` is off, or the scale or the
+                ids are not the training's.
+        """
+        self._check_fitted()
+        ratings = self._taken(ratings, self.catalogue_.scale).compact()
+        self._check_like_training(ratings, "new")
+        positions = self.devices_.users.find(ratings.users.ids)
+        known = ratings.users.ids[
+            np.append(np.diff(self.devices_.rated_start) > 0, False)[positions]
+        ]
+        if len(known) and not replace:
+            more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
+            raise RatingsError(
+                f"user {known[0].item()!r}{more} is in the model already: "
+                f"their ratings there would be lost; {hint('update')} adds to them, "
+                f"{hint('replace')} says that these are all"
+            )
+        return ratings

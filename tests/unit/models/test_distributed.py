@@ -8,7 +8,7 @@ import pytest
 
 import hdpmf
 from hdpmf.errors import ConfigError
-from hdpmf.models import distributed
+from hdpmf.models import lists
 
 pd = pytest.importorskip("pandas")
 WORLD = hdpmf.synthetic_world(n_users=40, n_items=30, n_ratings=600, rng=0)
@@ -45,9 +45,9 @@ def test_a_partition_may_be_empty_and_ids_may_be_text() -> None:
         WORLD.values,
     )  # fmt: skip
     model = hdpmf.BiasedMF(epochs=2, rng=0).fit(text)
-    types = distributed._types(model)
-    none = distributed.lists_of(pd.DataFrame({"user": []}), model, 3, types, {})
-    some = distributed.lists_of(pd.DataFrame({"user": ["u1"]}), model, 3, types, {})
+    types = lists._types(model)
+    none = lists.lists_of(pd.DataFrame({"user": []}), model, 3, types, {})
+    some = lists.lists_of(pd.DataFrame({"user": ["u1"]}), model, 3, types, {})
     assert len(none) == 0
     assert none.dtypes.to_dict() == some.dtypes.to_dict()
     assert some["item"].str.startswith("i").all()

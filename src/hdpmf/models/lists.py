@@ -1,0 +1,313 @@
+"""Lists of a fitted model: for a user, for many, over frames of dask and Spark; their quality.
+
+Over frames the model goes to every worker as it is, with its private part: workers are machines of
+whoever holds the ratings, as this one is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self, overload
+
+import numpy as np
+
+from hdpmf.common.base.progress import progress_bar
+from hdpmf.common.data import Id, ItemFilter, RatingsLike
+from hdpmf.common.data.columns import is_dask
+from hdpmf.errors import ConfigError, RatingsError, hint
+from hdpmf.models.fitted import FittedModel
+from hdpmf.models.input_checks import column, first_times, is_one_id
+from hdpmf.models.result_tables import RecommendedList, RecommendedLists, SimilarItem, similar
+from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hdpmf.models.ranking_metrics import ListQuality
+
+Several = Iterable[Any]
+"""Ids of users: a list, a set, a range, an array, a column of a data frame."""
+
+
+class Lists(FittedModel):
+    """The part of an estimator that makes lists."""
+
+    def rank(
+        self, test: RatingsLike, n: int = 10, *, in_time: bool = False
+    ) -> dict[str, float | int]:
+        """Measure lists of the ``n`` best items, as ``hdpmf.models.ranking_metrics`` defines it.
+
+        Args:
+            test: Test ratings.
+            n: Length of the lists.
+            in_time: Each user's list is made at the time of their first test rating, so that what
+                they rated shortly before counts more. It is for splits by time.
+
+        Returns:
+            All ``METRICS`` there, ``NAME_margin`` of those that every user has (one side of a 95 %
+            interval over users), and ``n_users``, those who were ranked for.
+
+        Raises:
+            ConfigError: The model predicts the same for every item.
+            RatingsError: No known user has a relevant test rating; or the scale or the ids are not
+                the training's; or, with ``in_time``, there are no times, or a user rated in
+                training after their first test rating.
+        """
+        return self._list_quality(test, n, in_time).summary()
+
+    def _list_quality(self, test: RatingsLike, n: int, in_time: bool = False) -> ListQuality:
+        """Measure lists as `rank` does, and return the numbers of each user, too."""
+        from hdpmf.models.ranking_metrics import rank
+
+        self._check_fitted()
+        test = self._taken(test, self.catalogue_.scale)
+        self._check_like_training(test, "test")
+        self._check_ranks()
+        candidates = self._candidates()
+        candidates[np.setdiff1d(np.arange(len(candidates)), self.devices_.rated)] = False
+        positions = self.catalogue_.items.find(test.items.ids)
+        order = (self._at_time(first_times(test, self.devices_)) if in_time else self)._order()
+        return rank(self.devices_, candidates, order.scores, test, positions, n)
+
+    def _at_time(self, now: float | np.ndarray) -> Self:
+        """Return a copy whose lists are those that are asked for now."""
+        if self.devices_.times is None:
+            raise RatingsError(
+                "the model's ratings have no times, so nothing is recent; say which column has "
+                f"them with {hint('columns', 'timestamp')}"
+            )
+        then = copy.copy(self)
+        then.devices_ = self.devices_.at_time(now)
+        return then
+
+    @overload
+    def recommend(
+        self,
+        users: Id,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+        progress: bool | None = None,
+    ) -> RecommendedList: ...
+
+    @overload
+    def recommend(
+        self,
+        users: Several,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+        progress: bool | None = None,
+    ) -> RecommendedLists: ...
+
+    def recommend(
+        self,
+        users: Id | Several,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+        progress: bool | None = None,
+    ) -> RecommendedList | RecommendedLists:
+        """The ``n`` best items for a user, best first: what they would choose and like, and why.
+
+        Args:
+            users: A user, or several: then the answer has the list of each, and ``to_frame()``.
+            n: How many items.
+            keep_rated: Whether items that the user has rated may be in the list.
+            only: What items have to be like: genres, years, or an explicit choice.
+            now: When the lists are asked for, in seconds since 1970: what was rated shortly before
+                counts more. None: all ratings count alike.
+            progress: Whether to show a bar for several users, on a terminal or in a notebook; None:
+                in a notebook.
+
+        Raises:
+            UnknownIdError: A user was not in training; use ``fold_in`` first.
+            ConfigError: The model cannot rank, or ``only`` asks for a genre that there is not.
+            RatingsError: ``users`` are no ids, or ``now`` is given and the ratings have no times.
+        """
+        several = column(users)
+        lists: Iterator[tuple[Id, list[Recommendation]]] = self.recommend_each(
+            several, n, keep_rated=keep_rated, only=only, now=now
+        )
+        if is_one_id(users):
+            return RecommendedList(next(iter(lists))[1])
+        found = RecommendedLists()
+        with progress_bar("recommending", len(several), show=progress) as advance:
+            for done, (user, own) in enumerate(lists, start=1):
+                found[user] = RecommendedList(own)
+                advance(done, len(several))
+        return found
+
+    @overload
+    def recommend_each(
+        self,
+        users: Several,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+    ) -> Iterator[tuple[Id, list[Recommendation]]]: ...
+
+    @overload
+    def recommend_each(
+        self,
+        users: Any,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+    ) -> Any: ...
+
+    def recommend_each(
+        self,
+        users: Any,
+        n: int = 10,
+        *,
+        keep_rated: bool = False,
+        only: ItemFilter | None = None,
+        now: float | None = None,
+    ) -> Any:
+        """Yield each user with their list; memory does not grow with the number of users.
+
+        For a frame of dask or Spark with a column ``user``, or a column of dask, return a lazy
+        frame of the same kind instead, with a row for each item of each list. Its workers get the
+        whole model, the private part among it.
+        """
+        self._check_fitted()
+        self._check_ranks()
+        if is_dask(users) or _is_spark(users):
+            return _recommend_over(self, users, n, keep_rated=keep_rated, only=only, now=now)
+        codes = self._user_codes(column(users))
+        model = self if now is None else self._at_time(now)
+        made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
+        return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
+
+    def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
+        """Return the ``n`` items most similar to one, by what the model learned about items.
+
+        It uses nothing private.
+
+        Raises:
+            UnknownIdError: The item is not in the catalogue.
+            ConfigError: The model has no vectors of items, or learned nothing about this one.
+        """
+        self._check_fitted()
+        return similar(self.catalogue_, self._item_vectors(), self._candidates(), item, n)
+
+    def _list_maker(self) -> ListMaker:
+        catalogue = self.catalogue_
+        return ListMaker(
+            self.devices_,
+            self._order(),
+            self._predict_codes if self.predicts_ratings else None,
+            self._candidates(),
+            catalogue.items,
+            catalogue.item_table,
+        )
+
+    def _item_vectors(self) -> np.ndarray:
+        """Return the vectors of items, a row for each."""
+        raise ConfigError(
+            f"{type(self).__name__} learns no vectors of items, so it cannot say which are alike"
+        )
+
+    def _order(self) -> ListOrder:
+        """Return how items are ordered for lists: by what people would choose and like."""
+        return ChooseAndLike(self.devices_, self._predicted, self.catalogue_.raters)
+
+    def _predicted(self, users: np.ndarray) -> np.ndarray:
+        """Predicted ratings of all items, one row per user."""
+        n_items = len(self.catalogue_.items)
+        pairs = np.repeat(users, n_items), np.tile(np.arange(n_items), len(users))
+        return self._predict_codes(*pairs).reshape(len(users), n_items)
+
+
+_TYPES = {
+    "user": "id",
+    "rank": "int64",
+    "item": "id",
+    "title": "object",
+    "year": "Int64",
+    "genres": "object",
+    "expected": "float64",
+    "rank_score": "float64",
+    "reason": "object",
+}
+"""The columns of `RecommendedLists.rows`, with their types in pandas."""
+
+_SPARK = {"int64": "long", "Int64": "long", "object": "string", "float64": "double"}
+
+
+def _is_spark(users: Any) -> bool:
+    return type(users).__module__.partition(".")[0] == "pyspark"
+
+
+def _recommend_over(model: Lists, users: Any, n: int, **options: Any) -> Any:
+    """Return a lazy frame of the same kind: a row for each item of each user's list.
+
+    Args:
+        model: A fitted model.
+        users: A frame with a column ``user``, or with one column; or a column of dask.
+        n: Length of the lists.
+        **options: Further arguments of `Lists.recommend_each`.
+
+    Raises:
+        ConfigError: It is not clear which column has the users.
+    """
+    types = _types(model)
+    if _is_spark(users):
+        schema = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in types.items())
+
+        def lists(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+            return (lists_of(frame, model, n, types, options) for frame in frames)
+
+        return users.select(_user_column(list(users.columns))).mapInPandas(lists, schema=schema)
+    import dask.dataframe as dd
+    from dask.delayed import delayed
+
+    frame = users.to_frame(name="user") if users.ndim == 1 else users
+    chosen = frame[[_user_column(list(frame.columns))]]
+    shared = delayed(model)  # one task, so that it travels once
+    parts = [delayed(lists_of)(part, shared, n, types, options) for part in chosen.to_delayed()]
+    return dd.from_delayed(parts, meta=_frame([], types), verify_meta=False)
+
+
+def lists_of(
+    users: pd.DataFrame, model: Lists, n: int, types: dict[str, str], options: dict[str, Any]
+) -> pd.DataFrame:
+    """Return the lists of the users in one partition."""
+    ids = users.iloc[:, 0].tolist()
+    made = model.recommend_each(ids, n, **options) if ids else ()
+    lists = RecommendedLists((user, RecommendedList(own)) for user, own in made)
+    return _frame(list(lists.rows()), types)
+
+
+def _types(model: Lists) -> dict[str, str]:
+    indexes = {"user": model.devices_.users, "item": model.catalogue_.items}
+    return {
+        name: kind if kind != "id" else "int64" if indexes[name].is_integer else "object"
+        for name, kind in _TYPES.items()
+    }
+
+
+def _frame(rows: list[dict[str, Any]], types: dict[str, str]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
+    )
+
+
+def _user_column(names: list[str]) -> str:
+    if "user" in names or len(names) == 1:
+        return "user" if "user" in names else names[0]
+    raise ConfigError(f"which column has the users? Call it 'user'; there are {', '.join(names)}")
