@@ -25,8 +25,26 @@ pytest.importorskip("PyInstaller")
 from playwright.sync_api import Browser, Page, expect
 from PyInstaller.archive.readers import CArchiveReader
 
-from tests.e2e.browsing import DESKTOP, accessible, running_chromium
-from tests.e2e.clubs import TITLES
+from hdpmf.common.data import RatingScale
+from hdpmf.lab.simulate.deploy import free_port
+from hdpmf.private.device.device_identity import card_of, new_device
+from hdpmf.private.device.memberships import join
+from hdpmf.untrusted.aggregator.tasks import Rules
+from hdpmf.untrusted.service.folder import ServiceFolder
+from tests.aggregator.server_processes import HELPER, LEADER, Pair
+from tests.e2e.browsing import DESKTOP, accessible, leading_to, running_chromium
+from tests.e2e.clubs import (
+    OTHERS,
+    SHORT_PERIODS,
+    TITLES,
+    entries_of,
+    films,
+    hdpmf,
+    invite,
+    living,
+    make_others,
+    wait_for,
+)
 from tests.e2e.test_first_steps import Hand, rate, shop  # noqa: F401 - a fixture
 from tests.unit.test_wall import HEAVY
 
@@ -250,3 +268,45 @@ def move_away(page: Page, file: Path) -> None:
 def wait_for_titles(page: Page) -> None:
     """The catalogue comes from the recommender, soon after joining."""
     expect(page.get_by_role("link", name="Rate titles")).to_be_visible(timeout=90_000)
+
+
+def test_a_report_to_two_servers_leaves_from_it(
+    machine: Callable[[str], Machine], tmp_path: Path
+) -> None:
+    """Encryption, shares and proofs are made by what is in the download, and the servers add it."""
+    club, films_file, mine = tmp_path / "club", tmp_path / "films.csv", machine("mine")
+    films_file.write_text(films())
+    port = free_port()
+    hdpmf("recommender", "init", club, "--items", films_file, "--port", port)
+    others = make_others(tmp_path)
+    mine.data.mkdir(parents=True, mode=0o700)
+    path = mine.data / "store.sqlite"
+    with Pair(tmp_path, rules=Rules(minimum=16, lease=2.0)) as pair:
+        with new_device(path, scale=RatingScale(1.0, 5.0, 1.0), policy=SHORT_PERIODS) as store:
+            cards = [card_of(each) for each in (store, *others)]
+            invitation = invite(club, port, cards, pair)
+            # The page has no option for two servers on one machine, which see everything.
+            join(store, invitation, same_host=True)
+            for film in range(1, 11):
+                store.rate(str(film), 4.0)
+        pair.start(LEADER, HELPER)
+        pair.deployment.recommender(club)
+        place = ServiceFolder(club)
+        wait_for(pair.deployment, place.is_serving)
+        hdpmf("recommender", "run", club, "--period", "40s", "--precision", "5s", "--minimum", 18)
+        with mine.double_click() as (page, _), living(others, invitation):
+            page.goto(f"http://{urlsplit(page.url).netloc}/disclosures")
+
+            def received() -> bool:  # it looks by itself, but only every five minutes
+                with leading_to(page, "/disclosures"):
+                    page.get_by_role("button", name="Look now").click()
+                return any(entry.action == "received" for entry in entries_of(path))
+
+            wait_for(pair.deployment, received, 200)
+            page.reload()
+            expect(page.locator(".timeline summary")).to_contain_text("A model came of it.")
+    assert [entry.action for entry in entries_of(path)] == ["agreed", "sent", "received"]
+    summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
+    assert summary["users"] == OTHERS + 1
+    for each in others:
+        each.close()
