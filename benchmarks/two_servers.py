@@ -140,6 +140,20 @@ class TimedHelper:
         """As the helper does."""
         return self.helper.aggregate_share(task_id, body)
 
+    def exchange_logs(self, body: bytes) -> bytes:
+        """As the helper does."""
+        return self.helper.exchange_logs(body)
+
+
+class LaterLeader:
+    """The leader as the helper's witness: it is made after the helper."""
+
+    leader: Leader
+
+    def exchange_logs(self, body: bytes) -> bytes:
+        """As the leader does."""
+        return self.leader.exchange_logs(body)
+
 
 def keys() -> tuple[ServerKeys, ServerKeys]:
     """Of both servers."""
@@ -198,8 +212,9 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     states = [folder / role for role in ("leader", "helper")]
     for state in states:
         state.mkdir()
-    helper = Helper(both[1], databases[1], state=states[1], **options)
-    leader = Leader(
+    witness = LaterLeader()
+    helper = Helper(both[1], databases[1], state=states[1], witness=witness, **options)
+    leader = witness.leader = Leader(
         both[0],
         databases[0],
         TimedHelper(helper, watch),

@@ -51,6 +51,7 @@ ONLY_SERIES = {
     "HdpmfServerErrors",  # needs a fault that we do not know
     "HdpmfPartnerAway",  # five minutes
     "HdpmfClocksDiffer",  # tests/aggregator sets clocks
+    "HdpmfOldDatabase",  # tests/attacks/servers brings old ones back
     "HdpmfRestarting",
     "HdpmfFilesRunningOut",
 }
@@ -114,6 +115,7 @@ SERIES = {
     "HdpmfReportsRejected": of_server("rejected_reports", ',reason="hpke_decrypt_error"', _GROWS),
     "HdpmfClocksDiffer": of_server("clock_skew_seconds", "", during("1", "-31", "-2")),
     "HdpmfPartnerAway": of_server("partner_reachable", "", during("1", "0", "1")),
+    "HdpmfOldDatabase": of_server("forgotten_releases", "", during("0", "2", "0")),
     "HdpmfServerDiskNearlyFull": {
         **of_server("free_bytes", "", during("9e11", "4e9", "9e11")),
         **of_server("disk_bytes", "", "1e12x400"),

@@ -278,7 +278,7 @@ def _put_back_a_store(on: Rehearsal, old: Path) -> None:
 
 
 def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
-    """The leader's database of before the sum would draw other noise: closed-batches knows. The
+    """The leader's database of before the sum would draw other noise: the helper knows. The
     newest one answers as it did."""
     hosts, facts = on.hosts, _facts(shop)
     on.crash("library")

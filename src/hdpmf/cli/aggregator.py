@@ -125,7 +125,7 @@ def status(folder: Folder) -> Result:
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 
     server = AggregatorFolder(folder)
-    tasks = _tasks(server)
+    tasks, releases, forgotten = _database(server)
 
     def text() -> Iterator[Block]:
         config = server.config
@@ -137,6 +137,12 @@ def status(folder: Folder) -> Result:
             yield f"digest: {server.servers.digest}"
         yield _key_line(server)
         yield _collector_block(server)
+        yield f"released batches and tasks given up: {releases}"
+        if forgotten:
+            yield (
+                f"WARNING: the database is an old copy. It has forgotten {forgotten} releases; "
+                "they stay closed. Stop the server and bring back the newest copy"
+            )
         if tasks:
             names = ("task", "recommender", "ends", "waiting", "counted", "rejected", "batches")
             rows = [(task["task"][:16], *(str(task[name]) for name in names[1:])) for task in tasks]
@@ -146,6 +152,8 @@ def status(folder: Folder) -> Result:
         **_server_fields(server),
         "keys": _keys(server),
         "collectors": _collectors(server),
+        "releases": releases,
+        "forgotten_releases": forgotten,
         "tasks": tasks,
     }
     return Result(fields, text())
@@ -231,17 +239,19 @@ def _key_line(server: AggregatorFolder) -> str:
     return f"key for devices: number {keys[0]['id']}, made {keys[0]['made']}; {older}"
 
 
-def _tasks(server: AggregatorFolder) -> list[dict[str, Any]]:
-    """Return the tasks in the server's database; none if it was never run."""
+def _database(server: AggregatorFolder) -> tuple[list[dict[str, Any]], int, int]:
+    """Return the tasks in the server's database; how much was released, and forgotten of that."""
     from datetime import UTC, datetime
 
     from hdpmf.untrusted.aggregator.prefork import open_server
 
     has_database = server.config.database or (server.path / "data.sqlite").exists()
     if server.servers is None or not has_database:
-        return []
+        return [], 0, 0
     rows = []
     with open_server(server) as engine:
+        releases = engine.releases()
+        forgotten = engine.forgotten_releases()
         for found in engine.task_ids():
             task = engine.task(found).document
             counts = engine.counts(found)
@@ -256,7 +266,7 @@ def _tasks(server: AggregatorFolder) -> list[dict[str, Any]]:
                     "batches": counts.batches,
                 }
             )
-    return rows
+    return rows, releases, forgotten
 
 
 def _collectors(server: AggregatorFolder) -> list[dict[str, str]]:

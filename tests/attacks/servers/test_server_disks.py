@@ -177,7 +177,7 @@ def test_copies_of_databases_cannot_be_opened_once_the_batch_is_closed(
         for file in (played.copies / moment).glob(f"{role}.sqlite*"):
             shutil.copy(file, tmp_path / "servers")
         # No obstacle to somebody who reads the files by himself.
-        (tmp_path / "servers" / role / "closed-batches").unlink(missing_ok=True)
+        (tmp_path / "servers" / role / "released-head").unlink(missing_ok=True)
     played.pair.clock.now = BEGIN + 10
     played.pair.reopen()
     if moment == "counted":
@@ -240,6 +240,7 @@ def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Pat
                 connection.execute(sa.update(payloads).where(here), {"body": body})
             connection.execute(sa.text("ALTER TABLE jobs ADD COLUMN request BLOB"))
             connection.execute(sa.text("DELETE FROM facts WHERE name = 'identity'"))
+            connection.execute(sa.text("DROP TABLE released"))
             connection.execute(sa.text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
         database.close()
         assert (tmp_path / role / "batch-keys").exists()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.protocol import Grouping
@@ -25,6 +26,7 @@ from hdpmf.errors import DapError, PrivacyError, ProtocolError, TransportError
 from hdpmf.private.device.disclosures.history import past_runs
 from hdpmf.private.device.disclosures.receipts import receipt_of
 from hdpmf.private.device.pinned_servers import pin_servers
+from hdpmf.untrusted.aggregator.released_batches import OldDatabaseError
 from tests.attacks.servers.test_recorded_uploads import Rotating, owner
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Interval, Pair
 from tests.unit.device.reporting_world import (
@@ -83,19 +85,24 @@ def test_a_task_that_is_void_is_never_summed(tmp_path: Path, moment: str) -> Non
             pair.ask(task)
         pair.restart()
         pair.clock.now = BEGIN + 10
-    # Databases and keys of before come back; the log of what is released does not.
-    for database in pair.databases:
-        database.close()
-    for role in ROLES:
+    # Databases and keys of before come back, of one server and then of both.
+    for role, error in (("leader", PrivacyError), ("helper", OldDatabaseError)):
+        for database in pair.databases:
+            database.close()
+        for file in tmp_path.glob(f"{role}.sqlite-*"):
+            file.unlink()
         for file in copies.glob(f"{role}.sqlite*"):
             shutil.copy(file, tmp_path)
         for file in (copies / role).glob("batch-keys"):
             shutil.copy(file, tmp_path / role)
-    pair.reopen()
-    pair.aggregate_all()
-    for interval in (WHOLE, Interval(BEGIN, HOUR)):
-        with pytest.raises(PrivacyError, match="this batch stays closed"):
-            pair.ask(task, interval)
+        pair.reopen()
+        if role == "helper":
+            with pair.databases[0].write() as connection:  # the leader has forgotten it again
+                connection.execute(sa.text("DELETE FROM released"))
+            pair.aggregate_all()
+        for interval in (WHOLE, Interval(BEGIN, HOUR)):
+            with pytest.raises(error, match=r"stays closed|an old copy"):
+                pair.ask(task, interval)
 
 
 @pytest.mark.parametrize("away", [False, True])
@@ -134,23 +141,21 @@ def test_a_server_does_not_sign_for_what_it_has_closed(tmp_path: Path, away: boo
         with pytest.raises(DapError, match="a batch of the task is closed") as refused:
             server.void_task(task)
         assert refused.value.kind == Problem.BATCH_OVERLAP
-    # Nor where the log is lost.
-    for role, server in zip(ROLES, closed, strict=False):
-        log = pair.state(role) / "closed-batches"
-        kept = log.read_bytes()
-        log.unlink()
-        with pytest.raises(DapError, match="a batch of the task is closed"):
-            server.void_task(task)
-        log.write_bytes(kept)
     # Nor where the database has forgotten it.
-    for database in pair.databases:
-        database.close()
-    for file in copies.glob("*.sqlite*"):
-        shutil.copy(file, tmp_path)
-    pair.reopen()
-    for server in (pair.leader,) if away else servers_of(pair):
+    for role in ROLES[: len(closed)]:
+        for database in pair.databases:
+            database.close()
+        newest = tmp_path / f"{role}.newest"
+        shutil.copy(tmp_path / f"{role}.sqlite", newest)
+        for file in tmp_path.glob("*.sqlite-*"):
+            file.unlink()
+        shutil.copy(copies / f"{role}.sqlite", tmp_path)
+        pair.reopen()
         with pytest.raises(DapError, match="a batch of the task is closed"):
-            server.void_task(task)
+            servers_of(pair)[ROLES.index(role)].void_task(task)
+        for database in pair.databases:
+            database.close()
+        shutil.copy(newest, tmp_path / f"{role}.sqlite")
 
 
 def test_one_servers_word_is_not_enough(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
         (DapError("a word", "reportRejected"), 400, True),
         (DapError("a word", "unrecognizedTask"), 404, True),
         (ProtocolError("a word"), 400, True),
-        (PrivacyError("/home/north/closed-batches: a word"), 400, False),
+        (PrivacyError("/home/north: a word"), 400, False),
         (ConfigError("/home/north: a word"), 500, False),
         (StorageError("/home/north: a word"), 503, False),
         (TransportError("a word"), 503, False),

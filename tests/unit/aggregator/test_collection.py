@@ -1,27 +1,22 @@
-"""A batch closes once, with noise that is drawn once, and a rolled-back database does not draw
-it again.
+"""A batch closes once, with noise that is drawn once. What a rolled-back database does is in
+``test_released_batches.py``.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    AggregateShareReq,
-    BatchSelector,
     Collection,
     CollectionReq,
     FixedSizeQuery,
     Interval,
     Problem,
     Query,
-    report_checksum,
 )
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
@@ -161,100 +156,6 @@ def test_only_a_simulation_may_have_noise_of_another_kind() -> None:
 def test_a_database_on_the_disk_needs_its_files(tmp_path: Path) -> None:
     pair = Pair()
     database = ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite")
-    with pytest.raises(ConfigError, match="outside the database"):
-        Batches(database, pair.keys[0], Rules(), BatchSeals(None))
-
-
-@pytest.mark.parametrize("role", ["leader", "helper"])
-def test_a_rolled_back_database_does_not_draw_again(tmp_path: Path, role: str) -> None:
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    for database in pair.databases:
-        database.close()
-    file = tmp_path / f"{role}.sqlite"
-    shutil.copy(file, tmp_path / "older")
-    first = pair.collect(task)
-    for database in pair.databases:
-        database.close()
-    newest = file.read_bytes()
-    (tmp_path / "older").replace(file)
-    pair.reopen()
-    if role == "leader":
-        with pytest.raises(PrivacyError, match=r"was closed before.*newest copy"):
-            pair.ask(task)
-        with pytest.raises(PrivacyError):  # nor with other reports or another interval
-            pair.ask(task, Interval(BEGIN, HOUR))
-    else:
-        with pair.databases[0].read() as connection:
-            ids = list(connection.execute(sa.text("SELECT id FROM reports")).scalars())
-        with pytest.raises(PrivacyError, match="was closed before"):
-            pair.helper.aggregate_share(
-                task,
-                AggregateShareReq(
-                    BatchSelector(batch_interval=WHOLE), b"", 2, report_checksum(ids)
-                ).encode(),
-            )
-    assert [noise.draws for noise in pair.noises] == [3, 3]
-    for database in pair.databases:
-        database.close()
-    file.write_bytes(newest)
-    pair.reopen()
-    assert pair.collect(task) == first
-
-
-def test_a_crash_between_share_and_mark_is_no_rollback(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "hdpmf.untrusted.aggregator.collection.os.fsync",
-            lambda file: (_ for _ in ()).throw(OSError("no space")),
-        )
-        with pytest.raises(StorageError, match="No share left"):
-            pair.ask(task)
-    pair.reopen()
-    assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
-    assert [noise.draws for noise in pair.noises] == [3, 3]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere a folder cannot be opened")
-def test_a_mark_and_its_file_are_on_the_disk_before_a_share_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    synced: list[tuple[int, int]] = []
-    fsync = os.fsync
-
-    def noticing(file: int) -> None:
-        found = os.fstat(file)
-        synced.append((found.st_ino, found.st_size))
-        fsync(file)
-
-    monkeypatch.setattr("hdpmf.untrusted.aggregator.collection.os.fsync", noticing)
-    pair.collect(task)
-    for role in ("leader", "helper"):
-        marks = tmp_path / role / "closed-batches"
-        assert (marks.stat().st_ino, marks.stat().st_size) in synced  # with all that is in it
-        assert marks.parent.stat().st_ino in [number for number, _ in synced]
-
-
-def test_marks_survive_an_unfinished_line_and_refuse_a_damaged_one(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    log = tmp_path / "leader" / "closed-batches"
-    log.write_bytes(b"00ff 12")
-    first = pair.collect(task, Interval(BEGIN, HOUR))
-    assert log.read_bytes().count(b"\n") == 1
-    assert pair.collect(task, Interval(BEGIN, HOUR)) == first
-    log.write_bytes(b"garbage\n")
-    with pytest.raises(StorageError, match="damaged"):
-        pair.ask(pair.leader.task_ids()[0], Interval(BEGIN + HOUR, HOUR))
+    for options in ({"witness": pair.helper}, {"state": tmp_path}):
+        with pytest.raises(ConfigError, match=r"outside the database.*a witness"):
+            Batches(database, pair.keys[0], Rules(), BatchSeals(None), **options)  # type: ignore[arg-type]

@@ -46,6 +46,7 @@ from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Re
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.prefork import check_servable, open_server
+from hdpmf.untrusted.aggregator.server import PartnerClient
 from tests.aggregator.server_processes import _FOLDERS, CollectorHere, make_task
 
 Role = Literal["leader", "helper"]
@@ -132,7 +133,7 @@ def test_a_recommender_gives_tasks_of_its_own_only(
 
 
 def test_a_task_is_given_up_by_its_own_recommender_only(
-    folders: dict[str, AggregatorFolder],
+    folders: dict[str, AggregatorFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, shop, films = folders["helper"], CollectorHere("shop"), CollectorHere("films")
     for known in (shop, films):
@@ -144,7 +145,14 @@ def test_a_task_is_given_up_by_its_own_recommender_only(
     url = "https://server" + TASK_PATH.format(task_id=id_to_text(own.id))
     headers = [{}, films.headers(folder.card), shop.headers(folder.card)]
     asked = [httpx.Request("DELETE", url, headers=given) for given in headers]
-    answers = answers_to(folder, [*asked, asked[-1]])
+    answers = answers_to(folder, asked)
+    # The leader, its witness, is away.
+    assert [answer.status_code for answer in answers] == [403, 403, 503]
+    with open_server(folders["leader"]) as leader:
+        monkeypatch.setattr(
+            PartnerClient, "exchange_logs", lambda self, body: leader.exchange_logs(body)
+        )
+        answers = answers_to(folder, [*asked, asked[-1]])
     assert [answer.status_code for answer in answers] == [403, 403, 200, 200]
     assert answers[2].headers["content-type"] == VOID_MEDIA_TYPE
     assert isinstance(servers.helper.signing, str)
@@ -495,7 +503,7 @@ def test_a_folder_that_had_a_database_is_not_served_without_it(
         shutil.copy(folders["leader"].path / "data.sqlite", path)
     elif lost != "deleted":
         (folder.path / "database").unlink()
-        folder.released_batches.write_text("something was released\n")
+        (folder.path / "closed-batches").write_text("something was released\n")
     for _ in range(2):
         with pytest.raises(ConfigError, match="Bring back the newest copy"):
             check_servable(folder, 1)

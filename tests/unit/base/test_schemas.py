@@ -36,7 +36,7 @@ WORLD = synthetic_world(20, 10, 100, rng=0)
 SCHEMAS = {
     "device store": ("5", "73e402873fe580a4e9bf20093ce62030d633b83cb914f2992cf001dde3994ea4"),
     "results": ("2", "99bf290c6feeeb3913558055851c8ff5e72437e8bf11be5d20dff6b5ee2d40f8"),
-    "server's database": ("3", "11da579e6eb1d3551eddfb0458f3c1c65ca5a4a0c5ab29849c878c6a22fe8b22"),
+    "server's database": ("4", "9f5de14c4cb8e1be1681a3b89f21685f328ab667076ba1f63ff09dc109aebf19"),
 }
 NEWER = "newer hdpmf; upgrade"
 

@@ -1,21 +1,16 @@
 """Closing a batch: its sum gets noise and is encrypted once, to the collector.
 
-A log of released batches keeps a database that was rolled back from releasing a batch again. It has
-one line per batch: task, interval, digest of the share. A share leaves only after its line is on
-the disk. So a batch with a line and without its share in the database was closed before, and the
-database is older than that. Where the log was rolled back, too, the same sum gets the same noise
-(``noise_key``). A task that was given up has a line, too: nothing of it is released from then on.
-When a batch is closed, the keys that its reports were sealed with are erased.
+The share and its entry in the log of releases (``released_batches``) are written together, and the
+share leaves after the other server has confirmed the entry. A batch with an entry and without its
+share was closed before the database was copied. Where all witnesses of the log were brought back,
+too, the same sum gets the same noise (``noise_key``). When a batch is closed, the keys that its
+reports were sealed with are erased.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +24,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Problem,
     combine_checksums,
 )
-from hdpmf.common.base.files import lock_file
 from hdpmf.common.privacy.sampling import KeyedNoise, Noise
-from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError, needs
+from hdpmf.errors import ConfigError, DapError, PrivacyError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
@@ -41,6 +35,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
 )
 from hdpmf.untrusted.aggregator.noise_key import NoiseKey
+from hdpmf.untrusted.aggregator.released_batches import ReleasedBatches, Witness
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
@@ -48,152 +43,8 @@ with needs("sqlalchemy"):
     import sqlalchemy as sa
 
 
-RELEASED_FILE = "closed-batches"
 NOISE_KEY_FILE = "noise-key"
 BATCH_KEYS_FILE = "batch-keys"
-
-
-_VOID = "void"  # instead of the digest of a share: there is none
-
-
-def _not_void() -> DapError:
-    return DapError(
-        "a batch of the task is closed; what was reported is in it", Problem.BATCH_OVERLAP
-    )
-
-
-@dataclass(frozen=True)
-class _ReleasedBatch:
-    task: str
-    start: int
-    duration: int
-    digest: str
-
-    def overlaps(self, task: str, interval: Interval) -> bool:
-        return (
-            self.task == task
-            and self.start < interval.end
-            and interval.start < self.start + self.duration
-        )
-
-
-class ReleasedBatches:
-    """The log file of a server's released batches, shared by all its workers.
-
-    Args:
-        path: The file; None if the database is in memory.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-
-    def check(self, task_id: bytes, interval: Interval) -> None:
-        """Raise PrivacyError if part of the interval was released. Call it before drawing noise."""
-        with self._locked() as file:
-            if any(batch.overlaps(task_id.hex(), interval) for batch in self._read(file)):
-                raise self._refusal(task_id, interval)
-
-    def write(self, task_id: bytes, interval: Interval, share: bytes) -> None:
-        """Record the share of a batch permanently. Call it before the share leaves."""
-        new = _ReleasedBatch(
-            task_id.hex(), interval.start, interval.duration, sha256(share).hexdigest()
-        )
-        with self._locked() as file:
-            released = self._read(file)
-            if new in released:
-                return
-            if any(batch.overlaps(new.task, interval) for batch in released):
-                raise self._refusal(task_id, interval)
-            if file is not None:
-                self._append(file, f"{new.task} {new.start} {new.duration} {new.digest}\n".encode())
-
-    def void(self, task_id: bytes, interval: Interval) -> None:
-        """Record permanently that nothing of a task is released.
-
-        ``interval`` is the task's whole time.
-
-        Raises:
-            DapError: Something was released.
-        """
-        new = _ReleasedBatch(task_id.hex(), interval.start, interval.duration, _VOID)
-        with self._locked() as file:
-            if file is None:
-                raise DapError("in a simulation nothing is void")
-            released = self._read(file)
-            if any(batch.task == new.task and batch.digest != _VOID for batch in released):
-                raise _not_void()
-            if new not in released:
-                self._append(file, f"{new.task} {new.start} {new.duration} {_VOID}\n".encode())
-
-    def _refusal(self, task_id: bytes, interval: Interval) -> PrivacyError:
-        return PrivacyError(
-            f"the batch of task {task_id.hex()[:16]} from {interval.start} to {interval.end} was "
-            "closed before, and the database does not have its share: it is older than "
-            f"{self._path}. Two sums of one batch would tell more than one, so this batch stays "
-            "closed. Bring back the newest copy of the database; if there is none, give this task "
-            "up and make a new one"
-        )
-
-    @contextmanager
-    def _locked(self) -> Iterator[int | None]:
-        if self._path is None:
-            yield None
-            return
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise self._failed(error) from error
-        try:
-            lock_file(file, wait=True)
-            yield file
-        finally:
-            os.close(file)
-
-    def _read(self, file: int | None) -> list[_ReleasedBatch]:
-        if file is None:
-            return []
-        os.lseek(file, 0, os.SEEK_SET)
-        with os.fdopen(os.dup(file), "rb") as stream:
-            whole = stream.read()
-        released = []
-        # An unfinished line was never relied on.
-        for line in whole[: whole.rfind(b"\n") + 1].splitlines():
-            try:
-                task, start, duration, digest = line.decode("ascii").split(" ")
-                released.append(_ReleasedBatch(task, int(start), int(duration), digest))
-            except ValueError:
-                raise StorageError(
-                    f"{self._path} is damaged; bring back its copy. Without it nobody knows which "
-                    "batches are closed"
-                ) from None
-        return released
-
-    def _append(self, file: int, line: bytes) -> None:
-        try:
-            end = os.lseek(file, 0, os.SEEK_END)
-            if end:
-                os.lseek(file, 0, os.SEEK_SET)
-                complete = os.read(file, end).rfind(b"\n") + 1
-                os.ftruncate(file, complete)
-                os.lseek(file, complete, os.SEEK_SET)
-            if os.write(file, line) != len(line):
-                raise OSError("the disk is full")
-            os.fsync(file)
-            if self._path is not None and os.name == "posix":  # elsewhere a folder cannot be opened
-                folder = os.open(self._path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
-        except OSError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: OSError) -> StorageError:
-        return StorageError(
-            f"could not write {self._path}: {error.strerror or error}. No share left; free space, "
-            "then try again"
-        )
-
 
 _LOG = logging.getLogger(__name__)
 
@@ -223,6 +74,7 @@ class Batches:
         seals: Opens the sums, until a batch is closed.
         noise: What is added to sums in a simulation; otherwise the noise of ``noise_key``.
         state: Folder of files that are no part of the database; None if that is in memory.
+        witness: The other server; None if the database is in memory.
     """
 
     def __init__(
@@ -233,16 +85,17 @@ class Batches:
         seals: BatchSeals,
         noise: Noise | None = None,
         state: Path | None = None,
+        witness: Witness | None = None,
     ) -> None:
         if noise is not None and not rules.simulation:
             raise PrivacyError(
                 f"{type(noise).__name__} must not make the noise of a sum that is released: a "
                 "server adds the noise of its own key"
             )
-        if state is None and not database.in_memory:
+        if not database.in_memory and (state is None or witness is None):
             raise ConfigError(
-                "a server with a database needs a folder for its closed batches and keys, outside "
-                "the database"
+                "a server with a database needs a folder for its keys, outside the database, and "
+                "the other server as a witness of what it releases"
             )
         self._database = database
         self._keys = keys
@@ -250,7 +103,7 @@ class Batches:
         self._seals = seals
         self._noise = noise
         self._noise_key = NoiseKey(None if state is None else state / NOISE_KEY_FILE)
-        self._released = ReleasedBatches(None if state is None else state / RELEASED_FILE)
+        self.released = ReleasedBatches(database, keys, state, witness)
 
     def check(self, task: AggregatorTask, interval: Interval) -> None:
         """Raise DapError unless the interval is within the task and a multiple of its precision."""
@@ -286,31 +139,38 @@ class Batches:
         """
         self.check(task, interval)
         batch = self.find(task, interval)
-        if batch is None:
+        if batch is None or not self.released.has(task.id, interval):
             self.check_overlap(task, interval)
-            self._released.check(task.id, interval)
+            self.released.confirm()  # an old copy of the database learns what it has forgotten
             with self._database.write() as connection:
                 if not lock_task(connection, task.number, alone=True):
                     raise DapError("the task is over", Problem.BATCH_INVALID)
                 batch = _find(connection, task, interval)
                 if batch is None:
+                    self.released.check(connection, task.id, interval)
                     if _waits(connection, task, interval):
                         return None
                     batch = self._draw(connection, task, interval, expected)
+                self.released.add(connection, task.id, interval, batch.share.encode())
         _compare(expected, batch.count, batch.checksum)
-        self._released.write(task.id, interval, batch.share.encode())
+        self.released.confirm()
         self._seals.erase(task.id, interval)
         self._database.empty_log()
         return batch
 
     def void(self, task: AggregatorTask) -> None:
-        """Release nothing of a task from now on; raise DapError if a batch of it is closed."""
+        """Release nothing of a task from now on; raise DapError if a batch of it is closed.
+
+        Once this returns, that may be signed.
+        """
+        self.released.confirm()  # an old copy of the database learns what it has forgotten
         with self._database.write() as connection:
             lock_task(connection, task.number, alone=True)  # no batch closes meanwhile
-            if closed_intervals(connection, task):
-                raise _not_void()
-            document = task.document
-            self._released.void(task.id, Interval(document.begin, document.end - document.begin))
+            whole = Interval(task.document.begin, task.document.end - task.document.begin)
+            self.released.void(
+                connection, task.id, whole, closed=bool(closed_intervals(connection, task))
+            )
+        self.released.confirm()
 
     def erase_noise_keys(self, before: float) -> None:
         """Erase noise keys of tasks that ended before this time."""

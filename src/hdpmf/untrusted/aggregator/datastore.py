@@ -179,6 +179,21 @@ collections = sa.Table(  # leader: what the collector asked for
     sa.Column("duration", sa.BigInteger, nullable=False),
 )
 
+released = sa.Table(  # the log of releases (released_batches): this server's, and the other's
+    "released",
+    metadata,
+    sa.Column("server", sa.SmallInteger, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),
+    sa.Column("task", sa.LargeBinary, nullable=False),  # its id: the task may be unknown here
+    sa.Column("start", sa.BigInteger, nullable=False),
+    sa.Column("duration", sa.BigInteger, nullable=False),
+    sa.Column("share", sa.LargeBinary, nullable=False),  # digest; empty if the task is void
+    sa.Column("statement", sa.LargeBinary, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+)
+
+sa.Index("released_tasks", released.c.server, released.c.task)
+
 _UNSEALED = "unsealed"
 
 
@@ -199,7 +214,16 @@ def _give_identity(connection: sa.Connection) -> None:
     connection.execute(facts.insert(), {"name": _IDENTITY, "value": secrets.token_hex(16)})
 
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_begin_to_seal, _give_identity)
+def _make_log(connection: sa.Connection) -> None:
+    """Make the log of releases, which was a file; a server takes it in when it starts."""
+    released.create(connection)
+
+
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
+    _begin_to_seal,
+    _give_identity,
+    _make_log,
+)
 """The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
 in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was
 counted or released stays so."""
@@ -213,6 +237,7 @@ _PAGE = 32_768  # reports are large: fewer pages to link
 _POSTGRES_SHARDS = 8
 
 _SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
+_LOG_LOCK = _SCHEMA_LOCK + 1
 
 
 Timer = Callable[[str], AbstractContextManager[object]]
@@ -291,6 +316,14 @@ class ServerDatabase:
     def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
         """Return an INSERT that supports ON CONFLICT."""
         return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
+
+    def lock_log(self, connection: sa.Connection) -> None:
+        """Let nobody else add to the log of releases until the transaction ends.
+
+        SQLite needs no such lock: it has one writer.
+        """
+        if not self._sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOG_LOCK)))
 
     def add_rejections(
         self, connection: sa.Connection, task: int, reason: int, amount: int

@@ -16,7 +16,7 @@ Its organisation owns the folder; nobody else has the keys in it.
       collectors/ID.json    recommenders that may have tasks
       data.sqlite           tasks, reports, sums, unless config.toml names another database
       database              the name of that database; it starts with no other one
-      closed-batches        released batches; none of them is released again
+      released-head         number and digest of the newest entry in the log of releases
       hpke-keys             decrypt what devices encrypt to it; rotated and erased (secret)
       hpke-list             the public parts of these keys, signed
       noise-key             makes the noise of its sums (secret)
@@ -54,10 +54,11 @@ from hdpmf.common.protocol.servers import (
     require_two_hosts,
 )
 from hdpmf.errors import ConfigError, DapError, StorageError
-from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, RELEASED_FILE
+from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import ROTATE_SECONDS, HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.noise_key import NoiseKey
+from hdpmf.untrusted.aggregator.released_batches import OLD_LOG_FILE
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
 
@@ -262,9 +263,8 @@ class AggregatorFolder:
         """
         marker = self.path / _DATABASE
         known = self._read(_DATABASE).decode("ascii", "replace").strip() if marker.exists() else ""
-        used = bool(known) or (
-            self.released_batches.exists() and self.released_batches.stat().st_size > 0
-        )
+        old_log = self.path / OLD_LOG_FILE
+        used = bool(known) or (old_log.exists() and old_log.stat().st_size > 0)
         url = self.database_url
         if used and url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists():
             raise self._lost_database("is gone")
@@ -285,11 +285,6 @@ class AggregatorFolder:
             "batches are released. Bring back the newest copy; without one, set up a new server "
             "(hdpmf aggregator init, pair), as for a lost disk"
         )
-
-    @property
-    def released_batches(self) -> Path:
-        """The log of released batches, outside the database."""
-        return self.path / RELEASED_FILE
 
     def certificates(self) -> Certificates:
         """Return its certificates, renewed where needed."""

@@ -9,6 +9,7 @@
     PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
     POST /tasks/{task}/aggregate_shares                 helper, the leader
     PUT  /tasks/{task}, DELETE                          ours: collectors that were admitted
+    POST /released_batches                              ours: the other server
     GET  /healthz                                       ours: everybody
     GET  /metrics                                       ours: the operator
 
@@ -76,6 +77,12 @@ from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
+from hdpmf.untrusted.aggregator.released_batches import (
+    LOG_MEDIA_TYPE,
+    LOG_PATH,
+    MAX_LOG_MESSAGE,
+    OldDatabaseError,
+)
 from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask
 
@@ -103,7 +110,13 @@ def problem_response(error: Exception, retry_after: int, task: bytes | None = No
     if isinstance(error, (StorageError, TransportError)):
         event("unavailable", logging.ERROR, error)
         later = {"retry-after": str(retry_after)}
-        return _blank(503, "not possible at the moment; try again later", task, later)
+        why = "not possible at the moment; try again later"
+        if isinstance(error, OldDatabaseError):
+            why = (
+                "the database of this server is an old copy; nothing is released until its "
+                "operator has brought back the newest one"
+            )
+        return _blank(503, why, task, later)
     if isinstance(error, PrivacyError):
         event("refused-to-release", logging.ERROR, error)
         error = DapError("part of the batch was released before", Problem.BATCH_OVERLAP)
@@ -205,6 +218,8 @@ class Resources:
         self._metrics = metrics
         self._tasks: dict[bytes, AggregatorTask] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "request")
+        # Apart: requests wait for the other server, which may wait for this.
+        self._log_thread = ThreadPoolExecutor(1, "log")
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -212,6 +227,7 @@ class Resources:
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task, DELETE=self._void_task),
+            self._route(LOG_PATH, "log", POST=self._exchange_logs),
             self._route(HEALTH_PATH, "health", GET=self._health),
             self._route("/metrics", "metrics", GET=self._get_metrics),
         ]
@@ -222,6 +238,7 @@ class Resources:
     async def stop(self) -> None:
         """Stop background work, after the last request."""
         self._threads.shutdown()
+        self._log_thread.shutdown()
 
     def app(self) -> Starlette:
         """Return the Starlette application."""
@@ -314,6 +331,13 @@ class Resources:
         task = await self._own_task(request)
         signature = await self._in_thread(self._engine.void_task, task.id)
         return Response(signature, media_type=VOID_MEDIA_TYPE)
+
+    async def _exchange_logs(self, request: Request) -> Response:
+        self._check_partner(request)
+        body = await read_body(request, LOG_MEDIA_TYPE, MAX_LOG_MESSAGE)
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._log_thread, self._engine.exchange_logs, body)
+        return Response(found, media_type=LOG_MEDIA_TYPE)
 
     async def _own_task(self, request: Request) -> AggregatorTask:
         """Return the task in the path; raise DapError unless its collector asks."""

@@ -47,7 +47,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
 from hdpmf.untrusted.aggregator.hpke_keys import PartnerKeys
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
-from hdpmf.untrusted.aggregator.server import Aggregator
+from hdpmf.untrusted.aggregator.server import QUICK_SECONDS, Aggregator, PartnerClient
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
 with needs("sqlalchemy"):
@@ -72,6 +72,9 @@ class HelperApi(Protocol):
     def now(self) -> float:
         """Return the time of its clock, seconds since 1970."""
 
+    def exchange_logs(self, body: bytes) -> bytes:
+        """Take a message about the logs of releases, and answer. Idempotent."""
+
 
 class Leader(Aggregator):
     """The server that devices and the collector talk to; ``helper`` is the other one."""
@@ -89,7 +92,9 @@ class Leader(Aggregator):
         state: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
-        super().__init__(keys, database, clock=clock, noise=noise, state=state, rules=rules)
+        super().__init__(
+            keys, database, clock=clock, noise=noise, state=state, rules=rules, witness=helper
+        )
         self._helper = helper
         self._partner_keys = PartnerKeys(keys.partner)
         shared = (database, self._task_store, self._seals, self._rules)
@@ -304,15 +309,13 @@ class Leader(Aggregator):
 ANSWER_SECONDS = 120.0
 """The helper checks all reports of a job before it answers."""
 
-_QUICK_SECONDS = 10.0  # for what takes a helper no time
-
 
 class HelperClient(ServerClient):
     """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
         super().__init__(keys.partner, keys.party, timeout)
-        self._quick = ServerClient(keys.partner, keys.party, min(timeout, _QUICK_SECONDS))
+        self._quick = PartnerClient(keys, min(timeout, QUICK_SECONDS))
 
     def close(self) -> None:
         """End the connections."""
@@ -326,6 +329,10 @@ class HelperClient(ServerClient):
     def signed_keys(self) -> bytes:
         """As in ``Helper``; a helper that hangs is soon given up."""
         return self._quick.signed_keys()
+
+    def exchange_logs(self, body: bytes) -> bytes:
+        """As in ``Helper``; a helper that hangs is soon given up."""
+        return self._quick.exchange_logs(body)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """As in ``Helper``; errors as in ``ask``."""

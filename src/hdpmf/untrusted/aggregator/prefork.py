@@ -33,6 +33,7 @@ from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Resources
 from hdpmf.untrusted.aggregator.leader import HelperClient, Leader
 from hdpmf.untrusted.aggregator.metrics import SHARED_FOLDER, AggregatorMetrics
+from hdpmf.untrusted.aggregator.server import PartnerClient
 
 _IDLE_SECONDS = 15
 
@@ -61,7 +62,8 @@ def open_server(folder: AggregatorFolder, timer: Timer = nullcontext) -> Iterato
     state = folder.path
     with closing(folder.open_database(timer)) as database:
         if folder.config.role == "helper":
-            yield Helper(keys, database, state=state, rules=rules)
+            with PartnerClient(keys) as leader:
+                yield Helper(keys, database, state=state, rules=rules, witness=leader)
             return
         with HelperClient(keys) as client:
             yield Leader(keys, database, client, state=state, rules=rules)

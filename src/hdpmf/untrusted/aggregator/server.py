@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
+from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol.void_task import void_statement
-from hdpmf.errors import ConfigError, DapError, needs
+from hdpmf.errors import ConfigError, DapError, TransportError, needs
 from hdpmf.untrusted.aggregator.collection import BATCH_KEYS_FILE, Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
@@ -30,6 +31,12 @@ from hdpmf.untrusted.aggregator.datastore import (
 )
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
+from hdpmf.untrusted.aggregator.released_batches import (
+    LOG_MEDIA_TYPE,
+    LOG_PATH,
+    MAX_LOG_MESSAGE,
+    Witness,
+)
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
     AggregatorTask,
@@ -44,6 +51,23 @@ with needs("sqlalchemy"):
 
 
 _DELETED_AT_ONCE = 10_000
+
+QUICK_SECONDS = 10.0
+"""Seconds to wait for the other server where its answer takes no time."""
+
+
+class PartnerClient(ServerClient):
+    """The other server over HTTPS, as a ``Witness``; one that hangs is soon given up."""
+
+    def __init__(self, keys: ServerKeys, timeout: float = QUICK_SECONDS) -> None:
+        super().__init__(keys.partner, keys.party, timeout)
+
+    def exchange_logs(self, body: bytes) -> bytes:
+        """As in ``Aggregator``; errors as in ``ask``."""
+        _, kind, answer = self.ask("POST", LOG_PATH, body, LOG_MEDIA_TYPE)
+        if kind != LOG_MEDIA_TYPE or len(answer) > MAX_LOG_MESSAGE:
+            raise TransportError("the other server's address gave no log of releases")
+        return answer
 
 
 @dataclass(frozen=True)
@@ -67,9 +91,10 @@ class Aggregator:
         database: Its database.
         clock: Seconds since 1970.
         noise: Added to sums in a simulation; otherwise that of the server's noise key.
-        state: Folder of its closed batches and keys, outside the database; None if that is in
-            memory.
+        state: Folder of its keys, outside the database; None if that is in memory.
         rules: Conditions for tasks.
+        witness: The other server, which confirms what is released; None if the database is in
+            memory.
     """
 
     role: ClassVar[ServerRole]
@@ -83,6 +108,7 @@ class Aggregator:
         noise: Noise | None = None,
         state: Path | None = None,
         rules: Rules | None = None,
+        witness: Witness | None = None,
     ) -> None:
         if keys.role != self.role:
             raise ConfigError(f"these keys are the {keys.role}'s")
@@ -94,7 +120,9 @@ class Aggregator:
         self.partner_clock = PartnerClock(clock, self._rules.partner_skew)
         self._task_store = TaskStore(database, keys, self._rules, clock)
         self._seals = BatchSeals(None if state is None else state / BATCH_KEYS_FILE)
-        self._batches = Batches(database, keys, self._rules, self._seals, noise, state)
+        if database.in_memory:
+            witness = None  # it cannot be an old copy
+        self._batches = Batches(database, keys, self._rules, self._seals, noise, state, witness)
         self._seals.seal_old_rows(database)
         self._seals.erase_closed(database)
 
@@ -158,6 +186,22 @@ class Aggregator:
                 sa.select(rejections.c.reason, amount).group_by(rejections.c.reason)
             )
             return {PrepareError(reason): int(total) for reason, total in found}
+
+    def exchange_logs(self, body: bytes) -> bytes:
+        """Take what the other server says about the logs of releases, and answer. Idempotent."""
+        return self._batches.released.answer(body)
+
+    def confirm_releases(self) -> None:
+        """Compare the logs of releases with the other server; errors as in ``confirm`` of them."""
+        self._batches.released.confirm()
+
+    def releases(self) -> int:
+        """Return the number of entries in the log of releases."""
+        return self._batches.released.size()
+
+    def forgotten_releases(self) -> int:
+        """Return the number of releases that the database, an old copy then, does not know."""
+        return self._batches.released.forgotten()
 
     def now(self) -> float:
         """Return the time of its clock, seconds since 1970."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.net.parties import PartyKey, verify_key
 from hdpmf.common.privacy.sampling import grid_scale
 from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.key_list import verifies
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import OneRating, prio_of, task_id
 from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs
@@ -78,6 +80,27 @@ class ServerKeys:
     def index(self) -> int:
         """Index of this server's share."""
         return 0 if self.role == "leader" else 1
+
+    def sign(self, data: bytes) -> bytes:
+        """Sign with the key on the card.
+
+        A card of version 1.0.0 has none: the result is then a code that this server alone checks.
+        """
+        if isinstance(self.hpke, HpkeKeyRing) and self.hpke.rotates:
+            return self.hpke.sign(data)
+        return hmac.digest(self.party.shared(self.party.public, b"own signature"), data, "sha256")
+
+    def has_signed(self, signature: bytes, data: bytes) -> bool:
+        """Return True if ``sign`` made this signature."""
+        if isinstance(self.own.signing, str):
+            return verifies(self.own.signing, signature, data)
+        return hmac.compare_digest(self.sign(data), signature)
+
+    def partner_has_signed(self, signature: bytes, data: bytes) -> bool:
+        """Return True if the partner has signed this, or its card has no key to check it by."""
+        if isinstance(self.partner.signing, str):
+            return verifies(self.partner.signing, signature, data)
+        return True
 
     def verify_key(self, task_id: bytes, size: int) -> bytes:
         """Derive a task's verify key; only the partner can derive the same one."""

@@ -1,0 +1,530 @@
+"""The log of a server's released batches, which the other server witnesses.
+
+A database that is brought back from an old copy has forgotten what was released since. So each
+release is an entry of a log before it leaves: a batch with the digest of its share, or a task that
+was given up, of which nothing is released. Entries are numbered without gaps, each has the digest
+of the one before, and the server signs them, for this pair and its role in it. The log is in the
+database, where all workers share it, and the other server remembers all of it. Nothing leaves
+before the other server has shown that it remembers the newest entry.
+
+A server whose database is an old copy therefore learns of it before it releases anything. It gets
+back the entries that it lacks. They are signed by itself, so that the other server cannot invent
+any. It keeps those batches closed, and goes on with all others. A small file in the server's folder
+has number and digest of the newest entry, too: a witness that remembers where the other server does
+not, or lies.
+
+Both servers handle the same message (``LogMessage``) as request and as answer, so that one exchange
+tells both what they lack.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from hdpmf.common.aggregation.two_servers.dap.messages import TASK_ID_SIZE, Interval, Problem
+from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.logs import event
+from hdpmf.common.base.msgpack import read
+from hdpmf.errors import DapError, PrivacyError, ProtocolError, StorageError, needs
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, batches, released, tasks
+from hdpmf.untrusted.aggregator.tasks import ServerKeys
+
+with needs("sqlalchemy"):
+    import sqlalchemy as sa
+
+LOG_PATH = "/released_batches"
+LOG_MEDIA_TYPE = "application/hdpmf-released-batches"
+MAX_LOG_MESSAGE = 1 << 20
+
+HEAD_FILE = "released-head"
+OLD_LOG_FILE = "closed-batches"
+"""The log of version 1.0.0, a file outside the database."""
+
+_LABEL = b"hdpmf released batch 1 "
+_DIGEST_SIZE = 32
+_AT_ONCE = 256  # entries in a message
+_OWN = 0
+_PARTNER = 1
+
+_Digest = Annotated[bytes, Meta(min_length=_DIGEST_SIZE, max_length=_DIGEST_SIZE)]
+_Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
+class OldDatabaseError(StorageError):
+    """The database is an old copy, and what it has forgotten is not known either."""
+
+
+class Witness(Protocol):
+    """The other server, as far as it witnesses what this one releases."""
+
+    def exchange_logs(self, body: bytes) -> bytes:
+        """Take a ``LogMessage`` and return one. Idempotent."""
+
+
+class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What was released: a batch, or for good nothing of a task.
+
+    Attributes:
+        number: 1 for the first entry.
+        before: Digest of the entry before.
+        share: Digest of the released share; empty if the task was given up.
+    """
+
+    number: Annotated[int, Meta(ge=1, lt=1 << 62)]
+    before: _Digest
+    task: Annotated[bytes, Meta(min_length=TASK_ID_SIZE, max_length=TASK_ID_SIZE)]
+    start: _Count
+    duration: _Count
+    share: Annotated[bytes, Meta(max_length=_DIGEST_SIZE)]
+
+
+class SignedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An entry as it travels: the bytes that were signed, and the signature."""
+
+    statement: Annotated[bytes, Meta(max_length=1024)]
+    signature: Annotated[bytes, Meta(max_length=128)]
+
+    @property
+    def digest(self) -> bytes:
+        """The digest by which the next entry continues this one."""
+        return sha256(_LABEL + self.statement).digest()
+
+    def read(self) -> LogEntry:
+        """Return what it says; raise ProtocolError if it is no entry."""
+        return read(_ENTRY, self.statement, 1024, ProtocolError, "an entry of a log of releases")
+
+
+_Entries = Annotated[tuple[SignedEntry, ...], Meta(max_length=_AT_ONCE)]
+
+
+class LogMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one server tells the other about both logs.
+
+    Attributes:
+        head: The sender's newest entry; None if it has none.
+        entries: Entries of the sender that the receiver may not have.
+        memory: The receiver's newest entry that the sender remembers.
+        returned: Entries of the receiver's own log that it lacks.
+    """
+
+    head: SignedEntry | None = None
+    entries: _Entries = ()
+    memory: SignedEntry | None = None
+    returned: _Entries = ()
+
+
+_ENTRY = msgspec.msgpack.Decoder(LogEntry)
+_MESSAGE = msgspec.msgpack.Decoder(LogMessage)
+
+
+def _read_message(body: bytes) -> LogMessage:
+    return read(_MESSAGE, body, MAX_LOG_MESSAGE, ProtocolError, "a message about logs of releases")
+
+
+class ReleasedBatches:
+    """The logs of both servers in the database of one of them.
+
+    Args:
+        database: This server's.
+        keys: Its keys: it signs its own entries.
+        state: Folder of the file with the newest entry; None if the database is in memory.
+        witness: The other server; None only for a database in memory, which cannot be old.
+    """
+
+    def __init__(
+        self,
+        database: ServerDatabase,
+        keys: ServerKeys,
+        state: Path | None = None,
+        witness: Witness | None = None,
+    ) -> None:
+        self._database = database
+        self._keys = keys
+        self._witness = witness
+        self._state = state
+        pair = keys.servers.digest.encode()
+        roles = (keys.role, "helper" if keys.role == "leader" else "leader")
+        self._first = [sha256(_LABEL + role.encode() + b" of " + pair).digest() for role in roles]
+        self._guard = threading.Lock()
+        self._lacking = 0
+        self._forked = False
+        self._known: int | None = None  # the newest entry of this server that the other has
+        if state is not None:
+            self._take_in(state / OLD_LOG_FILE)
+
+    def check(self, connection: sa.Connection, task_id: bytes, interval: Interval) -> None:
+        """Raise PrivacyError if part of the interval was released, or the task given up."""
+        for row in self._entries_of(connection, task_id):
+            if row.start < interval.end and interval.start < row.start + row.duration:
+                raise PrivacyError(
+                    f"the batch of task {task_id.hex()[:16]} from {interval.start} to "
+                    f"{interval.end} was closed before, and the database does not have its share: "
+                    "it is an old copy. Two sums of one batch would tell more than one, so this "
+                    "batch stays closed. Bring back the newest copy of the database; if there is "
+                    "none, give this task up and make a new one"
+                )
+
+    def add(
+        self, connection: sa.Connection, task_id: bytes, interval: Interval, share: bytes
+    ) -> None:
+        """Add the share of a batch, in the transaction that closes it; raise as ``check`` does.
+
+        It may leave after ``confirm``. Adding it again changes nothing.
+        """
+        digest = sha256(share).digest()
+        self._database.lock_log(connection)
+        here = (interval.start, interval.duration, digest)
+        if not any(
+            (row.start, row.duration, row.share) == here
+            for row in self._entries_of(connection, task_id)
+        ):
+            self.check(connection, task_id, interval)
+            self._append(connection, task_id, interval, digest)
+
+    def has(self, task_id: bytes, interval: Interval) -> bool:
+        """Return True if there is an entry for exactly this batch."""
+        with self._database.read() as connection:
+            return any(
+                (row.start, row.duration) == (interval.start, interval.duration)
+                for row in self._entries_of(connection, task_id)
+            )
+
+    def void(
+        self, connection: sa.Connection, task_id: bytes, interval: Interval, *, closed: bool
+    ) -> None:
+        """Add that nothing of a task is released.
+
+        Args:
+            connection: Of the caller's transaction.
+            task_id: The task.
+            interval: Its whole time.
+            closed: The database has a closed batch of it, whatever the log says.
+
+        Raises:
+            DapError: Something was released.
+        """
+        self._database.lock_log(connection)
+        found = self._entries_of(connection, task_id)
+        if closed or any(row.share for row in found):
+            raise DapError(
+                "a batch of the task is closed; what was reported is in it", Problem.BATCH_OVERLAP
+            )
+        if not found:
+            self._append(connection, task_id, interval, b"")
+
+    def confirm(self) -> None:
+        """Return when the other server remembers the whole log.
+
+        What the database has forgotten is learned on the way.
+
+        Raises:
+            OldDatabaseError: It has forgotten entries that nobody has kept.
+            TransportError: The other server could not be reached.
+            ProtocolError: The other server gave something that this one never signed.
+        """
+        if self._witness is None:
+            return
+        theirs: LogMessage | None = None
+        before: object = None
+        while True:
+            sent = msgspec.msgpack.encode(self._message(theirs))
+            theirs = _read_message(self._witness.exchange_logs(sent))
+            self._take(theirs)
+            with self._database.read() as connection:
+                head = _head(connection, _OWN)
+            if theirs.memory == head:
+                break
+            now = (theirs.memory, head)
+            if now == before:  # neither of them got on
+                break
+            before = now
+        self._compare_folder()
+        if theirs.memory != head or self._lacking or self._forked:
+            raise self._old_database()
+        self._write_head(head)
+
+    def answer(self, body: bytes) -> bytes:
+        """Take the other server's message, and return this one's.
+
+        Raises:
+            ProtocolError: It is none, or has entries that its sender never signed.
+        """
+        theirs = _read_message(body)
+        self._take(theirs)
+        return msgspec.msgpack.encode(self._message(theirs))
+
+    def forgotten(self) -> int:
+        """Return the number of releases that the database has forgotten, as far as it is known."""
+        self._compare_folder()
+        closed = (
+            sa.select(sa.literal(1))
+            .join_from(tasks, batches, tasks.c.number == batches.c.task)
+            .where(
+                tasks.c.id == released.c.task,
+                batches.c.start == released.c.start,
+                batches.c.duration == released.c.duration,
+            )
+        )
+        missing = (
+            sa.select(sa.func.count())
+            .select_from(released)
+            .where(released.c.server == _OWN, released.c.share != b"", ~sa.exists(closed))
+        )
+        with self._database.read() as connection:
+            found = int(connection.execute(missing).scalar_one())
+        return found + self._lacking + int(self._forked)
+
+    def size(self) -> int:
+        """Return the number of entries."""
+        with self._database.read() as connection:
+            return _number(_head(connection, _OWN))
+
+    def _message(self, theirs: LogMessage | None) -> LogMessage:
+        with self._database.read() as connection:
+            head = _head(connection, _OWN)
+            memory = _head(connection, _PARTNER)
+            # At first nobody knows what the other server has: it says so in its answer.
+            known = self._known if theirs is None else _number(theirs.memory)
+            since = _number(head) if known is None else known
+            lacks = theirs is not None and _number(theirs.head) < _number(memory)
+            return LogMessage(
+                head=head,
+                entries=_after(connection, _OWN, since),
+                memory=memory,
+                returned=_after(connection, _PARTNER, _number(theirs.head))
+                if theirs is not None and lacks
+                else (),
+            )
+
+    def _take(self, theirs: LogMessage) -> None:
+        """Learn what the other server remembers of this log, and remember what is new of its."""
+        self._remember(theirs.entries)
+        if _number(theirs.head) < self._memory_size():
+            event("partner-has-old-database", logging.WARNING)
+        if theirs.memory is None:
+            self._known = 0
+            return
+        claimed = self._checked(_OWN, theirs.memory)
+        with self._database.read() as connection:
+            mine = _at(connection, _OWN, claimed.number)
+        if mine is None:
+            self._restore(theirs.returned)
+            with self._database.read() as connection:
+                mine = _at(connection, _OWN, claimed.number)
+                size = _number(_head(connection, _OWN))
+            self._lacking = max(0, claimed.number - size)
+        else:
+            self._lacking = 0
+        self._forked = mine is not None and mine.digest != theirs.memory.digest
+        self._known = claimed.number
+
+    def _restore(self, entries: Sequence[SignedEntry]) -> None:
+        """Put entries that this server once signed, and has forgotten, back into its log."""
+        if not entries:
+            return
+        with self._database.write() as connection:
+            self._database.lock_log(connection)
+            restored = self._continue(connection, _OWN, entries)
+        if restored:
+            event("database-is-an-old-copy", logging.ERROR, releases_learned_again=restored)
+
+    def _remember(self, entries: Sequence[SignedEntry]) -> None:
+        if not entries:
+            return
+        with self._database.write() as connection:
+            self._database.lock_log(connection)
+            self._continue(connection, _PARTNER, entries)
+
+    def _continue(
+        self, connection: sa.Connection, server: int, entries: Sequence[SignedEntry]
+    ) -> int:
+        """Append the entries that continue a log; return how many did."""
+        head = _head(connection, server)
+        number = _number(head)
+        digest = self._first[server] if head is None else head.digest
+        added = 0
+        for signed in entries:
+            entry = self._checked(server, signed)
+            if (entry.number, entry.before) == (number + 1, digest):
+                _insert(connection, server, entry, signed)
+                number += 1
+                digest = signed.digest
+                added += 1
+        return added
+
+    def _append(
+        self, connection: sa.Connection, task_id: bytes, interval: Interval, share: bytes
+    ) -> None:
+        head = _head(connection, _OWN)
+        entry = LogEntry(
+            number=_number(head) + 1,
+            before=self._first[_OWN] if head is None else head.digest,
+            task=task_id,
+            start=interval.start,
+            duration=interval.duration,
+            share=share,
+        )
+        statement = msgspec.msgpack.encode(entry)
+        signature = self._keys.sign(self._first[_OWN] + statement)
+        signed = SignedEntry(statement=statement, signature=signature)
+        _insert(connection, _OWN, entry, signed)
+
+    def _checked(self, server: int, signed: SignedEntry) -> LogEntry:
+        """Return an entry that its server has signed; raise ProtocolError otherwise."""
+        said = self._first[server] + signed.statement
+        if server == _OWN:
+            holds = self._keys.has_signed(signed.signature, said)
+        else:
+            holds = self._keys.partner_has_signed(signed.signature, said)
+        if not holds:
+            whose = "this server" if server == _OWN else "the other server"
+            raise ProtocolError(f"refused: an entry of a log of releases that {whose} never signed")
+        return signed.read()
+
+    def _memory_size(self) -> int:
+        with self._database.read() as connection:
+            return _number(_head(connection, _PARTNER))
+
+    def _entries_of(self, connection: sa.Connection, task_id: bytes) -> Sequence[sa.Row[Any]]:
+        here = sa.and_(released.c.server == _OWN, released.c.task == task_id)
+        return connection.execute(sa.select(released).where(here)).all()
+
+    def _compare_folder(self) -> None:
+        """Compare the log with the newest entry that the folder remembers."""
+        number, digest = self._read_head()
+        if not number:
+            return
+        with self._database.read() as connection:
+            mine = _at(connection, _OWN, number)
+            size = _number(_head(connection, _OWN))
+        self._lacking = max(self._lacking, number - size)
+        self._forked = self._forked or (mine is not None and mine.digest != digest)
+
+    def _read_head(self) -> tuple[int, bytes]:
+        """Return number and digest of the newest entry in the folder's file; 0 without one."""
+        if self._state is None:
+            return 0, b""
+        path = self._state / HEAD_FILE
+        try:
+            number, digest = path.read_text("ascii").split()
+            return int(number), bytes.fromhex(digest)
+        except FileNotFoundError:
+            return 0, b""
+        except (OSError, ValueError):
+            raise StorageError(
+                f"{path} is damaged or cannot be read. It says how many batches were released; "
+                "bring back its copy"
+            ) from None
+
+    def _write_head(self, head: SignedEntry | None) -> None:
+        if self._state is None or head is None:
+            return
+        number = _number(head)
+        with self._guard:
+            if self._read_head()[0] < number:
+                text = f"{number} {head.digest.hex()}\n"
+                atomic_write(self._state / HEAD_FILE, text.encode(), mode=0o600)
+
+    def _old_database(self) -> OldDatabaseError:
+        what = "continues another one" if self._forked else f"lacks {self._lacking} entries"
+        return OldDatabaseError(
+            "the database of this server is an old copy: its log of released batches "
+            f"{what}, by what the other server and the folder remember. Nothing is released, "
+            "because it may have been before. Stop the server and bring back the newest copy of "
+            "the database; without one, set up a new server (hdpmf aggregator init, pair)"
+        )
+
+    def _take_in(self, path: Path) -> None:
+        """Move the file that was the log of older versions into the database."""
+        try:
+            whole = path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        with self._database.write() as connection:
+            self._database.lock_log(connection)
+            # An unfinished line was never relied on.
+            for line in whole[: whole.rfind(b"\n") + 1].splitlines():
+                try:
+                    task, start, duration, digest = line.decode("ascii").split(" ")
+                    task_id = bytes.fromhex(task)
+                    interval = Interval(int(start), int(duration))
+                    share = b"" if digest == "void" else bytes.fromhex(digest)
+                except ValueError:
+                    raise StorageError(
+                        f"{path} is damaged; bring back its copy. Without it nobody knows which "
+                        "batches are closed"
+                    ) from None
+                known = (interval.start, interval.duration, share)
+                if all(
+                    (row.start, row.duration, row.share) != known
+                    for row in self._entries_of(connection, task_id)
+                ):
+                    self._append(connection, task_id, interval, share)
+            head = _head(connection, _OWN)
+        self._write_head(head)
+        path.unlink(missing_ok=True)
+        event("log-of-releases-is-in-the-database", entries=_number(head))
+
+
+def _insert(connection: sa.Connection, server: int, entry: LogEntry, signed: SignedEntry) -> None:
+    connection.execute(
+        released.insert(),
+        {
+            "server": server,
+            "number": entry.number,
+            "task": entry.task,
+            "start": entry.start,
+            "duration": entry.duration,
+            "share": entry.share,
+            "statement": signed.statement,
+            "signature": signed.signature,
+        },
+    )
+
+
+def _head(connection: sa.Connection, server: int) -> SignedEntry | None:
+    """Return the newest entry of a log."""
+    newest = released.c.number.desc()
+    return _one(connection, released.c.server == server, newest)
+
+
+def _at(connection: sa.Connection, server: int, number: int) -> SignedEntry | None:
+    here = sa.and_(released.c.server == server, released.c.number == number)
+    return _one(connection, here, released.c.number)
+
+
+def _one(
+    connection: sa.Connection, here: sa.ColumnElement[bool], order: sa.ColumnElement[Any]
+) -> SignedEntry | None:
+    found = sa.select(released.c.statement, released.c.signature).where(here)
+    row = connection.execute(found.order_by(order).limit(1)).one_or_none()
+    return None if row is None else SignedEntry(statement=row.statement, signature=row.signature)
+
+
+def _after(connection: sa.Connection, server: int, number: int) -> tuple[SignedEntry, ...]:
+    """Return the next entries after this number, as many as a message has."""
+    here = sa.and_(released.c.server == server, released.c.number > number)
+    found = (
+        sa.select(released.c.statement, released.c.signature)
+        .where(here)
+        .order_by(released.c.number)
+        .limit(_AT_ONCE)
+    )
+    return tuple(
+        SignedEntry(statement=row.statement, signature=row.signature)
+        for row in connection.execute(found)
+    )
+
+
+def _number(signed: SignedEntry | None) -> int:
+    return 0 if signed is None else signed.read().number
