@@ -18,11 +18,14 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import sqlalchemy as sa
 
+from hdpmf.untrusted.aggregator.datastore import released
 from tests.aggregator.server_processes import HELPER, LEADER, Asked, Pair, make_task, near
 
 REPORTS = 40
@@ -98,8 +101,10 @@ def one_period(pair: Pair, seed: int, kills: int, timeout: float = 240.0) -> End
     if pair.collection(asked, secrets.token_bytes(16), 60)[-len(first) :] != first:
         ended.faults.append("another sum for the same batch: noise was drawn again")
     for role, folder in pair.folders.items():
-        lines = folder.released_batches.read_text().splitlines()
-        if sum(line.startswith(asked.id.hex()) for line in lines) != 1:
+        with closing(folder.open_database()) as database, database.read() as connection:
+            log = sa.select(released.c.server).where(released.c.task == asked.id)
+            entries = sorted(connection.execute(log).scalars())
+        if entries != [0, 1]:  # its own, and the other server's
             ended.faults.append(f"the {role} has not closed the batch once")
     ended.seconds, ended.reports = round(time.monotonic() - begin, 1), count
     return ended

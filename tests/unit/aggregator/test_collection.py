@@ -1,5 +1,5 @@
 """A batch closes once, with noise that is drawn once. What a rolled-back database does is in
-``test_released_batches.py``.
+``tests/attacks/servers/test_old_databases.py``.
 """
 
 from __future__ import annotations
