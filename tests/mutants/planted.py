@@ -1000,10 +1000,24 @@ PLANTED = (
     ),
     Planted(
         "a server signs that a task is void that it has released",
-        "untrusted/aggregator/collection.py",
-        "if any(batch.task == new.task and batch.digest != _VOID for batch in released):",
-        "if False:",
+        "untrusted/aggregator/released_batches.py",
+        "if closed or any(row.share for row in found):",
+        "if closed:",
         (f"{_VOID}::test_a_server_does_not_sign_for_what_it_has_closed",),
+    ),
+    Planted(
+        "an old database does not learn what it has forgotten",
+        "untrusted/aggregator/released_batches.py",
+        "self._restore(theirs.returned)",
+        "pass",
+        ("tests/attacks/servers/test_old_databases.py",),
+    ),
+    Planted(
+        "entries that continue another log are taken back",
+        "untrusted/aggregator/released_batches.py",
+        "if (entry.number, entry.before) == (number + 1, digest):",
+        "if entry.number == number + 1:",
+        ("tests/attacks/servers/test_old_databases.py",),
     ),
     Planted(
         "one server's word gives budget back",
