@@ -243,7 +243,7 @@ _HINTS: dict[str, dict[Language, str]] = {
     "drop": {
         "python": 'Ratings.of(data, missing="drop")',
         "shell": "--missing drop",
-        "toml": 'Ratings.read(file, missing="drop").write(another)',
+        "toml": 'missing = "drop"',
     },
     "rows": {
         "python": 'Ratings.of(data, duplicates="{0}-row")',

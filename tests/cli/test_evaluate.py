@@ -479,8 +479,8 @@ def test_epsilon_of_a_person_stands_beside_that_of_a_rating(
         else:
             assert presence["pure_epsilon"] is presence["epsilon_at_delta"] is None
     shown = call(*common).out
-    assert "for the median person" in shown
-    none = "about whether this person is there at all: no finite epsilon"
+    assert "at the median (" in shown
+    none = "for presence: no finite epsilon"
     assert (none in shown) == (method == "hdp-bit")
     explained = call("privacy", "explain", method, "--max-ratings", 4).out
     limit = {
@@ -543,6 +543,25 @@ def test_labels_and_patterns(call: Call, files: tuple[Path, Path], tmp_path: Pat
         "--json",
     )
     assert trained.json["labels"] is True
+
+
+def test_a_file_of_titles_alone_gives_titles_and_no_features(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    ids = synthetic_world(60, 40, 1_200, rng=3).items.ids
+    items = tmp_path / "titles.csv"
+    items.write_text("\n".join(["item,title", *(f"{item},Film {item}" for item in ids)]))
+    trained = call("train", "hdp-sum", "--train", files[0], "--items", items, "--out",
+                   tmp_path / "m")  # fmt: skip
+    assert trained.code == 0, trained.err
+    assert "lists show its titles" in trained.err
+    assert "Film " in call("recommend", tmp_path / "m", 1).out
+    both = ("--train", files[0], "--test", files[1], "--json")
+    with_titles = call("evaluate", "hdp-sum", *both, "--items", items).json
+    assert with_titles["mse"] == call("evaluate", "hdp-sum", *both).json["mse"]
+    items.write_text("\n".join(["item,maker", *(f"{item},M{item}" for item in ids)]))
+    refused = call("evaluate", "hdp-sum", *both, "--items", items)
+    assert (refused.code, "no column can be used as a feature" in refused.err) == (3, True)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -63,6 +63,23 @@ def test_an_experiment_on_a_file_of_the_users(
     assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
 
 
+def test_rows_in_which_something_is_missing(
+    call: Call, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "train.csv").write_text(files[0].read_text() + "1,,5\n")
+    text = 'name = "own"\ntitle = "Own"\ndatasets = ["mine"]\nmethods = ["user-mean"]\n'
+    text += 'seeds = [0, 1]\n[split]\nper_user = 2\n[data.mine]\nfile = "train.csv"\n'
+    (tmp_path / "own.toml").write_text(text)
+    arguments = ("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
+    refused = call(*arguments)
+    assert refused.code != 0
+    assert 'missing = "drop"' in refused.out + refused.err
+    (tmp_path / "own.toml").write_text(text + 'missing = "drop"\n')
+    done = call(*arguments)
+    assert done.code == 0, done.err
+    assert "2 runs done now" in done.out
+
+
 def _refusing(kind: type[Estimator]) -> Callable[..., dict[str, float | int]]:
     """A measurement that fails for one kind of model."""
 

@@ -226,7 +226,18 @@ def test_a_recommender_states_only_what_it_may_know(call: Call, recommender: Pat
     found = call("privacy", "statement", recommender, "--json").json
     assert (found["kind"], found["name"], found["view"]) == ("recommender", "films", "two-servers")
     assert found["people"]["rows"] == []
+    assert found["confidential"] == []
     assert "hdpmf device ledger" in found["people"]["note"]
+    assert "at most 50 in their whole life" in found["people"]["note"]
+    # Nobody can have spent more than with every item rated at weight 1, in both runs.
+    bound = found["people"]["bound"]
+    assert (bound["ratings"], bound["value"]["pure"]) == (30, pytest.approx(30 * 0.75))
+    assert bound["presence"]["pure"] == pytest.approx(0.75 * 30 * 0.75)
+    assert bound["value"]["at_delta"] <= bound["value"]["pure"]
+    text = call("privacy", "statement", recommender).out
+    assert (
+        "| upper bound: every item of the catalogue rated with weight 1, in all runs | 30 |" in text
+    )
     assert [row["epsilon"] for row in found["runs"]] == [0.5, 0.25]
     value = {party["who"]: party["value"] for party in found["parties"]}
     # A rating that was in both.
@@ -239,6 +250,7 @@ def test_a_recommender_states_only_what_it_may_know(call: Call, recommender: Pat
     assert seen["presence"]["pure"] == pytest.approx(1.5 * 0.75)
     one = call("privacy", "statement", recommender / "runs" / ("01" * 16), "--json").json
     assert (one["kind"], one["claim"]["epsilon"], len(one["runs"])) == ("run", 0.5, 1)
+    assert one["people"]["bound"]["value"]["pure"] == pytest.approx(30 * 0.5)
     assert one["provenance"]["runs"] == {"1": "01" * 16}
 
 

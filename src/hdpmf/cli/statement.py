@@ -174,6 +174,7 @@ def _of_recommender(path: Path, run: str | None, options: StatementOptions) -> P
         run=None if run is None else bytes.fromhex(run),
         tried=options.tried,
         lifetime=Policy().epsilon,
+        person_limit=Policy().max_total,
         delta=options.delta,
         audit=audit,
     )

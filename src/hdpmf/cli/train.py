@@ -308,7 +308,7 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
     from hdpmf.models.one_round import OneRound
 
     lines = _warnings(model)
-    lines += [] if cost is None else [f"Epsilon is of one rating; {cost}. {_EXACT}"]
+    lines += [] if cost is None else [f"Epsilon is per rating; {cost}. {_EXACT}"]
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:
@@ -457,7 +457,7 @@ def release(
     text = [
         f"{len(made.bits.items):,} bits of {made.presence.n_users:,} people about "
         f"{len(made.items):,} items: {out}",
-        *([] if cost is None else [f"Epsilon is of one rating; {cost}."]),
+        *([] if cost is None else [f"Epsilon is per rating; {cost}."]),
         privacy_line(made.claim, "explain", *explain_arguments(method, model.get_params())),
         wishes.sentence(seed, source),
         f"Who rated what, and the weights, are in plain sight in it: hdpmf privacy release {out}",

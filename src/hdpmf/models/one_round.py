@@ -28,7 +28,7 @@ from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import ItemFacts, Survey
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.gpu_training import fit_devices
 from hdpmf.private.client import Devices
@@ -60,7 +60,13 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
             )
         return wanted
     if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
-        return ItemFeatures.read(wanted, train.items)
+        try:
+            return ItemFeatures.read(wanted, train.items)
+        except NoFeaturesError as error:
+            if not error.has_titles:
+                raise
+            notify(f"{error}; lists show its titles, and no tastes in features are learned")
+            return None
     if wanted is False or (wanted == "auto" and train.item_table is None):
         return None
     if train.item_table is None:

@@ -46,7 +46,13 @@ _ID_NAMES = ("item", "itemid", "movieid", "bookid", "businessid", "id")
 
 
 class NoFeaturesError(RatingsError):
-    """No column of a table can be used as a feature of items."""
+    """No column of a table can be used as a feature of items.
+
+    Attributes:
+        has_titles: The table has titles, which lists can show.
+    """
+
+    has_titles: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,9 +140,11 @@ class ItemFeatures:
             else:
                 columns.append(made)
         if not columns:
-            raise NoFeaturesError(
+            error = NoFeaturesError(
                 f"{label}: no column can be used as a feature ({'; '.join(left_out) or 'only ids'})"
             )
+            error.has_titles = any(name.lower() in _TITLES for name in frame.columns)
+            raise error
         return _joined(columns, label, tuple(left_out))
 
     def __len__(self) -> int:

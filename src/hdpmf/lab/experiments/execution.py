@@ -293,6 +293,7 @@ def _ratings(key: bytes, path: str | None) -> Ratings:
                 columns=data.columns or None,
                 duplicates=data.duplicates,
                 implicit=data.implicit,
+                missing=data.missing,
                 name=data.name,
             )
     options: dict[str, Any] = dict(data.world)

@@ -298,6 +298,7 @@ def data_of(experiment: Experiment, name: str) -> Data:
         dict(options.world),
         options.duplicates,
         options.implicit,
+        options.missing,
     )
 
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import msgspec
 
-from hdpmf.common.data.checks import Duplicates
+from hdpmf.common.data.checks import Duplicates, Missing
 from hdpmf.common.methods import METHODS, Claim, Form, Method
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy import Group, PrivacySpec
@@ -173,6 +173,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         scale: The rating scale, if it is not one to five.
         duplicates: The rule for several ratings of a pair.
         implicit: True if the file has choices and no ratings.
+        missing: The rule for rows in which something is missing.
     """
 
     name: str
@@ -182,6 +183,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     world: dict[str, int] = {}
     duplicates: Duplicates = "error"
     implicit: bool = False
+    missing: Missing = "error"
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

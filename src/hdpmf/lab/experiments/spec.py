@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Meta
 
 from hdpmf.common.base.registry import did_you_mean
-from hdpmf.common.data.checks import Duplicates
+from hdpmf.common.data.checks import Duplicates, Missing
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.errors import ConfigError
@@ -132,6 +132,8 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         columns: Names of the columns, as ``{user = "customer"}``.
         world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
         duplicates: The rule for several ratings of one item by one user.
+        missing: The rule for rows without a user, an item, a rating or a time: ``error`` or
+            ``drop``.
         implicit: True if the file has choices (clicks, purchases) and no ratings; then only lists
             are measured.
         weights: Privacy weights: ``uniform`` (everybody at 1), ``paper`` (its random groups), or a
@@ -149,6 +151,7 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     implicit: bool = False
     weights: str | tuple[str, ...] | None = None
     missing_weight: Annotated[float, Meta(gt=0, le=1)] | None = None
+    missing: Missing = "error"
 
     @property
     def weight_files(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The privacy statement of a recommender, or of one of its runs: only what it may know.
 
-It knows no ratings and no weights, so costs of whole people are left to the devices.
+It knows no ratings and no weights, so it states the most that whole people can cost, and leaves
+what they did cost to their devices.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
 from hdpmf.common.privacy.statement import (
     Audit,
     PeopleCosts,
+    PersonRow,
     PrivacyStatement,
     RunRow,
     Subject,
@@ -24,12 +26,6 @@ from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.outcome import setting_of, state
 
-_ONLY_DEVICES = (
-    "Not known here: a recommender knows neither ratings nor privacy weights. Each device computes "
-    "it for its own people (hdpmf device ledger, hdpmf device status), and bounds it by its "
-    "owner's policy (max_total)."
-)
-
 
 def statement_of_recommender(
     folder: ServiceFolder,
@@ -38,6 +34,7 @@ def statement_of_recommender(
     run: bytes | None = None,
     tried: int = 0,
     lifetime: float,
+    person_limit: float | None,
     delta: float = DELTA,
     audit: Audit | None = None,
 ) -> PrivacyStatement:
@@ -49,6 +46,7 @@ def statement_of_recommender(
         run: The only run that counts; None: all of them, for a rating that was in each.
         tried: Runs with the same settings before, that are not in this folder any more.
         lifetime: What a device with the default policy lets a rating of weight 1 spend in its life.
+        person_limit: What it lets all ratings of one person spend together; None without a limit.
         delta: For numbers at delta.
         audit: An audit's result.
 
@@ -113,7 +111,7 @@ def statement_of_recommender(
         )
     return make_statement(
         subject,
-        people=PeopleCosts(users=row.users, note=_ONLY_DEVICES),
+        people=_people(subject, len(folder.known.items), row.users, person_limit),
         provenance=provenance(
             command,
             files=files,
@@ -123,6 +121,33 @@ def statement_of_recommender(
         runs=tuple(rows.values()),
         audit=audit,
     )
+
+
+def _people(subject: Subject, items: int, users: int | None, limit: float | None) -> PeopleCosts:
+    """Return the most that a person can cost by what is public: every item rated with weight 1."""
+    runs = "this run" if subject.kind == "run" else "all runs"
+    bound = PersonRow(
+        place=f"upper bound: every item of the catalogue rated with weight 1, in {runs}",
+        ratings=items,
+        value=subject.amount("value", ratings=items),
+        presence=subject.amount("presence", ratings=items),
+    )
+    note = (
+        "What single people have spent is not known here: a recommender knows neither ratings nor "
+        "privacy weights. The table has the most that anyone can have spent by the parameters that "
+        "the runs published. "
+    )
+    if limit is not None:
+        note += (
+            f"A device with the default policy has a limit, too: all ratings of a person "
+            f"together spend at most {rounded_up(limit)} in their whole life (max_total; half as "
+            "much again if that person begins to share ratings late). "
+        )
+    note += (
+        "People see their own cost on their own device: hdpmf device ledger, or the page that "
+        "hdpmf device open shows."
+    )
+    return PeopleCosts(users=users, note=note, bound=bound)
 
 
 def _with_limits(setting: Setting) -> Setting:

@@ -292,24 +292,22 @@ class PersonCosts:
         }
 
     def __str__(self) -> str:
-        people = {"the median person": self.median, "the one with most": self.heaviest}
+        people = {"at the median": self.median, "at most": self.heaviest}
         if self.average is not None:
-            people = {"the average person": self.average} | people
+            people = {"on average": self.average} | people
 
-        def told(costs: Mapping[str, Cost]) -> str:
+        def listed(costs: Mapping[str, Cost]) -> str:
             if all(math.isinf(found.epsilon_at_delta) for found in costs.values()):
                 return "no finite epsilon"
-            return ", ".join(f"{found.in_numbers()} for {name}" for name, found in costs.items())
+            return ", ".join(f"{found.in_numbers()} {name}" for name, found in costs.items())
 
-        presence = {name: person.presence for name, person in people.items()}
-        about = f"about whether this person is there at all: {told(presence)}"
+        text = f"for presence: {listed({name: each.presence for name, each in people.items()})}"
         if self.median.cost.neighbours == "value":
-            counted = {
-                f"{name} ({person.ratings:,} ratings)": person.cost
-                for name, person in people.items()
+            values = {
+                f"{name} ({each.ratings:,} ratings)": each.cost for name, each in people.items()
             }
-            about = f"about values: {told(counted)}; {about}"
-        return f"all ratings of one person together, {about}"
+            text = f"for values: {listed(values)}; {text}"
+        return f"a whole person pays, {text}"
 
 
 class People:

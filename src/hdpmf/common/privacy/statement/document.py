@@ -134,11 +134,18 @@ class PeopleCosts(_Part, frozen=True, kw_only=True):
         users: How many there are; None where that is not known here.
         rows: People by their place in the order of pure epsilon; empty where it is not known here.
         note: Why there are none, or what they leave out.
+        bound: Where they are not known: the most that public parameters allow anyone to cost.
     """
 
     users: int | None
     rows: tuple[PersonRow, ...] = ()
     note: str = ""
+    bound: PersonRow | None = None
+
+    @property
+    def shown(self) -> tuple[PersonRow, ...]:
+        """The rows of the table."""
+        return self.rows if self.bound is None else (*self.rows, self.bound)
 
 
 class RunRow(_Part, frozen=True, kw_only=True):
@@ -313,15 +320,24 @@ class Subject:
         """The method's claim for the view."""
         return self.method.claim(self.view, labels=self.setting.labels)
 
-    def amount(self, neighbours: str, view: str | None = None) -> Amount:
-        """Return the cost of one rating of weight 1 that took part in everything."""
+    def amount(
+        self, neighbours: str, view: str | None = None, *, ratings: int | None = None
+    ) -> Amount:
+        """Return the cost of one rating of weight 1 that took part in everything.
+
+        With ``ratings``: of a person with this many such ratings, all together.
+        """
         runs = [(self.setting, self.view if view is None else view, self.trainings)]
         runs += [(setting, seen, 1) for setting, seen in self.others]
+        unit = "rating" if ratings is None else "user"
+        weight = 1.0 if ratings is None else [1.0] * ratings
         return Amount.of(
             *(
                 cost(
                     setting,
                     seen,
+                    unit=unit,
+                    weight=weight,
                     neighbours=neighbours,
                     n_raters=TYPICAL_RATERS,
                     releases=releases,

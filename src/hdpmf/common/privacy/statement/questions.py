@@ -145,6 +145,9 @@ def _risks(subject: Subject, people: PeopleCosts) -> tuple[Question, ...]:
         f"median person, {rows['most'].value.epsilon} for the one with most."
         if "median" in rows
         else people.note
+        if people.bound is None
+        else f"At most epsilon {people.bound.value.epsilon} about all ratings of a person "
+        f"together, in the worst case. {people.note}"
     )
     return (
         _system(_RISKS, "What could be learned about one rating?", one, there),
