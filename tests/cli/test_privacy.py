@@ -20,7 +20,7 @@ def test_a_page_for_people(call: Call, method: str) -> None:
     assert result.code == 0
     assert result.err == ""
     for expected in (
-        "What leaves the device.",
+        "What the device sends.",
         "One star or five?",
         "strictest user",
         "median user",

@@ -322,8 +322,8 @@ def _page(
     yield _title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times")
     yield ""
     for paragraph in (
-        f"What leaves the device. {form.sent}",
-        f"What stays open. {form.stays_open}",
+        f"What the device sends. {form.sent}",
+        f"What is not protected. {form.stays_open}",
         f"One star or five? An observer knows everything but one rating, of an item with "
         f"{numbers.raters} raters. It would guess 50:50 whether that was one star or five. Then it "
         "looks. How often is it right? A coin is right 50 % of the time; a full bar is certainty. "

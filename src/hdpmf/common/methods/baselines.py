@@ -112,12 +112,11 @@ PRIVATE_POPULAR = Method(
                 needs=ROSTER + ENOUGH_USERS,
             ),
         },
-        sent="For every item of the catalogue one whole number, once, and only into a "
-        "secure sum over all users: the "
-        "rating's privacy weight, with noise of which every user adds a share.",
+        sent="For every item of the catalogue one whole number, once, only into a secure sum over "
+        "all users: the rating's privacy weight, with noise of which every user adds a share.",
         stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many "
-        "honest users as the "
-        "noise was divided among. What a rating says is in nothing that is sent.",
+        "honest users as the noise was divided among. Nothing that is sent depends on the value of "
+        "a rating.",
         rounds=1,
         sums=1,
     ),

@@ -74,13 +74,12 @@ def _nominal(budgets: bool) -> Form:
                 needs=ROSTER + _NO_ROOM,
             ),
         },
-        sent="For every item rated, in every round, a gradient computed from the rating, "
-        "with a share of noise. The "
-        "noise of all raters of the item together is what the paper's epsilon speaks of.",
-        stays_open="Visible: which items a user rated and how many rated each. And through the "
-        "user's vector every "
-        "rating also moves the messages about all other items of the user; no number "
-        "below counts that.",
+        sent="In every round, for every rated item, a gradient computed from the rating, with a "
+        "share of noise. The paper's epsilon is about the noise of all raters of the item "
+        "together.",
+        stays_open="Visible: which items a user rated, and how many users rated each. Every rating "
+        "also changes the messages about the user's other items, through the user's vector. No "
+        "number below counts that.",
     )
 
 
@@ -190,12 +189,12 @@ HDPMF_PAID = Method(
                 needs=ROSTER + ENOUGH_USERS,
             ),
         },
-        sent="For every item, in every round, a gradient with a share of noise, and only "
-        "into a secure sum over all "
-        "users. The gradient is made of a vector that knows what was rated but not how.",
+        sent="In every round, for every item, a gradient with a share of noise, only into a secure "
+        "sum over all users. The gradient is computed from a vector that depends on which items "
+        "were rated, but not on how.",
         stays_open="Visible: how many users rated each item, and who takes part. Needs: a secure "
-        "aggregation that "
-        "works, and as many honest users in every sum as the noise was divided among.",
+        "aggregation that works, and as many honest users in every sum as the noise was divided "
+        "among.",
     ),
     headline="sums",
     views=("sums", "messages"),

@@ -22,9 +22,9 @@ from hdpmf.common.methods.options import BitOptions, ShareOptions, SumOptions
 def _presence(factor: float) -> str:
     """Return a sentence on the cost of a rating's presence (proofs/hdp-sum.md)."""
     return (
-        f"That a rating of weight W is there is hidden at {factor:g} W epsilon; for a person whose "
-        f"ratings reach a limit (max_total or max_ratings) at {2 * factor:g} W epsilon, because it "
-        "takes weight from others."
+        f"The presence of a rating of weight W is hidden at {factor:g} W epsilon. For a person "
+        f"whose ratings reach a limit (max_total or max_ratings) it is {2 * factor:g} W epsilon, "
+        "because one more rating takes weight from others."
     )
 
 
@@ -75,14 +75,12 @@ HDP_SUM = Method(
                 0.75,
             ),
         },
-        sent="For every item of the catalogue two whole numbers, once, and only into a "
-        "secure sum over all users: "
-        "nobody sees one user's numbers, and the sum has noise: a share of every user, "
-        "or all of it from each of two "
-        "servers.",
+        sent="For every item of the catalogue two whole numbers, once, only into a secure sum over "
+        "all users. Nobody sees one user's numbers. The sum has noise: a share from every user, or "
+        "the whole noise from each of two servers.",
         stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
-        "honest users as the "
-        "noise was divided among; or two servers, of which one is honest. " + _presence(0.75),
+        "honest users as the noise was divided among; or two servers, of which one is honest. "
+        + _presence(0.75),
         rounds=1,
         sums=1,
     ),
@@ -118,17 +116,14 @@ HDP_SUM = Method(
                 ", both times",
             ),
         },
-        sent="Twice, and only into secure sums over all users with noise, a share of every "
-        "user or all of it from "
-        "each of two servers: for every item of the catalogue one whole number, then "
-        "two. The second time "
-        "much-rated items have a sum for each of two labels; a device draws its label "
-        "once, at random by what it "
-        "rated, and tells nobody.",
+        sent="For every item of the catalogue one whole number, then in a second sum two, only "
+        "into secure sums over all users. Each sum has noise: a share from every user, or the "
+        "whole noise from each of two servers. The second time, much-rated items have a sum for "
+        "each of two labels. A device draws its label once, at random, with odds that depend on "
+        "what it rated, and never sends it.",
         stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
-        "honest users as the "
-        "noise was divided among, both times; or two servers, of which one is honest. "
-        + _presence(0.992),
+        "honest users as the noise was divided among, both times; or two servers, of which one is "
+        "honest. " + _presence(0.992),
         rounds=2,
         sums=2,
     ),
@@ -167,9 +162,8 @@ HDP_BIT = Method(
                 value=1.0,
             ),
         },
-        sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', "
-        "drawn at random so that "
-        "either answer is always possible.",
+        sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', drawn at "
+        "random so that either answer is always possible.",
         stays_open="Visible: which items a user rated, and how strict the user is about each (the "
         "privacy weight).",
         rounds=1,
@@ -221,14 +215,14 @@ HDP_SHARE = Method(
                 sees=HDP_SUM.claim("two-servers").sees + _SHARERS,
             ),
         },
-        sent="Of hidden ratings, for every item of the catalogue two whole numbers, once, and only "
-        "into a secure sum over all users, as in hdp-sum; whoever hides nothing adds zeros. Of "
-        "ratings that are seen, one randomised bit each, once, as in hdp-bit. Open ratings, as "
-        "they are.",
-        stays_open="Visible: who takes part; and of those who show something, what they show: "
-        "which items, and how strict they are about each. So a level is visible once somebody "
-        "shows something. An item that such a person marks stays hidden only among what that "
-        "person did not show: similar items beside it may betray it, which no epsilon counts. "
+        sent="For hidden ratings: for every item of the catalogue two whole numbers, once, only "
+        "into a secure sum over all users, as in hdp-sum; a person who hides nothing adds zeros. "
+        "For seen ratings: one randomised bit each, once, as in hdp-bit. Open ratings: as they "
+        "are.",
+        stays_open="Visible: who takes part; and, of people who show something, which items they "
+        "show and how strict they are about each. A level is visible once somebody shows "
+        "something. An item that such a person marks is hidden only among what that person did "
+        "not show: similar visible items may betray it, and no epsilon covers that. "
         "Needs: secure sums by masks that work, and as many honest users as the noise was divided "
         "among; or two servers, of which one is honest. " + _presence(0.75),
         rounds=1,

@@ -226,7 +226,7 @@ class PrivateFactorizationOptions(FactorizationOptions):
     )
     noise: str = option(
         "epoch",
-        "Noise drawn anew in every epoch, or once.",
+        "Draw new noise in every epoch, or once.",
         flags=("--noise",),
         choices=("epoch", "once"),
         panel=_PRIVACY,

@@ -302,8 +302,8 @@ def markdown(methods: Iterable[Method]) -> str:
 def _section(method: Method) -> str:
     lines = [f"\n## {method.name}\n", f"{method.label}: {method.summary}.\n"]
     lines += [
-        f"*What leaves the device.* {method.plain.sent}\n",
-        f"*What stays open.* {method.plain.stays_open}\n",
+        f"*What the device sends.* {method.plain.sent}\n",
+        f"*What is not protected.* {method.plain.stays_open}\n",
     ]
     if method.labelled is not None:
         lines += [f"*With taste labels.* {method.labelled.sent} {method.labelled.stays_open}\n"]
