@@ -239,6 +239,7 @@ _HINTS: dict[str, dict[Language, str]] = {
         "shell": "--update",
         "toml": "model.update(ratings)",
     },
+    "items": {"python": "items=frame", "shell": "--items FILE", "toml": "items=frame"},
     "overwrite": {"python": "replace=True", "shell": "--force", "toml": "replace=True"},
     "drop": {
         "python": 'Ratings.of(data, missing="drop")',

@@ -348,6 +348,16 @@ def test_titles_of_training_stay_with_the_model(
     ended = call("train", "hdp-sum", "--train", files[0], "--items", facts, "--out", tmp_path / "m")
     assert ended.code == 0, ended.err
     assert "Film number" in call("recommend", tmp_path / "m", 1).out
+    facts.write_text("item,title,year\n8888,Late,2001\n8889,Later,2002\n")
+    (tmp_path / "later.csv").write_text("user,item,rating\n90001,8888,5\n")
+    more = ("fold-in", tmp_path / "m", tmp_path / "later.csv", "--items", facts)
+    ended = call(*more)
+    assert (ended.code, "--update" in ended.err) == (2, True)
+    assert call(*more, "--update").code == 0
+    assert load_model(tmp_path / "m").catalogue_.items.ids[-2:].tolist() == [8888, 8889]
+    listed = call("recommend", tmp_path / "m", 90001, "-n", 99).out
+    assert "Later" in listed
+    assert "Film number" in listed
 
 
 def test_new_users_are_taken_in(call: Call, model_folder: Path, tmp_path: Path) -> None:

@@ -333,6 +333,14 @@ def fold_in(
     update: Annotated[
         bool, option("Users may be in the model already; these ratings are added to theirs then.")
     ] = False,
+    items: Annotated[
+        Path | None,
+        option(
+            "With --update: new items, with titles, genres, years and features as for train. They "
+            "join the catalogue.",
+            "FILE",
+        ),
+    ] = None,
     column: Columns = None,
     force: Annotated[bool, option("Replace another model in the folder of --out.")] = False,
 ) -> Result:
@@ -343,16 +351,19 @@ def fold_in(
     from hdpmf.models.one_round import OneRound
 
     model = load_model(folder)
-    if not isinstance(model, Factorization | OneRound):
-        raise ConfigError(
-            f"{type(model).__name__} cannot take in users; train it again with their ratings"
-        )
+    if items is not None and not update:
+        raise ConfigError("--items describes items for --update; give both, or drop it")
     before = len(model.devices_.users)
     new = Ratings.read(ratings, scale=model.catalogue_.scale, columns=parse_columns(column))
     if update and replace:
         raise ConfigError("--update adds ratings and --replace replaces them; choose one")
     if update:
-        model.update(new, weight)
+        model.update(new, weight, items=items)
+    elif not isinstance(model, Factorization | OneRound):
+        raise ConfigError(
+            f"{type(model).__name__} has no vectors to fit to new users; --update takes their "
+            "ratings in"
+        )
     else:
         model.fold_in(new, 1.0 if weight is None else weight, replace=replace)
     added = new.n_users
@@ -365,7 +376,10 @@ def fold_in(
     if unknown:
         text.append(f"Ratings of items that the model does not know, left out: {unknown:,}")
     text += [
-        "Nothing was sent: their vectors were fitted to the public model, beside their ratings.",
+        "It learned from these ratings: it has no privacy."
+        if model.learns_items_from_ratings
+        else "Nothing was sent: their vectors were fitted to the public model, beside their "
+        "ratings.",
         privacy_line(model.privacy, "explain", target),
     ]
     fields = {

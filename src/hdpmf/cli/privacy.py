@@ -229,14 +229,14 @@ def _explained_model(
     from hdpmf.models.privacy_statement import setting_of
 
     model = load_model(folder, public_only=not (folder / "devices").is_dir())
-    devices = model.devices_
-    counts = np.diff(devices.rated_start)
+    record, gamma = model.devices_.fit_record, model.devices_.gamma
+    counts = np.diff(record.start)
     present = counts > 0
     if not present.any():
         return setting_of(model), example.people(), given.example(), model.privacy
     owners = np.repeat(np.arange(len(counts)), counts)
-    totals = np.bincount(owners, devices.beta[owners] * devices.gamma[devices.rated], len(counts))
-    raters = np.bincount(devices.rated)
+    totals = np.bincount(owners, record.beta[owners] * gamma[record.rated], len(counts))
+    raters = np.bincount(record.rated)
     numbers = given.example(int(np.median(raters[raters > 0])), int(np.median(counts[present])))
     persons: Sequence[Person] = people_weighing(totals[present] / counts[present])
     if example.weights != "paper":

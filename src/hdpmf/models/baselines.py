@@ -10,20 +10,24 @@ from typing import ClassVar
 
 import numpy as np
 
+from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.methods.options import BiasedOptions, ListOptions, PopularityOptions
-from hdpmf.common.model.device_fit import correct_popularity
+from hdpmf.common.model.device_fit import STARS, correct_popularity
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.privacy.coding import POPULARITY_SCALE
 from hdpmf.common.privacy.sampling import SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
+from hdpmf.models.later_ratings import rows_of_items
 from hdpmf.models.training import check_finite
 from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.lists.presence import Presence
 from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
+from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.one_round import estimated_popularity, make_survey
 
 
@@ -39,6 +43,19 @@ class Baseline(Estimator):
         """Each user's own mean."""
         return np.asarray(self.devices_.means[users])
 
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+        add_to_devices(self, ratings, weights)
+
+
+def add_to_devices(model: Estimator, ratings: Ratings, weights: PrivacyWeights) -> None:
+    """Replace all ratings of these users on devices that have no vectors."""
+    model.devices_.add_ratings(
+        ratings,
+        model.catalogue_.items.find(ratings.items.ids)[ratings.item_codes],
+        np.zeros((ratings.n_users, 0), np.float32),
+        weights.for_users(ratings.users),
+    )
+
 
 class UserMean(Baseline):
     """Each user's own mean, computed on the device. Nothing is sent: epsilon is 0."""
@@ -52,10 +69,19 @@ class GlobalMean(Baseline):
     """
 
     mean_: float
+    learns_items_from_ratings = True
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Compute the mean."""
         self.mean_ = float(train.values.mean(dtype=np.float64))
+
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+        super()._take_in(ratings, weights, added)
+        if not self.devices_.whole:  # the mean of all who are not here counts
+            return
+        scale = self.devices_.scale
+        stars = float(self.devices_.stars.mean(dtype=np.float64))
+        self.mean_ = scale.low + (stars - 1.0) * scale.width / STARS
 
     def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         return np.full(len(users), self.mean_)
@@ -119,6 +145,55 @@ class BiasedMF(BiasedOptions, Estimator):
         self.user_factors_ = U[:, : self.n_factors].copy()
         self.item_factors_ = V[:, : self.n_factors].copy()
 
+    learns_items_from_ratings: ClassVar[bool] = True
+
+    def _place(self, new: NewItems) -> None:
+        self.item_bias_ = new.numbers(self.item_bias_)
+        self.item_factors_ = new.rows(self.item_factors_)
+        super()._place(new)
+        self.catalogue_.raters[new.n_known :] = 1
+
+    def _raters(self) -> np.ndarray:
+        return np.bincount(self.devices_.rated, minlength=len(self.catalogue_.items))
+
+    def _ever_rated(self) -> np.ndarray:
+        return np.asarray(super()._ever_rated() | self.catalogue_.trained)  # these were placed
+
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+        """Fit vectors to all ratings of these users, then new items to their raters', and again."""
+        before = self.devices_.users
+        add_to_devices(self, ratings, weights)
+        users = self.devices_.users
+        position = before.find(users.ids)
+        self.user_bias_ = np.append(self.user_bias_, np.float32(0))[position]
+        empty = np.zeros((1, self.n_factors), np.float32)
+        self.user_factors_ = np.concatenate([self.user_factors_, empty])[position]
+        own = users.find(ratings.users.ids)[ratings.user_codes]
+        items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
+        centred = ratings.values - np.float32(self.mean_)
+        by_user = rows_by_code(ratings.user_codes, ratings.n_users)
+        new = dict(rows_of_items(ratings, self.catalogue_, added))
+        with one_blas_thread():
+            for last in (False, True) if new else (True,):
+                for rows in by_user:
+                    item = items[rows]
+                    target = centred[rows] - self.item_bias_[item]
+                    user = own[rows[0]]
+                    self.user_bias_[user], self.user_factors_[user] = self._side(
+                        self.item_factors_[item], target
+                    )
+                for item, rows in new.items() if not last else ():
+                    target = centred[rows] - self.user_bias_[own[rows]]
+                    self.item_bias_[item], self.item_factors_[item] = self._side(
+                        self.user_factors_[own[rows]], target
+                    )
+
+    def _side(self, factors: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the bias and the vector that fit these ratings, with the other side fixed."""
+        columns = np.column_stack([np.ones(len(factors), np.float32), factors])
+        found = constrained_ridge(columns, target, self.reg * len(factors), None)
+        return float(found[0]), found[1:]
+
     def _item_vectors(self) -> np.ndarray:
         return self.item_factors_
 
@@ -148,6 +223,10 @@ class ListsOnly(Baseline):
     takes_implicit: ClassVar[bool] = True
 
     lists_: ListModel = field(init=False)
+
+    def _place(self, new: NewItems) -> None:
+        super()._place(new)
+        self.lists_ = new.lists(self.lists_)
 
     def _order(self) -> ListOrder:
         return ByListModel(self.devices_, self.lists_)
@@ -206,9 +285,27 @@ class ListYardstick(ListOptions, ListsOnly):
 
     kind: ClassVar[str] = ""
 
+    learns_items_from_ratings: ClassVar[bool] = True
+
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Learn who rates what with whom."""
-        presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
+        self._learn_from(Presence(train.user_codes, train.item_codes, train.n_users, train.n_items))
+
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+        """Learn again from who rated what, as `fit` would: it is no secret here.
+
+        A model without some of those who took part keeps what it learned from them.
+        """
+        super()._take_in(ratings, weights, added)
+        devices = self.devices_
+        if not devices.whole:
+            return
+        users = np.repeat(np.arange(len(devices.users)), np.diff(devices.rated_start))
+        self._learn_from(
+            Presence(users, devices.rated, len(devices.users), len(self.catalogue_.items))
+        )
+
+    def _learn_from(self, presence: Presence) -> None:
         self.lists_ = train_list_model(
             self.kind,
             presence,

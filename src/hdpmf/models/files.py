@@ -52,6 +52,7 @@ from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import HDPSum, OneRound
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
+from hdpmf.private.client.devices import FitRecord
 from hdpmf.untrusted.recommender import Catalogue
 from hdpmf.untrusted.recommender.release import Release
 
@@ -127,6 +128,8 @@ _RELEASE = "ratings.release"
 
 _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
+_RECORD = ("beta", "start", "rated")
+
 
 def check_target(folder: str | os.PathLike[str], *, replace: bool) -> None:
     """Raise StorageError unless a model may be saved at ``folder``, which is new or empty.
@@ -184,7 +187,17 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
     with _read_errors(root):
         model = kind(**(_parameters(public) | private["parameters"]))
         restore(model, private.get("learned", {}), state)
-        model.devices_ = Devices(users=ids(private["users"]), scale=public.scale, **state)
+        record = None
+        if "fit_users" in private:
+            arrays = (state.pop(f"fit_{name}") for name in _RECORD)
+            record = FitRecord(ids(private["fit_users"]), *arrays)
+        model.devices_ = Devices(
+            users=ids(private["users"]),
+            scale=public.scale,
+            earlier=record,
+            whole=private.get("whole", True),
+            **state,
+        )
         _restore_public(model, public)
         model.weights_by_user_and_item_ = bool(private.get("weights_by_user_and_item", False))
         if isinstance(model, OneRound):
@@ -326,6 +339,7 @@ def _write_devices(model: Estimator, folder: Path) -> None:
             name: value if isinstance(value, int) else None for name, value in seeds.items()
         },
         "users": devices.users.ids.tolist(),
+        "whole": devices.whole,
         "weights_by_user_and_item": getattr(model, "weights_by_user_and_item_", False),
     }
     if isinstance(model, OneRound):
@@ -335,6 +349,9 @@ def _write_devices(model: Estimator, folder: Path) -> None:
     arrays = {name: getattr(devices, name) for name in _STATE}
     if devices.times is not None:
         arrays["times"] = devices.times
+    if devices.earlier is not None:
+        private["fit_users"] = devices.earlier.users.ids.tolist()
+        arrays |= {f"fit_{name}": getattr(devices.earlier, name) for name in _RECORD}
     if not isinstance(model, Factorization | OneRound | Baseline):
         private["learned"], own = learned_by(model)
         arrays |= own
@@ -361,6 +378,9 @@ def _check_shapes(model: Estimator) -> None:
         and devices.rated_start.shape == (n_users + 1,)
         and int(devices.rated_start[-1]) == len(devices.rated) == len(devices.stars)
         and (devices.times is None or devices.times.shape == devices.rated.shape)
+        and devices.fit_record.beta.shape == (len(devices.fit_record.users),)
+        and devices.fit_record.start.shape == (len(devices.fit_record.users) + 1,)
+        and int(devices.fit_record.start[-1]) == len(devices.fit_record.rated)
         and (
             len(devices.rated) == 0
             or 0 <= int(devices.rated.min()) <= int(devices.rated.max()) < n_items

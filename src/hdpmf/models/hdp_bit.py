@@ -22,6 +22,7 @@ from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.lists.training import train_list_model
+from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.one_round import Answer
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS
 from hdpmf.untrusted.recommender.release import Release, join_contributions
@@ -175,6 +176,11 @@ class HDPBit(BitOptions, OneRound):
     ) -> None:
         self.release_ = self._released(answers, survey, train, features, super().privacy)
         self._lists = None
+
+    def _place(self, new: NewItems) -> None:
+        lists = self.lists_
+        super()._place(new)
+        self._lists = None if lists is None else new.lists(lists)
 
     def _train_lists(self) -> None:
         self._lists = self.lists_

@@ -18,6 +18,7 @@ from hdpmf.common.protocol import ItemFacts
 from hdpmf.models.one_round import OneRound
 from hdpmf.private.client.ranking import BlendedOrder, ChooseAndLike, ListOrder
 from hdpmf.private.client.sharing import ShareClient, bound_by_level
+from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.sharing import Shared, facts_from_shares
 
 
@@ -88,6 +89,10 @@ class HDPShare(ShareOptions, OneRound):
         if self.lists_ is None or blend == 0 or not isinstance(choose, ChooseAndLike):
             return choose
         return BlendedOrder(choose, self.lists_, blend)
+
+    def _place(self, new: NewItems) -> None:
+        super()._place(new)
+        self.lists_ = None if self.lists_ is None else new.lists(self.lists_)
 
     def _popularity(self) -> np.ndarray:
         """As HDPSum's, or what the recommender has learned from those who share."""

@@ -21,7 +21,13 @@ from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsL
 from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError, fingerprint
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import OneRoundOptions, SumOptions
-from hdpmf.common.model.device_fit import DeviceFit, correct_popularity, device_fit, taste_columns
+from hdpmf.common.model.device_fit import (
+    NOISE,
+    DeviceFit,
+    correct_popularity,
+    device_fit,
+    taste_columns,
+)
 from hdpmf.common.model.priors import Prior, load_prior
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.privacy.mechanisms import bound_contributions
@@ -44,6 +50,7 @@ from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.private.client.sharing import bound_in_sums
 from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue, OneRoundRecommender
+from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.one_round import Answer, chosen_coding, make_survey
 
 Features = bool | str | PathLike[str] | ItemFeatures
@@ -141,12 +148,7 @@ class OneRound(OneRoundOptions, Estimator):
         features: ItemFeatures | None,
         prior: Prior | None,
     ) -> None:
-        inner = (
-            prior.labels.prior
-            if prior is not None and prior.labels is not None and self._by_labels()
-            else None
-        )
-        fit = device_fit(facts, features, inner or prior, simple=self._design() == "S")
+        fit = device_fit(facts, features, self._prior_of_fit(prior), simple=self._design() == "S")
         self.set_public(train.items, train.scale, train.item_table, facts, fit)
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
@@ -164,6 +166,12 @@ class OneRound(OneRoundOptions, Estimator):
             (by_user.start, by_user.partner, by_user.target),
             times_by_user(train, by_user.start),
         )
+
+    def _prior_of_fit(self, prior: Prior | None) -> Prior | None:
+        """Return the prior of users' vectors: with taste labels it is another one."""
+        if prior is None or prior.labels is None or not self._by_labels():
+            return prior
+        return prior.labels.prior or prior
 
     @property
     def feature_names_(self) -> tuple[str, ...]:
@@ -246,6 +254,26 @@ class OneRound(OneRoundOptions, Estimator):
             list(zip(*owned, strict=True)),
         )
         return vectors
+
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+        self.fold_in(ratings, weights, replace=True)
+
+    def _public_features(self) -> ItemFeatures | None:
+        columns = [self.fit_.names.index(name) for name in self.fit_.given]
+        if not columns:
+            return None
+        return ItemFeatures(
+            self.fit_.given, self.fit_.features[:, columns], np.ones(len(columns)), "the model"
+        )
+
+    def _raters(self) -> np.ndarray:
+        return self.facts_.popularity
+
+    def _place(self, new: NewItems) -> None:
+        facts = new.facts(self.facts_)
+        prior = self._prior_of_fit(load_prior(self.prior))
+        fit = new.fit(self.fit_, facts, NOISE if prior is None else prior.noise)
+        self.set_public(new.items, self.catalogue_.scale, new.table, facts, fit)
 
     def _ask(
         self,

@@ -73,7 +73,7 @@ def statement_of_model(
         audit: An audit's result.
     """
     method = _method(model)
-    users = int((np.diff(model.devices_.rated_start) > 0).sum())
+    users = int((np.diff(model.devices_.fit_record.start) > 0).sum())
     subject = Subject(
         kind="model",
         name=name,
@@ -117,16 +117,16 @@ def weights_of(model: Estimator, sources: Any, missing: float | None = None) -> 
 
 
 def _ratings(model: Estimator) -> Ratings:
-    """Return who rated what, as the model's devices hold it, to look weights up for."""
-    devices = model.devices_
-    counts = np.diff(devices.rated_start)
+    """Return who rated what in training, to look weights up for: later ratings were not sent."""
+    record, scale = model.devices_.fit_record, model.devices_.scale
+    counts = np.diff(record.start)
     return Ratings(
-        users=devices.users,
+        users=record.users,
         items=model.catalogue_.items,
         user_codes=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
-        item_codes=devices.rated.astype(np.int32),
-        values=np.full(len(devices.rated), devices.scale.low, np.float32),  # weights need none
-        scale=devices.scale,
+        item_codes=record.rated.astype(np.int32),
+        values=np.full(len(record.rated), scale.low, np.float32),  # weights need none
+        scale=scale,
         name="the model's ratings",
     )
 
@@ -136,8 +136,11 @@ def _people(
 ) -> PeopleCosts:
     if public:
         return PeopleCosts(users=subject.users, note="Left out of a statement for the public.")
+    later = _later(model)
     if subject.users is None:
-        return PeopleCosts(users=None, note="This model knows no person.")
+        none = "Nobody whom this model knows was in its training." if later else ""
+        note = " ".join(filter(None, (none or "This model knows no person.", later)))
+        return PeopleCosts(users=None, note=note)
     if weights is None and not getattr(model, "weights_by_user_and_item_", False):
         return PeopleCosts(
             users=subject.users,
@@ -146,8 +149,8 @@ def _people(
             "was trained with: --weights FILE.",
         )
     if weights is None:
-        devices = model.devices_
-        weights = PrivacyWeights(devices.users, model.catalogue_.items, devices.beta, devices.gamma)
+        record, gamma = model.devices_.fit_record, model.devices_.gamma
+        weights = PrivacyWeights(record.users, model.catalogue_.items, record.beta, gamma)
     levels = bool(subject.method.levels) and weights.has_levels
     people = People(_ratings(model), weights, levels=levels)
     if not len(people.order):
@@ -174,7 +177,27 @@ def _people(
         users=subject.users,
         rows=tuple(row(place, people.at(part)) for place, part in _PLACES.items()),
         note="Exact about private ratings and wishes: CONFIDENTIAL. People are in the order of the "
-        "sum of their weights.",
+        "sum of their weights." + (f" {later}" if later else ""),
+    )
+
+
+def _later(model: Estimator) -> str:
+    """Return what came after the training, in words; empty where nothing did."""
+    devices, record = model.devices_, model.devices_.fit_record
+    if devices.earlier is None:
+        return ""
+    n_items = len(model.catalogue_.items)
+
+    def pairs(users: np.ndarray, start: np.ndarray, rated: np.ndarray) -> np.ndarray:
+        return np.asarray(np.repeat(users.astype(np.int64), np.diff(start)) * n_items + rated)
+
+    now = pairs(np.arange(len(devices.users)), devices.rated_start, devices.rated)
+    then = pairs(devices.users.find(record.users.ids), record.start, record.rated)
+    people = int((record.users.find(devices.users.ids) < 0).sum())
+    return (
+        f"{int((~np.isin(now, then)).sum()):,} ratings, and {people:,} people, came after the "
+        "training: nothing of them was sent, so they have spent 0. What was in the training keeps "
+        "its cost, also where it was changed or removed later."
     )
 
 

@@ -7,18 +7,18 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hdpmf.common.data.ids import IdIndex, factorise
+from hdpmf.common.data.ids import Id, IdIndex, factorise
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.readers import read_bytes
 from hdpmf.common.data.table import Ratings
-from hdpmf.errors import RatingsError
+from hdpmf.errors import RatingsError, notify
 
 if TYPE_CHECKING:
     import polars as pl
@@ -147,8 +147,103 @@ class ItemFeatures:
             raise error
         return _joined(columns, label, tuple(left_out))
 
+    def with_more_items(
+        self,
+        table: ItemTable,
+        ids: np.ndarray,
+        earlier: pl.DataFrame | None = None,
+        earlier_ids: Iterable[Id] = (),
+    ) -> ItemFeatures:
+        """Return these features with rows for further items, all 0 where nothing is known.
+
+        Args:
+            table: Facts about the further items.
+            ids: Their ids, in order.
+            earlier: The frame that these features were made of. Numbers are standardised by it;
+                without its columns those of further items count as average, with a warning.
+            earlier_ids: The items whose rows there were used.
+        """
+        trained = {str(item) for item in earlier_ids}
+        more = np.zeros((len(ids), len(self.names)))
+        rows = table.index.find(ids)
+        known = np.flatnonzero(rows >= 0)
+        years = np.array([table.years[row] or _UNKNOWN_YEAR for row in rows[known]])
+        dated = dict(zip(YEAR_RIDGES, _years(years).matrix.T, strict=True))
+        unscaled = []
+        for at, name in enumerate(self.names):
+            kind, _, word = name.partition(":")
+            if name in YEAR_RIDGES:
+                more[known, at] = dated[name]
+            elif name == "title:sequel":
+                more[known, at] = [bool(_SEQUEL.search(table.titles[row])) for row in rows[known]]
+            elif kind == "genre":
+                more[known, at] = [word in table.genres[row] for row in rows[known]]
+            elif table.frame is not None and not name.startswith(NUMBER):
+                more[:, at] = _having(table.frame, kind, word, ids)
+            elif table.frame is not None and word in table.frame.columns:
+                scaled = _scaled(table.frame, word, ids, earlier, trained)
+                more[:, at] = 0.0 if scaled is None else scaled
+                unscaled += [] if scaled is not None else [word]
+        if unscaled:
+            notify(
+                f"items: the numbers in {', '.join(unscaled)} count as average, because the model "
+                "does not have those that it was trained with to compare; fit again to use them"
+            )
+        undated = np.ones(len(ids), bool)
+        undated[known] = [table.years[row] is None for row in rows[known]]
+        others = [at for at, name in enumerate(self.names) if name not in YEAR_RIDGES]
+        more[undated & ~more[:, others].any(axis=1)] = 0.0  # nothing is known of it
+        return replace(self, matrix=np.concatenate([self.matrix, more]))
+
     def __len__(self) -> int:
         return len(self.names)
+
+
+def _having(frame: pl.DataFrame, name: str, word: str, ids: np.ndarray) -> np.ndarray:
+    """Return for each item 1 where a column of words has a word, else 0."""
+    if name not in frame.columns:
+        return np.zeros(len(ids))
+    words = dict(zip(_listed(frame), frame[name].to_list(), strict=True))
+    return np.array(
+        [
+            word in [part.strip() for part in str(words.get(item) or "").split("|")]
+            for item in _texts_of(ids)
+        ],
+        np.float64,
+    )
+
+
+def _scaled(
+    frame: pl.DataFrame,
+    name: str,
+    ids: np.ndarray,
+    earlier: pl.DataFrame | None,
+    trained: set[str],
+) -> np.ndarray | None:
+    """Return numbers of items, standardised by those of earlier ones; None without these."""
+    if earlier is None or name not in earlier.columns:
+        return None
+    before = np.array(
+        [
+            number
+            for item, number in zip(_listed(earlier), earlier[name].to_list(), strict=True)
+            if number is not None and item in trained
+        ],
+        np.float64,
+    )
+    before = before[np.isfinite(before)]
+    found = dict(zip(_listed(frame), frame[name].to_list(), strict=True))
+    numbers = np.array([found.get(item) for item in _texts_of(ids)], np.float64)
+    standard = np.clip((numbers - before.mean()) / before.std(), -3.0, 3.0)
+    return np.where(np.isfinite(numbers), standard, 0.0)
+
+
+def _listed(frame: pl.DataFrame) -> list[str]:
+    return [str(item) for item in frame[id_column(frame.columns)].to_list()]
+
+
+def _texts_of(ids: np.ndarray) -> list[str]:
+    return [str(item) for item in ids.tolist()]
 
 
 def fingerprint(items: IdIndex, features: ItemFeatures | None) -> str:
@@ -344,6 +439,7 @@ def _polars_frame(data: Any) -> pl.DataFrame:
     table = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     if table.implementation.is_pandas_like():  # its columns of lists are objects
         frame = pl.DataFrame({name: table[name].to_list() for name in table.columns})
+        frame = frame.with_columns(pl.col(pl.Float32, pl.Float64).fill_nan(None))
     else:
         frame = table.to_polars()
     if frame.height == 0 or frame.width < 2:

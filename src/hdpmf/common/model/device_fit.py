@@ -10,7 +10,7 @@ times decades and words of titles did not help there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -20,6 +20,7 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import YEAR_RIDGES, ItemFeatures, years_of
 from hdpmf.common.model.priors import N_DESCRIBING, Prior
 from hdpmf.common.protocol import ItemFacts
+from hdpmf.errors import ConfigError
 
 FEWEST = 0.3
 """Popularity is at least this: what is not above zero has no logarithm."""
@@ -123,11 +124,13 @@ class DeviceFit:
     @property
     def given(self) -> tuple[str, ...]:
         """Names of the columns that are public features of items."""
-        made = ("pattern ", "decade ", "similarity ")
+        made, known = ("pattern ", "decade ", "similarity "), set(self.names)
         return tuple(
             name
             for name in self.names
-            if name not in _OWN and not name.startswith(made) and not set("*&") & set(name)
+            if name not in _OWN
+            and not name.startswith(made)
+            and not any({*name.split(sign, 1)} <= known for sign in "*&" if sign in name)
         )
 
     @cached_property
@@ -244,6 +247,38 @@ def device_fit(
         weight=noise / (noise + variance),
         precision=precision,
         mean_map=mean_map,
+    )
+
+
+def with_more_items(
+    fit: DeviceFit, facts: ItemFacts, features: ItemFeatures | None, noise: float
+) -> DeviceFit:
+    """Return a fit with rows for items that came later; those that it has stay as they are.
+
+    New items have nothing of the similarity, which is about who rated what.
+
+    Args:
+        fit: Of the first items.
+        facts: About all of them, the new ones last.
+        features: Public features of all of them, in the columns that the fit has.
+        noise: Variance of a rating around a good prediction.
+    """
+    known = len(fit.features)
+    names, columns, _ = device_columns(
+        facts, features, simple="bias" not in fit.names, extra=fit.names
+    )
+    similar, rest = _similar_rows(facts)
+    if len(names) + similar.shape[1] != len(fit.names) or names != fit.names[: len(names)]:
+        raise ConfigError("the features of the new items are not those that the model was made of")
+    whole = rest + (similar**2).sum(axis=1)
+    rest[known:] = whole[:known].mean() if known else 0.0
+    made = np.column_stack([columns, similar])[known:]
+    variance = (facts.variance.astype(np.float64) + rest)[known:]
+    return replace(
+        fit,
+        features=np.ascontiguousarray(np.concatenate([fit.features, made])),
+        offset=np.append(fit.offset, facts.mean + facts.bias[known:].astype(np.float64)),
+        weight=np.append(fit.weight, noise / (noise + variance)),
     )
 
 

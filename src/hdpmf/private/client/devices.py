@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.common.base.threads import Workers
+from hdpmf.common.base.threads import Workers, one_blas_thread
 from hdpmf.common.data import IdIndex, Ratings, RatingScale
 from hdpmf.common.model.device_fit import DeviceFit, to_stars
 from hdpmf.common.privacy.mechanisms import Mechanism
@@ -141,11 +141,49 @@ def _strengths(values: np.ndarray, projected: np.ndarray, floor: float) -> np.nd
     return high
 
 
+def rows_by_code(codes: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return the rows that have each code."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
+
+
 def own_means(ratings: Ratings) -> np.ndarray:
     """Each user's own mean rating; NaN for a user without ratings."""
     counts = ratings.user_counts()
     sums = np.bincount(ratings.user_codes, ratings.values, ratings.n_users)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FitRecord:
+    """The ratings that users had in training, which is what they paid for; later ones cost nothing.
+
+    Attributes:
+        users: Who took part.
+        beta: The privacy weight that each of them had.
+        start: Where each user's items begin in ``rated``, and the end of the last.
+        rated: Items rated, user after user.
+    """
+
+    users: IdIndex
+    beta: np.ndarray
+    start: np.ndarray
+    rated: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"FitRecord({len(self.users)} users)"
+
+    def only(self, ids: np.ndarray) -> FitRecord:
+        """Return the record of those among these users who took part."""
+        found = self.users.find(ids)
+        taken = np.sort(found[found >= 0])
+        spans = [self.rated[slice(*self.start[user : user + 2])] for user in taken]
+        return FitRecord(
+            IdIndex(self.users.ids[taken]),
+            self.beta[taken].copy(),
+            np.concatenate(([0], np.cumsum([len(span) for span in spans]))).astype(np.int64),
+            np.concatenate([self.rated[:0], *spans]),
+        )
 
 
 @dataclass(slots=True, repr=False)
@@ -163,6 +201,8 @@ class Devices:
         times: When they were rated, in seconds since 1970 or ``UNKNOWN``; None: no time is known.
         fresh: How much each rating counts in lists; None: all alike.
         lasting: How much each user's taste counts in lists; None: whole.
+        earlier: What users had in training, where something came after it.
+        whole: False where some of those who took part in the training are not among the users.
     """
 
     users: IdIndex
@@ -177,6 +217,8 @@ class Devices:
     times: np.ndarray | None = None
     fresh: np.ndarray | None = None
     lasting: np.ndarray | None = None
+    earlier: FitRecord | None = None
+    whole: bool = True
 
     def __repr__(self) -> str:
         return f"Devices({len(self.users)} users)"
@@ -232,6 +274,7 @@ class Devices:
             rated=np.zeros(0, np.int32),
             stars=numbers,
             scale=scale,
+            whole=False,
         )
 
     def only(self, users: np.ndarray) -> Devices:
@@ -254,7 +297,18 @@ class Devices:
             times=None
             if self.times is None
             else np.concatenate([self.times[span] for span in spans]),
+            earlier=None if self.earlier is None else self.earlier.only(self.users.ids[users]),
+            whole=False,
         )
+
+    @property
+    def fit_record(self) -> FitRecord:
+        """What users had in training."""
+        return self.earlier or FitRecord(self.users, self.beta, self.rated_start, self.rated)
+
+    def add_items(self, gamma: np.ndarray) -> None:
+        """Make room for items at the end of the catalogue, with these privacy weights."""
+        self.gamma = np.append(self.gamma, gamma)
 
     def at_time(self, now: float | np.ndarray) -> Devices:
         """Return the same users, whose recent ratings count more in lists made now.
@@ -336,17 +390,30 @@ class Devices:
         """
         target = mechanism.target(ratings.values, weights)
         vectors = np.zeros((ratings.n_users, factors.shape[1]), np.float32)
-        rated: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
-        for user in range(ratings.n_users):
-            own = ratings.user_codes == user
-            times = None if ratings.timestamps is None else ratings.timestamps[own]
-            rated.append((items[own], to_stars(ratings.values[own], ratings.scale), times))
-            if own.any():
-                ridge = reg * own.sum() if reg_per_rating else reg
-                bound = 1.0 if mechanism.bounds_users else None
-                vectors[user] = constrained_ridge(factors[items[own]], target[own], ridge, bound)
-        self.add_users(ratings.users, vectors, beta, own_means(ratings), rated)
+        bound = 1.0 if mechanism.bounds_users else None
+        with one_blas_thread():  # a small system for each user
+            for user, own in enumerate(rows_by_code(ratings.user_codes, ratings.n_users)):
+                if len(own):
+                    ridge = reg * len(own) if reg_per_rating else reg
+                    vectors[user] = constrained_ridge(
+                        factors[items[own]], target[own], ridge, bound
+                    )
+        self.add_ratings(ratings, items, vectors, beta)
         return vectors
+
+    def add_ratings(
+        self, ratings: Ratings, items: np.ndarray, vectors: np.ndarray, beta: np.ndarray
+    ) -> None:
+        """Add the users of ``ratings``, or replace those here, with these vectors and weights.
+
+        ``items`` has the catalogue position of each rating's item.
+        """
+        stars, times = to_stars(ratings.values, ratings.scale), ratings.timestamps
+        rated = [
+            (items[own], stars[own], None if times is None else times[own])
+            for own in rows_by_code(ratings.user_codes, ratings.n_users)
+        ]
+        self.add_users(ratings.users, vectors, beta, own_means(ratings), rated)
 
     def add_users(
         self,
@@ -356,7 +423,11 @@ class Devices:
         means: np.ndarray,
         rated: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]],
     ) -> None:
-        """Add users, or replace those here; ``rated`` has each one's items, stars and times."""
+        """Add users, or replace those here; ``rated`` has each one's items, stars and times.
+
+        It comes after training: what users had then is kept as `fit_record`.
+        """
+        self.earlier = self.fit_record
         stay = np.flatnonzero(users.find(self.users.ids) < 0)
         spans = [slice(self.rated_start[user], self.rated_start[user + 1]) for user in stay]
         kept = [
