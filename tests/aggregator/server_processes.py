@@ -59,7 +59,7 @@ from hdpmf.common.protocol.task import (
     task_id,
 )
 from hdpmf.lab.simulate.deploy import Deployment, free_port
-from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, Limits
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, KeyRules, Limits
 from hdpmf.untrusted.aggregator.tasks import Rules
 
 LEADER, HELPER = "leader", "helper"
@@ -208,6 +208,7 @@ class Pair:
         databases: dict[str, str] | None = None,
         limits: Limits | None = None,
         rules: Rules | None = None,
+        keys: KeyRules | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
         self.collector = CollectorHere()
@@ -221,6 +222,7 @@ class Pair:
                     port=free_port(),
                     database=(databases or {}).get(role, ""),
                     limits=limits or Limits(),
+                    keys=keys or KeyRules(),
                     tasks=rules or Rules(minimum=MINIMUM, lease=2.0),
                 ),
             )

@@ -38,7 +38,8 @@ from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import prio_of, signed_bytes
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
+from hdpmf.untrusted.aggregator.hpke_keys import HPKE_KEYS_FILE, HpkeKeyRing, SigningKey
+from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
@@ -84,7 +85,10 @@ def rotating_keys(
         )
         for name, party, key in zip(("library", "university"), parties, signing, strict=True)
     )
-    rings = [HpkeKeyRing(path, key) for path, key in zip(folders, signing, strict=True)]
+    rings = [
+        HpkeKeyRing(KeyFile(path / HPKE_KEYS_FILE), key)
+        for path, key in zip(folders, signing, strict=True)
+    ]
     return (
         ServerKeys(role="leader", party=parties[0], hpke=rings[0], own=leader, partner=helper),
         ServerKeys(role="helper", party=parties[1], hpke=rings[1], own=helper, partner=leader),

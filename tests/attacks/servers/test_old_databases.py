@@ -290,6 +290,7 @@ def to_old_version(pair: Pair) -> dict[str, bytes]:
         with database.write() as connection:
             rows = connection.execute(sa.text("SELECT * FROM released WHERE server = 0")).all()
             connection.execute(sa.text("DROP TABLE released"))
+            connection.execute(sa.text("DROP TABLE keys"))
             connection.execute(sa.text("UPDATE facts SET value = '3' WHERE name = 'schema'"))
         database.close()
         lines = [

@@ -241,6 +241,7 @@ def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Pat
             connection.execute(sa.text("ALTER TABLE jobs ADD COLUMN request BLOB"))
             connection.execute(sa.text("DELETE FROM facts WHERE name = 'identity'"))
             connection.execute(sa.text("DROP TABLE released"))
+            connection.execute(sa.text("DROP TABLE keys"))
             connection.execute(sa.text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
         database.close()
         assert (tmp_path / role / "batch-keys").exists()

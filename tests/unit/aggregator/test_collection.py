@@ -22,6 +22,7 @@ from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
+from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import Rules, SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
@@ -145,7 +146,7 @@ def test_the_leader_gives_nothing_before_the_helper_has_given() -> None:
 
 def test_only_a_simulation_may_have_noise_of_another_kind() -> None:
     pair = Pair()
-    real, database, seals = Rules(minimum=2), ServerDatabase(), BatchSeals(None)
+    real, database, seals = Rules(minimum=2), ServerDatabase(), BatchSeals(KeyFile(None))
     for noise in (SeededNoise(1), ReleasedNoise()):
         with pytest.raises(PrivacyError, match="noise of its own key"):
             Batches(database, pair.keys[0], real, seals, noise)
@@ -158,4 +159,4 @@ def test_a_database_on_the_disk_needs_its_files(tmp_path: Path) -> None:
     database = ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite")
     for options in ({"witness": pair.helper}, {"state": tmp_path}):
         with pytest.raises(ConfigError, match=r"outside the database.*a witness"):
-            Batches(database, pair.keys[0], Rules(), BatchSeals(None), **options)  # type: ignore[arg-type]
+            Batches(database, pair.keys[0], Rules(), BatchSeals(KeyFile(None)), **options)  # type: ignore[arg-type]

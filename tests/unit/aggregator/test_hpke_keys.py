@@ -13,16 +13,16 @@ from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Pr
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
 from hdpmf.common.protocol.servers import Server, card_to_json
 from hdpmf.errors import ConfigError, DapError, StorageError
-from hdpmf.untrusted.aggregator import hpke_keys, key_file
+from hdpmf.untrusted.aggregator import key_file
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HPKE_KEYS_FILE,
-    LIST_FILE,
     HpkeKeyRing,
     SigningKey,
 )
 from hdpmf.untrusted.aggregator.key_file import KeyFile
 
+LIST_FILE = "hpke-list"
 SIGNING = SigningKey(bytes(range(32)))
 DAY = 86_400
 NOW = 20_000 * DAY
@@ -35,7 +35,8 @@ class KilledError(BaseException):
 
 
 def ring(folder: Path | None, period: float = 7 * DAY) -> HpkeKeyRing:
-    return HpkeKeyRing(folder, SIGNING, period)
+    store = KeyFile(None if folder is None else folder / HPKE_KEYS_FILE)
+    return HpkeKeyRing(store, SIGNING, period)
 
 
 def shown(keys: HpkeKeyRing, now: float) -> KeyList:
@@ -181,7 +182,7 @@ class Death:
 def killed_at(place: int, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> bool:
     death = Death(place)
     with monkeypatch.context() as patched:
-        patched.setattr(hpke_keys, "atomic_write", death.around(hpke_keys.atomic_write))
+        patched.setattr(key_file, "atomic_write", death.around(key_file.atomic_write))
         patched.setattr(key_file, "_write_at", death.around(key_file._write_at))
         try:
             act()
@@ -278,12 +279,12 @@ def test_a_folder_of_version_1_0_0_keeps_its_key_and_says_so(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"made by version 1\.0\.0"):
         keys.rotate(NOW)
     (path / HPKE_KEYS_FILE).unlink()
-    with pytest.raises(StorageError, match="bring the file back"):
+    with pytest.raises(StorageError, match="bring them back"):
         _ = AggregatorFolder(path).hpke.config
 
 
 def test_secrets_are_not_shown() -> None:
     assert SIGNING.to_bytes().hex() not in repr(SIGNING)
-    assert repr(ring(None)) == "HpkeKeyRing(None)"
+    assert repr(ring(None)) == "HpkeKeyRing(KeyFile(None))"
     with pytest.raises(ConfigError, match="32 bytes"):
         SigningKey(b"short")

@@ -21,19 +21,19 @@ def drawn(key: NoiseKey, day: int, task: bytes = TASK, total: bytes = b"total") 
 
 @pytest.fixture(params=["file", "memory"])
 def key(request: pytest.FixtureRequest, tmp_path: Path) -> NoiseKey:
-    return NoiseKey(tmp_path / "noise-key" if request.param == "file" else None)
+    return NoiseKey(KeyFile(tmp_path / "noise-key" if request.param == "file" else None))
 
 
 def test_a_sum_has_the_same_noise_and_another_sum_another(key: NoiseKey) -> None:
     assert drawn(key, 3) == drawn(key, 3)
     others = [drawn(key, 4), drawn(key, 3, task=b"\1" * 32), drawn(key, 3, total=b"totals")]
     assert drawn(key, 3) not in others
-    assert drawn(NoiseKey(None), 3) != drawn(key, 3)
+    assert drawn(NoiseKey(KeyFile(None)), 3) != drawn(key, 3)
 
 
 def test_a_server_that_is_started_again_has_the_same_key(tmp_path: Path) -> None:
-    first = drawn(NoiseKey(tmp_path / "noise-key"), 3)
-    assert drawn(NoiseKey(tmp_path / "noise-key"), 3) == first
+    first = drawn(NoiseKey(KeyFile(tmp_path / "noise-key")), 3)
+    assert drawn(NoiseKey(KeyFile(tmp_path / "noise-key")), 3) == first
 
 
 def test_days_before_are_erased_and_later_ones_stay(key: NoiseKey) -> None:
@@ -57,7 +57,7 @@ def test_a_key_is_never_erased_for_a_day_that_was_not_asked_for(
 
 def left_by_a_crash(path: Path) -> tuple[NoiseKey, list[int]]:
     """A key whose old day a server that was killed has not erased any more."""
-    key = NoiseKey(path)
+    key = NoiseKey(KeyFile(path))
     first = KeyFile(path).keys()
     later = drawn(key, 7)
     key.erase_before(7 * DAY)
@@ -80,7 +80,7 @@ def test_another_worker_moves_the_key_forward_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "noise-key"
-    one, other = NoiseKey(path), NoiseKey(path)
+    one, other = NoiseKey(KeyFile(path)), NoiseKey(KeyFile(path))
     expected = drawn(one, 7)
     get: Callable[[KeyFile, bytes], bytes | None] = KeyFile.get
 

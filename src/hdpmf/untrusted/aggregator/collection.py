@@ -34,7 +34,8 @@ from hdpmf.untrusted.aggregator.datastore import (
     lock_task,
     reports,
 )
-from hdpmf.untrusted.aggregator.noise_key import NoiseKey
+from hdpmf.untrusted.aggregator.key_file import KeyFolder
+from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE, NoiseKey
 from hdpmf.untrusted.aggregator.released_batches import ReleasedBatches, Witness
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
@@ -42,9 +43,6 @@ from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 with needs("sqlalchemy"):
     import sqlalchemy as sa
 
-
-NOISE_KEY_FILE = "noise-key"
-BATCH_KEYS_FILE = "batch-keys"
 
 _LOG = logging.getLogger(__name__)
 
@@ -102,7 +100,7 @@ class Batches:
         self._rules = rules
         self._seals = seals
         self._noise = noise
-        self._noise_key = NoiseKey(None if state is None else state / NOISE_KEY_FILE)
+        self._noise_key = NoiseKey(KeyFolder(state).open(NOISE_KEY_FILE))
         self.released = ReleasedBatches(database, keys, state, witness)
 
     def check(self, task: AggregatorTask, interval: Interval) -> None:

@@ -194,6 +194,14 @@ released = sa.Table(  # the log of releases (released_batches): this server's, a
 
 sa.Index("released_tasks", released.c.server, released.c.task)
 
+key_rows = sa.Table(  # keys of a server on several hosts, sealed (key_table)
+    "keys",
+    metadata,
+    sa.Column("store", sa.String(40), primary_key=True),
+    sa.Column("name", sa.LargeBinary, primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+)
+
 _UNSEALED = "unsealed"
 
 
@@ -219,10 +227,16 @@ def _make_log(connection: sa.Connection) -> None:
     released.create(connection)
 
 
+def _make_key_table(connection: sa.Connection) -> None:
+    """Make the table for keys of a server on several hosts."""
+    key_rows.create(connection)
+
+
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _begin_to_seal,
     _give_identity,
     _make_log,
+    _make_key_table,
 )
 """The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
 in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was
@@ -238,6 +252,7 @@ _POSTGRES_SHARDS = 8
 
 _SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
 _LOG_LOCK = _SCHEMA_LOCK + 1
+_KEY_LOCK = _SCHEMA_LOCK + 2
 
 
 Timer = Callable[[str], AbstractContextManager[object]]
@@ -322,8 +337,15 @@ class ServerDatabase:
 
         SQLite needs no such lock: it has one writer.
         """
+        self._lock(connection, _LOG_LOCK)
+
+    def lock_keys(self, connection: sa.Connection) -> None:
+        """Let nobody else make or erase keys until the transaction ends."""
+        self._lock(connection, _KEY_LOCK)
+
+    def _lock(self, connection: sa.Connection, number: int) -> None:
         if not self._sqlite:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOG_LOCK)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
 
     def add_rejections(
         self, connection: sa.Connection, task: int, reason: int, amount: int
@@ -435,8 +457,7 @@ class ServerDatabase:
         """
         newest = 1 + len(MIGRATIONS)
         with self.write() as connection:
-            if not self._sqlite:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+            self._lock(connection, _SCHEMA_LOCK)
             present = set(sa.inspect(connection).get_table_names())
             if facts.name not in present:
                 if present & set(metadata.tables):

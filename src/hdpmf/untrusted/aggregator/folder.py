@@ -21,6 +21,9 @@ Its organisation owns the folder; nobody else has the keys in it.
       hpke-list             the public parts of these keys, signed
       noise-key             makes the noise of its sums (secret)
       batch-keys            open reports and sums of batches that are not closed (secret)
+      database-key          seals keys that several hosts share in the database (secret)
+
+With ``shared`` in ``[keys]`` the database has hpke-keys, hpke-list and batch-keys.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import cached_property
 from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated
@@ -54,10 +58,16 @@ from hdpmf.common.protocol.servers import (
     require_two_hosts,
 )
 from hdpmf.errors import ConfigError, DapError, StorageError
-from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
-from hdpmf.untrusted.aggregator.hpke_keys import ROTATE_SECONDS, HpkeKeyRing, SigningKey
-from hdpmf.untrusted.aggregator.noise_key import NoiseKey
+from hdpmf.untrusted.aggregator.hpke_keys import (
+    HPKE_KEYS_FILE,
+    ROTATE_SECONDS,
+    HpkeKeyRing,
+    SigningKey,
+)
+from hdpmf.untrusted.aggregator.key_file import KeyFile, KeyFolder, KeyStores
+from hdpmf.untrusted.aggregator.key_table import KeyTables, database_key
+from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE, NoiseKey
 from hdpmf.untrusted.aggregator.released_batches import OLD_LOG_FILE
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
@@ -88,12 +98,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class KeyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules for the keys that devices encrypt to; the ``[keys]`` of the configuration file."""
+    """Rules for keys that change; the ``[keys]`` of the configuration file."""
 
     rotate: Annotated[
         float,
         Meta(description="Seconds after which devices get a new key; old ones are erased."),
     ] = ROTATE_SECONDS
+    shared: Annotated[
+        bool,
+        Meta(description="Keep keys in PostgreSQL, sealed: for workers on several hosts."),
+    ] = False
 
     def __post_init__(self) -> None:
         if not self.rotate >= _SHORTEST_ROTATION:
@@ -130,6 +144,11 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if self.database and not self.database.startswith(("sqlite:///", "postgresql+psycopg://")):
             raise ConfigError(
                 "database must be sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME"
+            )
+        if self.keys.shared and not self.database.startswith("postgresql"):
+            raise ConfigError(
+                "shared = true in [keys] is for several hosts with one PostgreSQL database; a "
+                "server with SQLite is on one host, and keeps its keys in its folder"
             )
 
     @property
@@ -179,7 +198,7 @@ def _move_hpke_key(folder: Path) -> None:
     """Bring the key of layout 1, which is on the card and stays, to where all keys are."""
     path = folder / "keys" / _CARD_HPKE
     if path.exists():
-        HpkeKeyRing(folder, None).add(KeyPair.from_bytes(_read(path)))
+        HpkeKeyRing(KeyFile(folder / HPKE_KEYS_FILE), None).add(KeyPair.from_bytes(_read(path)))
         path.unlink(missing_ok=True)
 
 
@@ -237,7 +256,15 @@ class AggregatorFolder:
         signing = None
         if isinstance(self.card.signing, str):
             signing = SigningKey(self._read(f"keys/{_SIGNING}"))
-        return HpkeKeyRing(self.path, signing, self.config.keys.rotate)
+        store = self.key_stores.open(HPKE_KEYS_FILE)
+        return HpkeKeyRing(store, signing, self.config.keys.rotate)
+
+    @cached_property
+    def key_stores(self) -> KeyStores:
+        """The stores of keys that are made and erased while the server runs."""
+        if not self.config.keys.shared:
+            return KeyFolder(self.path)
+        return KeyTables(self.open_database(), self.path)
 
     @property
     def keys(self) -> ServerKeys:
@@ -381,7 +408,9 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _SIGNING, signing.to_bytes(), mode=0o600)
     atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
-    NoiseKey(folder / NOISE_KEY_FILE)  # from the first day on, so that every copy of it has it
+    # From the first day on, so that every copy of the folder has them.
+    NoiseKey(KeyFile(folder / NOISE_KEY_FILE))
+    database_key(folder)
     made = ensure_certificates(folder / "tls", (config.name,))
     card = Server(
         organisation=config.organisation,
@@ -390,7 +419,7 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
         authority=made.authority.read_text("ascii"),
         signing=signing.public,
     )
-    HpkeKeyRing(folder, signing).rotate(time.time())
+    HpkeKeyRing(KeyFile(folder / HPKE_KEYS_FILE), signing).rotate(time.time())
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)

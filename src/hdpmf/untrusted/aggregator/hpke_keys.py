@@ -7,17 +7,16 @@ newest, by a list that the server signs (``key_list``); the others open reports 
 encrypt to it is valid any more, and every task that had begun by then is closed or purged: then
 there is no report that it has to open.
 
-The keys are in a file whose records are overwritten (``key_file``), outside the database. The file
-is the truth: the signed list is made of it, and made again if a process was killed in between. All
-workers of a server, and the command ``rotate-keys``, may use it at once.
+The keys are in a file whose records are overwritten (``key_file``), or, for several hosts, sealed
+in the database (``key_table``). That store is the truth: the signed list is made of it, and made
+again if a process was killed in between. All workers of a server, and the command ``rotate-keys``,
+may use it at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import pairwise
-from pathlib import Path
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -26,7 +25,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeConfigList,
     Problem,
 )
-from hdpmf.common.base.files import atomic_write, lock_file
 from hdpmf.common.protocol.key_list import (
     VALID_SECONDS,
     KeyList,
@@ -36,13 +34,12 @@ from hdpmf.common.protocol.key_list import (
 )
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError, ProtocolError, StorageError, needs
-from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyFile
+from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyStore
 
 with needs("cryptography"):
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 HPKE_KEYS_FILE = "hpke-keys"
-LIST_FILE = "hpke-list"
 ROTATE_SECONDS = 7 * 86_400.0
 
 _LABEL = b"hpke key of time and id"
@@ -84,24 +81,22 @@ class HpkeKeyRing:
     """The HPKE keys of one server.
 
     Args:
-        folder: Of the files; None keeps keys and list in memory.
+        store: Of the keys and their list.
         signing: The server's long-term key; None for a server whose card, of version 1.0.0, has
             its only HPKE key, which stays.
         period: Seconds after which a new key is made.
     """
 
     def __init__(
-        self, folder: Path | None, signing: SigningKey | None, period: float = ROTATE_SECONDS
+        self, store: KeyStore, signing: SigningKey | None, period: float = ROTATE_SECONDS
     ) -> None:
-        self._folder = folder
+        self._store = store
         self._signing = signing
         self._period = period
-        self._file = KeyFile(None if folder is None else folder / HPKE_KEYS_FILE)
         self._pairs: dict[bytes, KeyPair] = {}
-        self._in_memory = b""
 
     def __repr__(self) -> str:
-        return f"HpkeKeyRing({self._folder})"
+        return f"HpkeKeyRing({self._store})"
 
     @property
     def rotates(self) -> bool:
@@ -156,7 +151,7 @@ class HpkeKeyRing:
 
     def add(self, pair: KeyPair) -> None:
         """Add the key of a card of version 1.0.0."""
-        self._file.put(_name(0, pair.config.id), pair.to_bytes()[1:])
+        self._store.put(_name(0, pair.config.id), pair.to_bytes()[1:])
 
     def rotate(self, now: float, *, erase: bool = False) -> None:
         """Make a new key and sign a list that begins with it.
@@ -174,7 +169,7 @@ class HpkeKeyRing:
                 "cannot change. Set up a new folder (hdpmf aggregator init), pair it, and have "
                 "recommenders and devices pin the new pair"
             )
-        with self._alone():
+        with self._store.alone():
             names = self._add(now)
             if erase:
                 self._erase(names, names[1:], now)
@@ -191,7 +186,7 @@ class HpkeKeyRing:
         """
         if self._signing is None:
             return
-        with self._alone():
+        with self._store.alone():
             names = self._names()
             if not names or now >= _made(names[0]) + self._period:
                 names = self._add(now)
@@ -204,29 +199,29 @@ class HpkeKeyRing:
     def _erase(self, names: list[bytes], gone: list[bytes], now: float) -> None:
         """Publish a list without these keys, then overwrite them."""
         self._publish([name for name in names if name not in gone], now)
-        self._file.erase(gone)
+        self._store.erase(gone)
 
     def _names(self) -> list[bytes]:
         """The names of all keys, newest first."""
-        return sorted(self._file.names(), reverse=True)
+        return sorted(self._store.names(), reverse=True)
 
     def _load(self) -> dict[bytes, KeyPair]:
         """All keys, newest first; those that another process has erased are forgotten here, too."""
         known = self._pairs
         found = {
             name: known.get(name) or KeyPair(_id(name), key)
-            for name, key in sorted(self._file.keys().items(), reverse=True)
+            for name, key in sorted(self._store.keys().items(), reverse=True)
         }
         if not found:
             raise StorageError(
-                f"the keys that open reports are not there ({self._folder}/{HPKE_KEYS_FILE}); "
-                "bring the file back, or make a new key: hdpmf aggregator rotate-keys"
+                f"the keys that open reports are not there ({self._store}); bring them back, or "
+                "make a new key: hdpmf aggregator rotate-keys"
             )
         self._pairs = found
         return found
 
     def _add(self, now: float) -> list[bytes]:
-        """Put a new key into the file; return all names."""
+        """Put a new key into the store; return all names."""
         names = self._names()
         used = {_id(name) for name in names}
         first = _id(names[0]) + 1 if names else 0
@@ -234,7 +229,7 @@ class HpkeKeyRing:
         if not free:
             raise StorageError(f"all {_IDS} ids of keys are in use; purge or collect old tasks")
         made = max(int(now), _made(names[0]) + 1 if names else 0)
-        self._file.make(_name(made, free[0]))
+        self._store.make(_name(made, free[0]))
         return self._names()
 
     def _current(self, now: float) -> tuple[bytes, KeyList]:
@@ -243,8 +238,8 @@ class HpkeKeyRing:
         found = self._stored()
         if names and found is not None and self._holds(found[1], names, now):
             return found
-        with self._alone():
-            # A file of keys that was lost begins again: reports for lost keys are made anew.
+        with self._store.alone():
+            # Keys that were lost begin again: reports for lost keys are made anew.
             names = self._names() or self._add(now)
             found = self._stored()
             if found is not None and self._holds(found[1], names, now):
@@ -271,44 +266,18 @@ class HpkeKeyRing:
             configs=self._configs_of(names),
         )
         signed = SignedKeyList.make(keys, self._signing.sign).to_bytes()
-        if self._folder is None:
-            self._in_memory = signed
-        else:
-            atomic_write(self._folder / LIST_FILE, signed)
+        self._store.write_list(signed)
         return signed, keys
 
     def _stored(self) -> tuple[bytes, KeyList] | None:
         """The list that was signed last; None if there is none, or it is not of this key."""
-        signed = self._in_memory
-        if self._folder is not None:
-            path = self._folder / LIST_FILE
-            try:
-                signed = path.read_bytes()
-            except FileNotFoundError:
-                return None
-            except OSError as error:
-                raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        signed = self._store.read_list()
         if not signed or self._signing is None:
             return None
         try:
             return signed, read_signed_list(signed, self._signing.public, "the list of keys")
         except ProtocolError:
             return None
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let nobody else make or erase keys meanwhile."""
-        if self._folder is None:
-            yield
-            return
-        path = self._folder / f".{HPKE_KEYS_FILE}"
-        try:
-            stream = path.open("w")
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}") from error
-        with stream:
-            lock_file(stream.fileno(), wait=True)
-            yield
 
 
 class PartnerKeys:

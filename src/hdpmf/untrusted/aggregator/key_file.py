@@ -1,4 +1,4 @@
-"""A small file of secret keys that can be erased, shared by all workers of a server.
+"""Secret keys that can be erased: what a store of them is, and a small file that is one.
 
 A database keeps what was deleted: in free pages, in its log, in dead rows, in backups. So what must
 be gone one day is sealed with a key from here, and the key is overwritten. The file has records of
@@ -10,16 +10,19 @@ blocks; ``docs/two-servers.md`` says so.
 from __future__ import annotations
 
 import errno
+import hmac
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
-from hdpmf.common.base.files import lock_file
+from hdpmf.common.base.files import atomic_write, lock_file
 from hdpmf.errors import StorageError
 
+DAY = 86_400
 KEY_SIZE = 32
 NAME_SIZE = 40
 
@@ -30,8 +33,63 @@ _CHECK_SIZE = 8
 _RECORD_SIZE = NAME_SIZE + KEY_SIZE + _CHECK_SIZE
 
 
+class KeyStore(Protocol):
+    """Keys by name, shared by all workers of a server: in a file, or in a database."""
+
+    def names(self) -> list[bytes]:
+        """Return the names of all keys."""
+
+    def keys(self) -> dict[bytes, bytes]:
+        """Return all keys by name."""
+
+    def get(self, name: bytes) -> bytes | None:
+        """Return a key, or None if there is none or it was erased."""
+
+    def make(self, name: bytes) -> bytes:
+        """Return a key; a new one is drawn if there is none, and is on the disk then."""
+
+    def put(self, name: bytes, key: bytes) -> None:
+        """Add a key, unless there is one of this name."""
+
+    def erase(self, names: Iterable[bytes]) -> None:
+        """Erase keys; those that are not there are skipped."""
+
+    def read_list(self) -> bytes:
+        """Return the public list of the keys; empty if there is none."""
+
+    def write_list(self, data: bytes) -> None:
+        """Replace the public list of the keys."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let nobody else be alone meanwhile."""
+
+
+class KeyStores(Protocol):
+    """The key stores of a server."""
+
+    def open(self, name: str) -> KeyStore:
+        """Return the store of this name."""
+
+    def move_forward(self) -> None:
+        """Do what is due every day."""
+
+
+class KeyFolder:
+    """Key stores that are files of a folder; None keeps keys in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def open(self, name: str) -> KeyStore:
+        """Return the store of this name."""
+        return KeyFile(None if self._path is None else self._path / name)
+
+    def move_forward(self) -> None:
+        """Do nothing: a file needs no care."""
+
+
 class KeyFile:
-    """Keys by name; several processes may use the file at once.
+    """A ``KeyStore`` in a file; several processes may use it at once.
 
     A header counts changes, so that a process rereads the file only after another one changed it. A
     record that was cut by a crash has a wrong check and is free: nobody relied on it yet.
@@ -46,6 +104,7 @@ class KeyFile:
         self._positions: dict[bytes, int] = {}
         self._records = 0
         self._counter = -1
+        self._list = b""
 
     def __repr__(self) -> str:
         return f"KeyFile({self._path})"
@@ -92,6 +151,45 @@ class KeyFile:
             self._changed(file)
             self._keys = {name: key for name, key in self._keys.items() if name not in gone}
             self._positions = {name: at for name, at in self._positions.items() if name not in gone}
+
+    def read_list(self) -> bytes:
+        """Return the public list of the keys, a file beside this one; empty if there is none."""
+        if self._path is None:
+            return self._list
+        try:
+            return self._list_path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise StorageError(f"cannot read {self._list_path}: {error.strerror}") from error
+
+    def write_list(self, data: bytes) -> None:
+        """Replace the public list of the keys."""
+        if self._path is None:
+            self._list = data
+        else:
+            atomic_write(self._list_path, data)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let nobody else be alone meanwhile."""
+        if self._path is None:
+            yield
+            return
+        path = self._path.with_name(f".{self._path.name}")
+        try:
+            stream = path.open("w")
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+        with stream:
+            lock_file(stream.fileno(), wait=True)
+            yield
+
+    @property
+    def _list_path(self) -> Path:
+        if self._path is None:
+            raise StorageError("keys in memory have no file")
+        return self._path.with_name(f"{self._path.name.removesuffix('-keys')}-list")
 
     def _add(self, name: bytes, key: bytes) -> bytes:
         if len(name) != NAME_SIZE or len(key) != KEY_SIZE:
@@ -190,6 +288,61 @@ class KeyFile:
             f"could not use {self._path}: {reason}. Free space or give this process the right to "
             "it, then try again"
         )
+
+
+class DailyKey:
+    """A key that moves forward by one step a day; the days that lie behind can be erased.
+
+    Who has the key of a day has those of all later ones, and of none before.
+
+    Args:
+        store: Of the key; one is made if it is empty.
+        label: For the names in the store.
+        first: The day of a new key, since 1970.
+    """
+
+    def __init__(self, store: KeyStore, label: bytes, first: int = 0) -> None:
+        self._store = store
+        self._label = label
+        if not store.names():
+            store.put(self._name(first), secrets.token_bytes(KEY_SIZE))
+
+    def at(self, day: int) -> bytes | None:
+        """Return the key of a day; None if it is erased."""
+        while known := [found for found in self._days() if found <= day]:
+            key = self._store.get(self._name(max(known)))
+            if key is not None:  # otherwise another worker has just moved it forward
+                return _forward(key, day - max(known))
+        return None
+
+    def erase_before(self, day: int) -> None:
+        """Erase the keys of all days before this one."""
+        days = self._days()
+        if not days or max(days) >= day > min(days):
+            self._store.erase(self._name(old) for old in days if old != max(days))
+            return
+        if max(days) < day:
+            key = self._store.get(self._name(max(days)))
+            if key is not None:
+                self._store.put(self._name(day), _forward(key, day - max(days)))
+                self._store.erase(self._name(old) for old in days)
+
+    def _days(self) -> list[int]:
+        return [int.from_bytes(name[len(self._label) :], "big") for name in self._store.names()]
+
+    def _name(self, day: int) -> bytes:
+        return self._label + day.to_bytes(NAME_SIZE - len(self._label), "big")
+
+
+def derive_key(key: bytes, purpose: bytes) -> bytes:
+    """Return the key for one purpose that follows from a key."""
+    return hmac.digest(key, b"hdpmf " + purpose, "sha256")
+
+
+def _forward(key: bytes, days: int) -> bytes:
+    for _ in range(days):
+        key = derive_key(key, b"next day")
+    return key
 
 
 def _read_head(file: int, size: int) -> bytes:

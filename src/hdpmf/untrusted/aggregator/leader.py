@@ -46,6 +46,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
 )
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
 from hdpmf.untrusted.aggregator.hpke_keys import PartnerKeys
+from hdpmf.untrusted.aggregator.key_file import KeyStores
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
 from hdpmf.untrusted.aggregator.server import QUICK_SECONDS, Aggregator, PartnerClient
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
@@ -91,9 +92,17 @@ class Leader(Aggregator):
         noise: Noise | None = None,
         state: Path | None = None,
         rules: Rules | None = None,
+        key_stores: KeyStores | None = None,
     ) -> None:
         super().__init__(
-            keys, database, clock=clock, noise=noise, state=state, rules=rules, witness=helper
+            keys,
+            database,
+            clock=clock,
+            noise=noise,
+            state=state,
+            rules=rules,
+            witness=helper,
+            key_stores=key_stores,
         )
         self._helper = helper
         self._partner_keys = PartnerKeys(keys.partner)

@@ -29,31 +29,28 @@ years. An old copy of the key leads to all later ones, as it has to.
 
 from __future__ import annotations
 
-import hmac
-import secrets
 from hashlib import sha256
-from pathlib import Path
 
 from hdpmf.common.privacy.sampling import KeyedNoise
 from hdpmf.errors import PrivacyError
-from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyFile
+from hdpmf.untrusted.aggregator.key_file import DAY, DailyKey, KeyStore, derive_key
 
-_DAY = 86_400
+NOISE_KEY_FILE = "noise-key"
 _LABEL = b"noise key of a day"
 
 
 class NoiseKey:
     """A server's noise key, shared by all its workers.
 
+    It is in a file, also where other keys are in the database: each host moves its copy forward by
+    itself, and an old database must not bring back another noise.
+
     Args:
-        path: The file; None if the database is in memory. A file that is missing is made, with a
-            new key.
+        store: Of the key; a new one is made if it is empty.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._file = KeyFile(path)
-        if not self._file.names():
-            self._file.put(_name(0), secrets.token_bytes(KEY_SIZE))
+    def __init__(self, store: KeyStore) -> None:
+        self._key = DailyKey(store, _LABEL)
 
     def noise(self, task_id: bytes, end: int, total: bytes) -> KeyedNoise:
         """Return the noise for the share ``total`` of a sum; the task ends at ``end``.
@@ -61,45 +58,14 @@ class NoiseKey:
         Raises:
             PrivacyError: The key of that day is erased.
         """
-        day = end // _DAY
-        known = [found for found in self._days() if found <= day]
-        if not known:
+        key = self._key.at(end // DAY)
+        if key is None:
             raise PrivacyError(
                 f"the noise key for task {task_id.hex()[:16]} is erased, because the task's time "
                 "is over by this server's clock; make a new task"
             )
-        key = self._file.get(_name(max(known)))
-        if key is None:
-            return self.noise(task_id, end, total)  # another worker has just moved it forward
-        key = _forward(key, day - max(known))
-        return KeyedNoise(_derive(key, b"noise of a sum" + task_id + sha256(total).digest()))
+        return KeyedNoise(derive_key(key, b"noise of a sum" + task_id + sha256(total).digest()))
 
     def erase_before(self, time: float) -> None:
         """Erase the keys of all days before this time."""
-        day = int(time // _DAY)
-        days = self._days()
-        if not days or max(days) >= day > min(days):
-            self._file.erase(_name(old) for old in days if old != max(days))
-            return
-        if max(days) < day:
-            key = self._file.get(_name(max(days)))
-            if key is not None:
-                self._file.put(_name(day), _forward(key, day - max(days)))
-                self._file.erase(_name(old) for old in days)
-
-    def _days(self) -> list[int]:
-        return [int.from_bytes(name[len(_LABEL) :], "big") for name in self._file.names()]
-
-
-def _name(day: int) -> bytes:
-    return _LABEL + day.to_bytes(NAME_SIZE - len(_LABEL), "big")
-
-
-def _forward(key: bytes, days: int) -> bytes:
-    for _ in range(days):
-        key = _derive(key, b"next day")
-    return key
-
-
-def _derive(key: bytes, purpose: bytes) -> bytes:
-    return hmac.digest(key, b"hdpmf " + purpose, "sha256")
+        self._key.erase_before(int(time // DAY))

@@ -60,13 +60,16 @@ def open_server(folder: AggregatorFolder, timer: Timer = nullcontext) -> Iterato
     keys = folder.keys
     rules = folder.config.tasks
     state = folder.path
+    stores = folder.key_stores
     with closing(folder.open_database(timer)) as database:
         if folder.config.role == "helper":
             with PartnerClient(keys) as leader:
-                yield Helper(keys, database, state=state, rules=rules, witness=leader)
+                yield Helper(
+                    keys, database, state=state, rules=rules, witness=leader, key_stores=stores
+                )
             return
         with HelperClient(keys) as client:
-            yield Leader(keys, database, client, state=state, rules=rules)
+            yield Leader(keys, database, client, state=state, rules=rules, key_stores=stores)
 
 
 def run_worker(

@@ -1,6 +1,7 @@
 """Seals report shares and sums in the database, until their batch is closed.
 
-Every step of a task's time (its bucket) has a key of its own, in a file outside the database. A
+Every step of a task's time (its bucket) has a key of its own, in a file outside the database (or
+sealed in it, ``key_table``). A
 report and the sums that it is added to are sealed with the key of its bucket. When the batch with
 the bucket is closed, or its task is purged, the key is erased. Whatever the database, its log, its
 dead rows or its backups still hold of them can then be opened by nobody, whoever gets the disk.
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from pathlib import Path
 
 from hdpmf.common.aggregation.two_servers.dap.messages import TASK_ID_SIZE, Interval
 from hdpmf.errors import StorageError, needs
@@ -27,7 +27,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
     tasks,
 )
-from hdpmf.untrusted.aggregator.key_file import KeyFile
+from hdpmf.untrusted.aggregator.key_file import KeyStore
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidTag
@@ -36,6 +36,7 @@ with needs("cryptography"):
 with needs("sqlalchemy"):
     import sqlalchemy as sa
 
+BATCH_KEYS_FILE = "batch-keys"
 _NONCE_SIZE = 12  # random: a key seals fewer than 2^32 times, so that none comes twice
 _BUCKET_SIZE = 8
 
@@ -44,11 +45,11 @@ class BatchSeals:
     """Seals what a server keeps of open batches.
 
     Args:
-        path: The file of keys; None if the database is in memory.
+        keys: The store of its keys.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._keys = KeyFile(path)
+    def __init__(self, keys: KeyStore) -> None:
+        self._keys = keys
 
     def seal_report(self, task_id: bytes, bucket: int, report_id: bytes, body: bytes) -> bytes:
         """Seal a report."""
@@ -70,8 +71,8 @@ class BatchSeals:
         if found is None:
             raise StorageError(
                 f"the sums of task {task_id.hex()[:16]} cannot be opened: their key is erased or "
-                "lost, because the database is older or newer than the file batch-keys. Give this "
-                "task up and make a new one"
+                "lost, because the database is older or newer than its batch keys. Give this task "
+                "up and make a new one"
             )
         return found
 

@@ -13,7 +13,7 @@ from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol.void_task import void_statement
 from hdpmf.errors import ConfigError, DapError, TransportError, needs
-from hdpmf.untrusted.aggregator.collection import BATCH_KEYS_FILE, Batches, closed_intervals
+from hdpmf.untrusted.aggregator.collection import Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
@@ -30,6 +30,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     tasks,
 )
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
+from hdpmf.untrusted.aggregator.key_file import KeyFolder, KeyStores
 from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
 from hdpmf.untrusted.aggregator.released_batches import (
     LOG_MEDIA_TYPE,
@@ -37,7 +38,7 @@ from hdpmf.untrusted.aggregator.released_batches import (
     MAX_LOG_MESSAGE,
     Witness,
 )
-from hdpmf.untrusted.aggregator.sealing import BatchSeals
+from hdpmf.untrusted.aggregator.sealing import BATCH_KEYS_FILE, BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
     AggregatorTask,
     Rules,
@@ -95,6 +96,7 @@ class Aggregator:
         rules: Conditions for tasks.
         witness: The other server, which confirms what is released; None if the database is in
             memory.
+        key_stores: Of the keys that it makes and erases; by default files in ``state``.
     """
 
     role: ClassVar[ServerRole]
@@ -109,6 +111,7 @@ class Aggregator:
         state: Path | None = None,
         rules: Rules | None = None,
         witness: Witness | None = None,
+        key_stores: KeyStores | None = None,
     ) -> None:
         if keys.role != self.role:
             raise ConfigError(f"these keys are the {keys.role}'s")
@@ -119,7 +122,8 @@ class Aggregator:
         self._rules = Rules() if rules is None else rules
         self.partner_clock = PartnerClock(clock, self._rules.partner_skew)
         self._task_store = TaskStore(database, keys, self._rules, clock)
-        self._seals = BatchSeals(None if state is None else state / BATCH_KEYS_FILE)
+        self._key_stores = KeyFolder(state) if key_stores is None else key_stores
+        self._seals = BatchSeals(self._key_stores.open(BATCH_KEYS_FILE))
         if database.in_memory:
             witness = None  # it cannot be an old copy
         self._batches = Batches(database, keys, self._rules, self._seals, noise, state, witness)
@@ -227,6 +231,7 @@ class Aggregator:
         deleted = self._delete_ids()
         self._seals.erase_closed(self._database)
         self._batches.erase_noise_keys(oldest)
+        self._key_stores.move_forward()
         if found or deleted:
             self._database.empty_log()
         self.rotate_keys()
