@@ -47,9 +47,13 @@ def init(
             default="a SQLite file in FOLDER",
         ),
     ] = "",
+    shared_keys: Annotated[
+        bool,
+        option("Keep keys that change in the database, sealed: for a server on several hosts."),
+    ] = False,
 ) -> Result:
     """Set up a server: its keys, its certificate, and the card that it gives to everybody."""
-    from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
+    from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, KeyRules
 
     config = AggregatorConfig(
         role=role.value,
@@ -58,6 +62,7 @@ def init(
         host=host,
         port=port,
         database=database,
+        keys=KeyRules(shared=shared_keys),
     )
     server = AggregatorFolder.create(folder, config)
     text = [
