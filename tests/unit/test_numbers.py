@@ -223,13 +223,13 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "untrusted.aggregator.key_file": {
         "KEY_SIZE, NAME_SIZE, _HEADER_SIZE, _RECORD_SIZE": (32, 40, 24, 80),
-        "_COUNTER_SIZE, _CHECK_SIZE": (8, 8),
+        "_COUNTER_SIZE, _CHECK_SIZE, DAY": (8, 8, 86_400),
+    },
+    "untrusted.aggregator.key_table": {
+        "_KEEP_DAYS, _FRESH_SECONDS, _DAY_SIZE, _NONCE_SIZE": (2, 2.0, 4, 12),
     },
     "untrusted.aggregator.sealing": {
         "_NONCE_SIZE, _BUCKET_SIZE": (12, 8),
-    },
-    "untrusted.aggregator.noise_key": {
-        "_DAY": 86_400,
     },
     "common.aggregation.two_servers.dap.messages": {
         "REPORT_ID_SIZE, TASK_ID_SIZE, BATCH_ID_SIZE, JOB_ID_SIZE, CHECKSUM_SIZE": (
