@@ -658,7 +658,7 @@ PLANTED = (
     Planted(
         "retired HPKE keys stay on the disk",
         "untrusted/aggregator/hpke_keys.py",
-        "self._file.erase(gone)",
+        "self._store.erase(gone)",
         "pass",
         (f"{_RECORDED}::test_a_recorded_upload_stays_closed",),
     ),
