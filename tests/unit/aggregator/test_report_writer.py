@@ -250,6 +250,33 @@ def test_what_comes_while_the_disk_works_is_one_group() -> None:
     assert max(map(len, disk.groups)) == GROUP_REPORTS
 
 
+def test_a_group_waits_for_reports_that_are_under_way_and_not_for_long(monkeypatch) -> None:
+    """A sender that never ends holds nobody up."""
+    module = "hdpmf.untrusted.aggregator.report_writer._GATHER_SECONDS"
+    disk = Disk()
+    disk.free.set()
+
+    async def all_of_it(under_way: int) -> None:
+        writer = ReportWriter(disk.write, AggregatorMetrics(), room=10)
+        writer.start()
+        assert all(writer.reserve() for _ in range(under_way))
+        waiting = []
+        for place in range(3):
+            waiting.append(asyncio.create_task(writer.put(upload(bytes([place])))))
+            await asyncio.sleep(0.01)  # the thread could write it, if it did not wait
+        await asyncio.gather(*waiting)
+        await writer.stop()
+
+    monkeypatch.setattr(module, 60.0)
+    asyncio.run(all_of_it(3))
+    assert disk.groups == [[b"\0", b"\1", b"\2"]]
+    monkeypatch.setattr(module, 0.02)
+    asyncio.run(all_of_it(4))
+    assert sorted(report for group in disk.groups[1:] for report in group) == [
+        b"\0", b"\1", b"\2",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("fault", [StorageError("full"), ZeroDivisionError("a bug")])
 def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) -> None:
     disk = Disk()

@@ -8,6 +8,8 @@ import io
 import json
 import logging
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,14 @@ def test_signals_change_what_is_logged() -> None:
             signal.raise_signal(signal.SIGUSR2)
         assert logged() == {"WARNING"}
     assert (signal.getsignal(signal.SIGUSR1), LOG.level) == before
+
+
+def test_a_signal_for_the_log_level_ends_no_command_that_is_starting() -> None:
+    """The first line of the command has run, and nothing of the service yet."""
+    both = "[os.kill(os.getpid(), number) for number in (signal.SIGUSR1, signal.SIGUSR2)]"
+    command = f"import os, signal, hdpmf.cli; {both}; import hdpmf.cli.main as m; m.run()"
+    done = subprocess.run([sys.executable, "-c", command, "--version"], capture_output=True)
+    assert (done.returncode, done.stdout[:6]) == (0, b"hdpmf ")
 
 
 def test_a_run_is_told_with_its_id_and_nothing_of_devices(tmp_path: Path) -> None:

@@ -248,6 +248,8 @@ _WAIT_MS = 60_000  # for another process that writes
 
 _PAGE = 32_768  # reports are large: fewer pages to link
 
+_LOG_PAGES = 4096  # 128 MiB: most reports are counted and gone before they are copied to the file
+
 _POSTGRES_SHARDS = 8
 
 _SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
@@ -448,6 +450,7 @@ class ServerDatabase:
         if not self.in_memory:
             cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute("PRAGMA synchronous = FULL")
+            cursor.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         cursor.close()
 
     def _prepare(self) -> bool:

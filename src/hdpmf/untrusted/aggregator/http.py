@@ -166,17 +166,19 @@ async def read_body(
 ) -> bytes:
     """Read a body of announced length; raise HTTPException, before reading, if it is wrong."""
     size = check_body(request, media_type, most, exactly=exactly)
-    body = bytearray()
+    chunks: list[bytes] = []
+    read = 0
     try:
         async for chunk in request.stream():
-            body += chunk
-            if len(body) > size:
+            chunks.append(chunk)
+            read += len(chunk)
+            if read > size:
                 raise HTTPException(413, "more was sent than was announced", _CLOSE)
     except ClientDisconnect:
         raise HTTPException(400, "the request was cut") from None
-    if len(body) != size:
+    if read != size:
         raise HTTPException(400, "less was sent than was announced", _CLOSE)
-    return bytes(body)
+    return b"".join(chunks)
 
 
 def check_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> int:

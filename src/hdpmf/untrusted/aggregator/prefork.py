@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -118,6 +119,8 @@ def run_worker(
             lifespan="on",
         )
         identity = ServerTls(folder.certificates) if tls else None
+        gc.collect()
+        gc.freeze()  # what is here stays: looking through it again and again takes time
         LimitedServer(config, identity, ready).run(sockets=[listener])
     event("stopped")
 
@@ -201,7 +204,11 @@ class _Workers:
         process = context.Process(
             target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{index}"
         )
-        process.start()
+        numbers = (signal.SIGUSR1, signal.SIGUSR2)
+        before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+        process.start()  # what is ignored here is ignored there, until the worker has handlers
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
         theirs.close()
         self._processes[index] = process, ours
 

@@ -283,6 +283,8 @@ GROUP_REPORTS = 64
 
 GROUP_BYTES = 16 << 20
 
+_GATHER_SECONDS = 0.02  # for reports that are under way: a commit costs the same for many
+
 
 Writer = Callable[[Sequence[Upload]], Sequence[HdpmfError | None]]
 
@@ -345,7 +347,8 @@ class ReportWriter:
             if not self._open:
                 raise StorageError("the server is stopping; send the report again later")
             self._waiting.append((upload, future))
-            self._some.notify()
+            if len(self._waiting) == 1 or self._gathered:
+                self._some.notify()
         refused = await future
         if refused is not None:
             raise refused
@@ -357,6 +360,11 @@ class ReportWriter:
             self._some.notify()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
+
+    @property
+    def _gathered(self) -> bool:
+        """True if all reports that are under way wait, or enough for a group."""
+        return len(self._waiting) >= min(self._expected, GROUP_REPORTS)
 
     def _run(self) -> None:
         while group := self._next():
@@ -375,6 +383,8 @@ class ReportWriter:
         with self._some:
             while not self._waiting and self._open:
                 self._some.wait()
+            if self._open and not self._gathered:
+                self._some.wait(_GATHER_SECONDS)
             group: list[tuple[Upload, asyncio.Future[HdpmfError | None]]] = []
             size = 0
             while self._waiting and len(group) < GROUP_REPORTS and size < GROUP_BYTES:

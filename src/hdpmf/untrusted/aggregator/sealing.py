@@ -138,7 +138,8 @@ class BatchSeals:
         if key is None:
             return None
         try:
-            return AESGCM(key).decrypt(sealed[:_NONCE_SIZE], sealed[_NONCE_SIZE:], name + about)
+            text = memoryview(sealed)[_NONCE_SIZE:]
+            return AESGCM(key).decrypt(sealed[:_NONCE_SIZE], text, name + about)
         except (InvalidTag, ValueError):
             return None
 

@@ -29,23 +29,29 @@ from hdpmf.errors import PrioError
 
 _DOMAIN = 1
 
-
-def xof_lanes(tag: bytes, seed: bytes, binder: bytes, count: int) -> np.ndarray:
-    """The first ``count`` words of 64 bits."""
-    return turboshake128(b"".join((bytes([len(tag)]), tag, seed, binder)), _DOMAIN, count)
+Buffer = bytes | memoryview
+"""Bytes, or a part of them that nobody has copied."""
 
 
-def derive_seed(tag: bytes, seed: bytes, binder: bytes, size: int) -> bytes:
-    """The first ``size`` bytes."""
+def xof_lanes(tag: bytes, seed: bytes, binder: Sequence[Buffer], count: int) -> np.ndarray:
+    """The first ``count`` words of 64 bits; the binder is given in parts."""
+    return turboshake128((bytes([len(tag)]), tag, seed, *binder), _DOMAIN, count)
+
+
+def derive_seed(tag: bytes, seed: bytes, binder: Sequence[Buffer], size: int) -> bytes:
+    """The first ``size`` bytes; the binder is given in parts."""
     lanes = -(-size // 8)  # no mutant: of more of them the first bytes are the same
     return xof_lanes(tag, seed, binder, lanes).tobytes()[:size]
 
 
-def turboshake128(message: bytes, domain: int, count: int) -> np.ndarray:
-    """The first ``count`` words of 64 bits, little-endian, of TurboSHAKE128."""
-    padded = bytearray(message)
-    padded.append(domain)
-    padded.extend(bytes(-len(padded) % (8 * RATE_LANES)))
+def turboshake128(message: Sequence[Buffer], domain: int, count: int) -> np.ndarray:
+    """The first ``count`` words of 64 bits, little-endian, of TurboSHAKE128.
+
+    The message is given in parts, because a copy of a whole report takes time.
+    """
+    size = sum(map(len, message)) + 1
+    padding = bytes(-size % (8 * RATE_LANES))
+    padded = bytearray().join((*message, bytes([domain]), padding))
     padded[-1] ^= 0x80
     out = np.empty(-(-count // RATE_LANES) * RATE_LANES, np.uint64)
     sponge(np.frombuffer(padded, "<u8"), out)
@@ -103,7 +109,7 @@ class Field:
         """Elements as bytes, little-endian."""
         return vector.tobytes()
 
-    def decode(self, encoded: bytes, count: int) -> np.ndarray:
+    def decode(self, encoded: Buffer, count: int) -> np.ndarray:
         """So many elements, or an error."""
         if len(encoded) != count * self.size:
             raise PrioError(
@@ -121,7 +127,7 @@ class Field:
         """Return pseudorandom elements, by rejection sampling."""
         spare = 0
         while True:
-            lanes = xof_lanes(tag, seed, binder, (count + spare) * self.words)
+            lanes = xof_lanes(tag, seed, (binder,), (count + spare) * self.words)
             found = self.elements_of(lanes)
             if len(found) >= count:  # no mutant: a longer stream begins with the same elements
                 return found[:count]

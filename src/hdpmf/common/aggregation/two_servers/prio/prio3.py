@@ -21,7 +21,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, derive_seed
+from hdpmf.common.aggregation.two_servers.prio.field import (
+    FIELD64,
+    FIELD128,
+    Buffer,
+    derive_seed,
+)
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, decide, prove, query
 from hdpmf.errors import ConfigError, PrioError
 
@@ -200,17 +205,18 @@ class Prio3:
             total = self.field.add(total, self.field.decode(encoded, self.circuit.output_length))
         return self.field.integers(total)
 
-    def _open(self, server: int, input_share: bytes) -> tuple[np.ndarray, np.ndarray, bytes]:
+    def _open(self, server: int, input_share: bytes) -> tuple[np.ndarray, np.ndarray, Buffer]:
         if server != _LEADER:
             vector_seed, proof_seed, _ = _split(input_share, self.seed_size)
             vector = self._vector_share(server, vector_seed)
             return vector, self._proof_share(server, proof_seed), self.field.encode(vector)
+        view = memoryview(input_share)
         end = self.circuit.length * self.field.size
-        vector = self.field.decode(input_share[:end], self.circuit.length)
+        vector = self.field.decode(view[:end], self.circuit.length)
         proofs = self.field.decode(
-            input_share[end : -self.seed_size], self.circuit.proof_length * self.proofs
+            view[end : -self.seed_size], self.circuit.proof_length * self.proofs
         )
-        return vector, proofs, input_share[:end]
+        return vector, proofs, view[:end]
 
     def _vector_share(self, server: int, seed: bytes) -> np.ndarray:
         return self._expand(_VECTOR, seed, bytes([server]), self.circuit.length)
@@ -227,15 +233,13 @@ class Prio3:
             self.proofs, -1
         )
 
-    def _joint_part(self, server: int, blind: bytes, share: bytes, nonce: bytes) -> bytes:
+    def _joint_part(self, server: int, blind: bytes, share: Buffer, nonce: bytes) -> bytes:
         return derive_seed(
-            self._tag(_JOINT_PART), blind, bytes([server]) + nonce + share, self.seed_size
+            self._tag(_JOINT_PART), blind, (bytes([server]), nonce, share), self.seed_size
         )
 
     def _joint_seed(self, parts: Sequence[bytes]) -> bytes:
-        return derive_seed(
-            self._tag(_JOINT_SEED), bytes(self.seed_size), b"".join(parts), self.seed_size
-        )
+        return derive_seed(self._tag(_JOINT_SEED), bytes(self.seed_size), parts, self.seed_size)
 
     def _expand(self, usage: int, seed: bytes, binder: bytes, count: int) -> np.ndarray:
         return self.field.expand(self._tag(usage), seed, binder, count)
