@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +16,8 @@ from hdpmf import HDPBit, HDPSum
 from hdpmf.common.base.threads import Workers, one_blas_thread
 from hdpmf.common.data import synthetic_world
 from hdpmf.private.client.ranking import ChooseAndLike
+from hdpmf.untrusted.recommender.lists.ease import item_item
+from hdpmf.untrusted.recommender.lists.presence import Presence
 
 WORLD = synthetic_world(n_users=150, n_items=60, n_ratings=3000, rng=0)
 
@@ -78,3 +83,29 @@ def test_nothing_is_solved_or_trained_again_for_each_list(monkeypatch: pytest.Mo
     monkeypatch.setattr("hdpmf.models.hdp_bit.train_list_model", never)
     assert len(model.recommend(WORLD.users.ids)) == WORLD.n_users
     assert len(solved) <= 1, "what a stranger gets is the same for all"
+
+
+def test_the_model_for_lists_does_not_depend_on_threads_of_linear_algebra() -> None:
+    presence = Presence(*np.random.default_rng(0).integers(0, 700, (2, 40_000)), 700, 700)
+    found = []
+    for number in (1, 2):
+        with threadpool_limits(number, user_api="blas"):
+            found.append(item_item(presence))
+    assert np.array_equal(found[0].matrix, found[1].matrix)
+    assert np.array_equal(found[0].importance, found[1].importance)
+
+
+def test_the_limit_holds_for_libraries_that_are_loaded_later() -> None:
+    code = (
+        "from hdpmf.common.base.threads import one_blas_thread\n"
+        "from threadpoolctl import threadpool_info\n"
+        "with one_blas_thread():\n"
+        "    import scipy.linalg\n"
+        "    found = [each['num_threads'] for each in threadpool_info()]\n"
+        "print(len(found), set(found))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert done.stdout.split(maxsplit=1)[1] == "{1}\n", done.stdout

@@ -40,7 +40,9 @@ def one_blas_thread() -> Iterator[None]:
     Setting it takes milliseconds: put it around the loop, not into it. Of several threads that ask
     for it at the same time the first one's limit counts, until it leaves.
     """
-    # here: tab completion reads this module
+    # here: tab completion reads this module. SciPy's library is another one than NumPy's, and a
+    # limit holds only for what is loaded.
+    import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):

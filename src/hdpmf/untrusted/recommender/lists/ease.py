@@ -90,6 +90,7 @@ def _sparse(
     return ItemItem(matrix, LinearOperator((n, n), matvec=important, dtype=np.float64))
 
 
+@one_blas_thread()  # with more the last digits, and what is kept by them, depend on their number
 def _whole(presence: Presence, strength: float) -> ItemItem:
     from scipy.linalg.lapack import dpotrf, dpotri
 
