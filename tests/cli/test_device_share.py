@@ -57,9 +57,12 @@ def test_showing_more_needs_a_yes_and_says_what_becomes_visible(joined: Path, ca
     asked = call("device", "share", joined, "open")
     assert asked.code != 0
     said = " ".join(asked.err.split())
-    assert "0 items that you rated, but not how; 3 ratings as they are. 0 stay hidden" in said
-    assert "cannot be taken back by anybody" in said
-    assert "similar items that are seen betray them" in said
+    assert (
+        "rated 0 items, but not how you rated them, and would get 3 ratings as they are. 0 stay"
+        in said
+    )
+    assert "Nothing that was sent can be taken back" in said
+    assert "similar items can give them away" in said
     assert "confirm with --yes" in said
     assert call("device", "share", joined, "--json").json["level"] == "hidden"
 
@@ -82,11 +85,11 @@ def test_who_could_spend_more_than_the_total_is_told_so(joined: Path, call: Call
         )
         store.ledger.charge(entry, store.ratings(), np.arange(2), np.full(2, 0.45))
     said = " ".join(call("device", "share", joined, "seen").err.split())
-    assert "it may be 0.4 more than max_total (1)" in said
-    assert "and all of them 1;" in call("device", "ledger", joined).out.replace("\n", " ")
+    assert "the total may exceed max_total (1) by 0.4" in said
+    assert "and all ratings together 1." in call("device", "ledger", joined).out.replace("\n", " ")
     call("device", "share", joined, "seen", "--yes")
     said = " ".join(call("device", "ledger", joined).out.split())
-    assert "and all of them 1.4;" in said
+    assert "and all ratings together 1.4." in said
 
 
 @pytest.mark.parametrize("answer", [False, True])
@@ -151,12 +154,12 @@ def test_what_was_shown_is_told_from_the_ledger_and_stays(joined: Path, call: Ca
     assert told["shown"] == {"seen": 1, "open": 1}
     assert told["ratings"] == NO_RATINGS_ANSWERED | {"hidden": 1, "answered": 2}
     said = " ".join(call("device", "share", joined).out.split())
-    assert "So far it was sent that 1 ratings are there, and 1 ratings as they are" in said
+    assert "So far, it has seen that 1 ratings exist and has received 1 ratings as they are" in said
     said = " ".join(call("device", "ledger", joined).out.split())
-    assert "you showed that 1 ratings are there, and published 1 as they are" in said
+    assert "you showed that 1 ratings exist, and published 1 as they are" in said
     assert call("device", "ledger", joined, "--json").json["shown"] == {"seen": 1, "open": 1}
     said = " ".join(call("device", "rate", joined, "--weight", "0.5").out.split())
-    assert "None of this holds for the 1 ratings that you have published" in said
+    assert "None of this applies to the 1 ratings you have published" in said
 
 
 def test_a_question_says_what_is_shown_beside_the_sums(joined: Path, call: Call) -> None:

@@ -196,15 +196,15 @@ def test_from_the_first_start_to_a_list(machine: Callable[[str], Machine], shop:
     mine = machine("mine")
     begun = time.monotonic()
     with mine.double_click() as (page, process):
-        expect(page.get_by_role("button", name="Make my store")).to_be_visible()
+        expect(page.get_by_role("button", name="Create my store")).to_be_visible()
         seconds = time.monotonic() - begun
         print(f"{seconds:.1f} s from the double click to the page")
         assert seconds < MOST_SECONDS
-        page.get_by_role("button", name="Make my store").click()
+        page.get_by_role("button", name="Create my store").click()
         form = page.locator("form[data-action='/recommenders/preview']")
         form.locator("input").set_input_files(shop / "invitation.json")
         form.locator("button").click()
-        page.get_by_role("button", name="The digests are the same: join").click()
+        page.get_by_role("button", name="The digests match: join").click()
         wait_for_titles(page)
         page.get_by_role("link", name="Rate titles").click()
         rate(page, Hand())
@@ -240,24 +240,24 @@ def test_from_the_first_start_to_a_list(machine: Callable[[str], Machine], shop:
     with other.double_click() as (page, _):
         assert accessible(page) == []
         page.locator("form.upload input[type=file]").set_input_files(file)
-        page.get_by_label("Its passphrase").fill(PASSPHRASE)
-        page.get_by_role("button", name="Take it in").click()
+        page.get_by_label("Passphrase of the file").fill(PASSPHRASE)
+        page.get_by_role("button", name="Import it").click()
         expect(page.get_by_text("Your store has arrived")).to_be_visible()
         expect(page.locator(".list strong")).to_have_text(titles)
     with mine.double_click() as (page, _):
         expect(page.get_by_text("It is closed here")).to_be_visible()
         page.get_by_label("it works on the other computer").check()
         page.get_by_role("button", name="Delete it here").click()
-        expect(page.get_by_role("button", name="Make my store")).to_be_visible()
+        expect(page.get_by_role("button", name="Create my store")).to_be_visible()
     assert not (mine.data / "store.sqlite").exists()
 
 
 def move_away(page: Page, file: Path) -> None:
     page.get_by_role("link", name="Settings").click()
     assert accessible(page) == []
-    page.get_by_label("A passphrase for the file").fill(PASSPHRASE)
-    page.locator("form[action='/settings/move']").get_by_label("Once more").fill(PASSPHRASE)
-    page.get_by_role("button", name="Move it").click()
+    page.get_by_label("Passphrase for the file").fill(PASSPHRASE)
+    page.locator("form[action='/settings/move']").get_by_label("Repeat it").fill(PASSPHRASE)
+    page.get_by_role("button", name="Move").click()
     expect(page.get_by_text("It is closed here")).to_be_visible()
     assert accessible(page) == []
     with page.expect_download() as saved:
@@ -299,12 +299,12 @@ def test_a_report_to_two_servers_leaves_from_it(
 
             def received() -> bool:  # it looks by itself, but only every five minutes
                 with leading_to(page, "/disclosures"):
-                    page.get_by_role("button", name="Look now").click()
+                    page.get_by_role("button", name="Check now").click()
                 return any(entry.action == "received" for entry in entries_of(path))
 
             wait_for(pair.deployment, received, 200)
             page.reload()
-            expect(page.locator(".timeline summary")).to_contain_text("A model came of it.")
+            expect(page.locator(".timeline summary")).to_contain_text("You got a model.")
     assert [entry.action for entry in entries_of(path)] == ["agreed", "sent", "received"]
     summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
     assert summary["users"] == OTHERS + 1

@@ -104,9 +104,9 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
         with answering(others, invitation.address, invitation.authority.encode()):
             hdpmf("recommender", "run", shop, "--method", "hdp-bit", "--minimum", OTHERS + 1)
             page.goto(f"{served.origin}/disclosures")
-            told = read_until(page, "Somebody asks")
+            told = read_until(page, "New request")
             assert "5 of your ratings would take part" in told
-            page.get_by_text("Details and the very numbers").click()
+            page.get_by_text("Details and exact numbers").click()
             told = main.inner_text()
             assert "Secret Film 3" in told
             assert "does not wait for you once enough others have agreed" in told
@@ -123,7 +123,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
         page.goto(f"{served.origin}/recommendations")
         expect(page.locator(".list strong")).to_have_count(FILMS - 5)
         page.goto(f"{served.origin}/disclosures")
-        assert "Nothing was ever sent" not in main.inner_text()
+        assert "This device has never sent anything" not in main.inner_text()
         settle(page)
         assert heard.complaints == []
         assert "Secret Film" not in "".join(served.log)

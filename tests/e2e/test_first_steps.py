@@ -104,14 +104,14 @@ def test_a_newcomer_gets_a_list_in_three_steps_before_anything_has_left(
     page, heard, hand = context.new_page(), Heard(context), Hand()
     with owner_page(mine, "--every", "1") as served:
         enter(page, served)
-        hand.click(page.get_by_role("button", name="Make my store"))
+        hand.click(page.get_by_role("button", name="Create my store"))
         expect(page).to_have_url(f"{served.origin}/start")
         assert accessible(page) == []
         form = page.locator("form[data-action='/recommenders/preview']")
         hand.clicks += 1  # the browser's own dialogue
         form.locator("input").set_input_files(shop / "invitation.json")
         hand.click(form.locator("button"))
-        hand.click(page.get_by_role("button", name="The digests are the same: join"))
+        hand.click(page.get_by_role("button", name="The digests match: join"))
         hand.click(page.get_by_role("button", name="Conservative"))
         expect(page.locator("main")).to_contain_text("You have joined Film club.")
         expect(page.get_by_role("button", name="Conservative")).to_have_attribute(
@@ -121,13 +121,13 @@ def test_a_newcomer_gets_a_list_in_three_steps_before_anything_has_left(
         pictures(page, served, "start")
         hand.click(page.get_by_role("link", name="Rate titles"))
         expect(page.locator("#wall .item")).to_have_count(24)
-        expect(page.get_by_text("Many people know these titles")).to_be_visible()
+        expect(page.get_by_text("Well-known titles")).to_be_visible()
         before = hand.clicks
         rate(page, hand)
         assert hand.clicks == before + STARS
         hand.click(page.get_by_role("link", name="See it now"))
         expect(page.locator(".list .item")).to_have_count(20)
-        expect(page.locator("#nothing-left")).to_contain_text("has left this device")
+        expect(page.locator("#nothing-left")).to_contain_text("have left this device")
         assert page.locator(".list .rank").all_inner_texts() == [str(n) for n in range(1, 21)]
         assert accessible(page) == []
         assert hand.clicks - STARS <= MOST_CLICKS
@@ -148,7 +148,7 @@ def rate(page: Page, hand: Hand) -> None:
         place = tile.evaluate(PLACE)
         hand.click(tile.locator(".stars label").nth(number % 5))
         expect(tile).to_have_attribute("data-value", str(number % 5 + 1))
-        expect(page.locator("#toast")).to_contain_text("Saved here")
+        expect(page.locator("#toast")).to_contain_text("Saved on this device")
         assert tile.evaluate(PLACE) == place
     expect(page.locator("#rated")).to_have_text(str(STARS))
 
@@ -157,8 +157,8 @@ def rate_from_the_list(page: Page) -> None:
     first = page.locator(".list .item").first
     title = first.locator("strong").inner_text()
     first.locator(".stars label").nth(4).click()
-    expect(page.locator("#toast")).to_contain_text("Saved here")
-    page.get_by_role("button", name="make the list anew").click()
+    expect(page.locator("#toast")).to_contain_text("Saved on this device")
+    page.get_by_role("button", name="refresh the list").click()
     expect(page.locator(".list strong").first).not_to_have_text(title)
-    page.get_by_label("Also what I have rated").check()
+    page.get_by_label("Include what I have rated").check()
     expect(page.locator(".list").get_by_text(title, exact=True).first).to_be_attached()

@@ -70,11 +70,11 @@ def test_it_follows_a_recommender_that_serves_and_changes_nothing(
     with Deployment(tmp_path / "logs") as deployment, operator_page(folder.path) as served:
         enter(page, served)
         show = Shown(page, served.origin)
-        assert "No process serves this folder now" in show("overview")
+        assert "No process is serving this folder" in show("overview")
         deployment.recommender(folder.path)
-        show.until("overview", "A process serves this folder")
+        show.until("overview", "A process is serving this folder")
         show.until("overview", "waiting for a first run")  # it has published its items by then
-        assert "No run was begun" in show("runs")
+        assert "No runs yet" in show("runs")
 
         # While every page is looked at, nothing changes but what the serving process itself writes.
         before = contents(folder.path)
@@ -119,7 +119,7 @@ def test_it_follows_a_recommender_that_serves_and_changes_nothing(
         show("model")
         assert page.locator("table tbody tr").count() >= 10
         deployment.stop(RECOMMENDER)
-        show.until("overview", "No process serves this folder now")
+        show.until("overview", "No process is serving this folder")
         before = contents(folder.path)
         for name in PAGES:
             show(name)

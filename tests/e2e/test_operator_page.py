@@ -127,9 +127,9 @@ def test_it_refreshes_itself_and_says_why_a_run_cannot_go_on(
     assert page.locator(".warning").count() == 0
     with stuck(town):
         page.clock.run_for(11_000)
-        expect(page.locator(".warning")).to_contain_text("It cannot go on: 9 users agreed")
+        expect(page.locator(".warning")).to_contain_text("It cannot continue: 9 users agreed")
         expect(page.locator(".warning")).to_contain_text("To do: Have more devices take part.")
-        expect(page.locator(".warning")).to_contain_text("It is tried again")
+        expect(page.locator(".warning")).to_contain_text("Next attempt")
         assert page.evaluate("document.activeElement === document.querySelector('nav a')")
         assert accessible(page, of_any_severity=True) == []
     page.clock.run_for(11_000)
@@ -145,7 +145,7 @@ def test_a_page_that_is_left_alone_locks_although_it_refreshes_itself(
         enter(page, served)
         page.clock.install()
         page.goto(f"{served.origin}/overview")
-        expect(page.locator("#refreshed")).to_have_text("This page looks again every 10 seconds.")
+        expect(page.locator("#refreshed")).to_have_text("This page refreshes every 10 seconds.")
         time.sleep(6.5)
         page.clock.run_for(11_000)
         expect(page.locator("main")).to_contain_text("Locked")

@@ -113,7 +113,7 @@ def test_all_that_decides_is_on_one_screen(new_context, inside, served: ServedPa
         # Nothing is behind the answers, which stay at the lower edge.
         assert end <= answers["y"] + 1 or box["y"] >= answers["y"], (part, box)
     # They stay in reach while the details are read.
-    page.get_by_text("Details and the very numbers").click()
+    page.get_by_text("Details and exact numbers").click()
     page.evaluate("scrollTo(0, 300)")
     agree = page.get_by_role("button", name="Agree once").bounding_box()
     assert agree["y"] + agree["height"] <= height
@@ -230,7 +230,7 @@ def test_two_tabs_are_one_person(
     other.get_by_role(
         "button", name="Undo"
     ).click()  # what was there before, whichever tab it came from
-    expect(other.locator("#toast")).to_contain_text("As it was before")
+    expect(other.locator("#toast")).to_contain_text("Undone")
     assert value_of(folder, "4") == 5.0
     # Forms, too: a tab that was loaded before the other one changed something still works.
     for tab in (page, other):
@@ -359,7 +359,7 @@ def test_focus_stays_where_it_was_and_a_question_gets_it(page: Page, served: Ser
         expect(genre).to_be_focused()
     ask = page.locator("form[action='/privacy/ask'] button[name=ask]")
     for answer in ("no", "yes"):
-        if "Always ask me" in ask.inner_text():
+        if "Ask me every time" in ask.inner_text():
             with leading_to(page, "/privacy"):
                 ask.click()
         with leading_to(page, "/privacy"):
@@ -414,7 +414,7 @@ def test_a_device_that_stopped_is_said_to_have(new_context, tmp_path: Path, fold
         page.goto(f"{served.origin}/privacy")
     page.locator("button.group[data-weight='0.5']").click()
     expect(page.locator("#toast .note")).to_have_count(1)
-    expect(page.locator("#toast")).to_contain_text("Start hdpmf again")
+    expect(page.locator("#toast")).to_contain_text("Start it again")
     # When its time is over nothing private stays on the screen.
     expect(page.locator("main > *")).to_have_count(1, timeout=60_000)
-    expect(page.locator("#toast")).to_contain_text("This device has stopped")
+    expect(page.locator("#toast")).to_contain_text("hdpmf has stopped on this device")

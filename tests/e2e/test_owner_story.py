@@ -118,32 +118,32 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
                 "recommender", "run", shop, "--period", PERIOD, "--precision", "5s", "--minimum", 18
             )
             page.goto(f"{served.origin}/disclosures")
-            told = read_until(page, "Somebody asks", 30)
+            told = read_until(page, "New request", 30)
             expect(page.get_by_role("heading", name="Film club")).to_be_visible()
-            assert f"localhost:{port}. The name is only claimed." in told
+            assert f"localhost:{port}. Name not verified." in told
             assert "10 of your ratings would take part" in told
-            assert "Sums are over 18 people at least." in told
-            assert "cannot be taken back" in told
+            assert "from sums over at least 18 people." in told
+            assert "can be taken back" in told
             # One rating and the person, before and after, and what is left of the budget.
             gauges = " ".join(page.locator(".gauge").all_inner_texts())
             found = re.findall(r"at most 50 % now, (\d+) % after", gauges)
             rating, person = map(int, found)
             assert 57 == rating < person  # epsilon 0.25 each
             assert "100 % left now, 50 % after" in gauges
-            page.get_by_text("Details and the very numbers").click()
+            page.get_by_text("Details and exact numbers").click()
             told = main.inner_text()
             assert "The Quiet Harbour" in told
             assert "It takes 50 % of the lifetime budget of these ratings." in told
-            assert "No noise is in these numbers." in told
+            assert "These numbers contain no noise." in told
             assert "With noise" not in told
-            assert "Nothing was ever sent" in told
+            assert "This device has never sent anything" in told
             with DeviceStore.open(mine) as store:
                 assert store.ledger.entries() == []
             pictures(page, served, "disclosures")
             for before, button in (
-                ("Somebody asks", "later"),
-                ("you said not now", "now"),
-                ("Somebody asks", "once"),
+                ("New request", "later"),
+                ("you answered not now", "now"),
+                ("New request", "once"),
             ):
                 expect(main).to_contain_text(before)
                 with leading_to(page, "/disclosures"):
@@ -184,21 +184,21 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         line = page.locator(".timeline summary")
         expect(line).to_contain_text("Film club, today at")
         expect(line).to_contain_text(
-            "10 ratings in a sum of 18 people or more. A model came of it."
+            "10 ratings in a sum over at least 18 people. You got a model."
         )
         line.click()
         told = main.inner_text()
         assert "a report for each user, in shares for" in told
-        assert "Nothing was ever sent" not in told
+        assert "This device has never sent anything" not in told
         strips = page.locator(".strips li")
         expect(strips).to_have_count(10)
         assert "The Quiet Harbour" in " ".join(page.locator(".strips .title").all_text_contents())
         expect(strips.first).to_contain_text("50 % left, at most 57 %")
         expect(page.locator(".views path.both")).to_have_count(2)
         assert accessible(page, of_any_severity=True) == []
-        expect(page.locator("#looked")).to_contain_text("Film club: looked")
+        expect(page.locator("#looked")).to_contain_text("Film club: checked")
         with leading_to(page, "/disclosures"):
-            page.get_by_role("button", name="Look now").click()
+            page.get_by_role("button", name="Check now").click()
         exported = saved(page, page.locator("form[action='/disclosures/export'] button"))["entries"]
         assert [entry["action"] for entry in exported] == ["agreed", "sent", "received"]
         for name in ("privacy", "recommenders", "settings"):
@@ -245,7 +245,7 @@ def seen_alone(page: Page, served: ServedPage) -> list[list[str]]:
     before = mine.get_attribute("data-value")
     mine.locator(".stars label").nth(4 if before == "1" else 0).click()
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#toast")).to_contain_text("As it was before")
+    expect(page.locator("#toast")).to_contain_text("Undone")
     expect(mine).to_have_attribute("data-value", str(before))
     page.goto(f"{served.origin}/privacy")
     return [*found, page.locator("#meaning").all_inner_texts()]
@@ -268,4 +268,4 @@ def leave_and_forget(page: Page, served: ServedPage, mine: Path) -> None:
         assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
         assert store.ledger.spent_total() == pytest.approx(10 * 0.5 * RUN_EPSILON, rel=0.01)
     page.goto(f"{served.origin}/disclosures")
-    assert "Nothing was ever sent" not in main.inner_text()
+    assert "This device has never sent anything" not in main.inner_text()

@@ -81,8 +81,8 @@ def test_a_person_shows_what_they_rated_but_for_a_genre_and_finds_it_in_the_hist
                     "--precision", "5s", "--minimum", 18,
                 )  # fmt: skip
                 page.goto(f"{served.origin}/disclosures")
-                told = read_until(page, "Somebody asks", 30)
-                assert f"that you rated {len(shown)} items, each with a bit" in told
+                told = read_until(page, "New request", 30)
+                assert f"that you rated {len(shown)} items, each with a random bit" in told
                 assert accessible(page) == []
                 with leading_to(page, "/disclosures"):
                     page.locator("button[value=once]").click()
@@ -102,18 +102,18 @@ def test_a_person_shows_what_they_rated_but_for_a_genre_and_finds_it_in_the_hist
             page.goto(f"{served.origin}/disclosures")
             for line in page.locator(".timeline > li > details > summary").all():
                 line.click()
-            page.get_by_text(f"Shown to be rated: {len(shown)} items").click()
+            page.get_by_text(f"Seen as rated: {len(shown)} items").click()
             listed = page.locator(".timeline details details li").all_inner_texts()
             assert set(listed) == shown
             assert accessible(page) == []
             page.goto(f"{served.origin}/privacy")
             expect(page.locator("main")).to_contain_text(
-                f"was shown that {len(shown)} ratings are there, and got 0 ratings"
+                f"has seen that {len(shown)} ratings exist and has received 0 ratings"
             )
             page.locator("input[name=level][value=hidden]").check()
             with leading_to(page, "/privacy"):
                 page.locator("form[action='/privacy/sharing'] button").click()
-            expect(page.locator("#notes")).to_contain_text("What was sent stays sent")
+            expect(page.locator("#notes")).to_contain_text("Nothing that was sent can be undone")
             assert heard.complaints == []
     summary = json.loads(place.summary_path(place.runs()[0]).read_bytes())
     assert summary["users"] == OTHERS + 1
@@ -133,7 +133,7 @@ def choose_seen(page: Page, served: ServedPage) -> None:
     with leading_to(page, "/privacy"):
         page.keyboard.press("Enter")
     expect(page.locator("#confirm-title")).to_contain_text("see what you rated?")
-    expect(page.locator("main")).to_contain_text("cannot be taken back by anybody")
+    expect(page.locator("main")).to_contain_text("Nothing that was sent can be taken back")
     assert accessible(page) == []
     with leading_to(page, "/privacy"):
         page.locator("form[action='/privacy/sharing/confirm'] button[value=yes]").click()
@@ -144,4 +144,4 @@ def choose_seen(page: Page, served: ServedPage) -> None:
 def mark(page: Page, genre: str) -> None:
     with leading_to(page, "/privacy"):
         page.locator(f"form:has(input[name=genre][value='{genre}']) button").click()
-    expect(page.locator("main")).to_contain_text("Sensitive items are hidden, whatever you choose")
+    expect(page.locator("main")).to_contain_text("Sensitive items are always hidden")

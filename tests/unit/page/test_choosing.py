@@ -144,7 +144,7 @@ def test_what_is_hidden_or_sensitive_is_so_for_its_recommender(reader: Person):
     assert "Amélie" in reader.get("/recommendations").text
     page = reader.get("/privacy").text
     assert "Essay" not in page
-    assert "Without a genre" in page
+    assert "No genre" in page
 
 
 def test_keys_that_never_change_are_said_before_and_after_joining(reader: Person):
@@ -162,7 +162,7 @@ def test_keys_that_never_change_are_said_before_and_after_joining(reader: Person
         page = reader.get("/recommenders").text
         assert ("Their keys" in page) == expected
         assert complaints(page) == []
-    assert "one key that never changes" in reader.get("/recommenders").text  # of those joined
+    assert "a single key that never changes" in reader.get("/recommenders").text  # of those joined
 
 
 def test_the_page_says_who_has_the_same_items(reader: Person):
@@ -204,7 +204,7 @@ def test_leaving_keeps_the_list_and_forgetting_takes_it(reader: Person):
     assert "Dracula" in reader.get("/recommendations").text
     reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
     page = reader.get("/recommenders").text
-    assert "What it was sent cannot be recalled" in page
+    assert "What was sent cannot be recalled" in page
     assert "You have left" not in page
     assert "Dracula" not in reader.get("/recommendations").text
     assert "Amélie" in reader.get("/recommendations").text
@@ -213,9 +213,9 @@ def test_leaving_keeps_the_list_and_forgetting_takes_it(reader: Person):
 def test_a_tab_about_a_recommender_that_was_forgotten_changes_nothing_of_another(reader: Person):
     reader.post("/recommenders/change", {"address": BOOKS, "change": "forget"})
     reader.post("/privacy/genre", {"genre": "Drama", "marked": "yes", "recommender_id": "2"})
-    assert "not here any more" in reader.get("/privacy").text
+    assert "no longer on this device" in reader.get("/privacy").text
     assert (
-        "not here any more"
+        "no longer on this device"
         in reader.ask("/rate/set", {"item": "1", "value": "1", "recommender_id": "2"}).json()[
             "error"
         ]
@@ -249,14 +249,14 @@ def test_questions_are_shown_without_items_and_are_over_when_their_recommender_i
                 require_consent(store, each)
         give_answer(store, asked[0].key, "always")
         give_answer(store, asked[1].key, "never")
-    assert "The very numbers" in reader.get("/disclosures").text
+    assert "The exact numbers" in reader.get("/disclosures").text
     reader.post("/settings/forget", {"what": "model", "sure": "yes"})
     page = reader.get("/disclosures")
     assert page.status_code == 200
-    assert "when its items are here" in page.text
-    assert "The very numbers" not in page.text
+    assert "once its items have been downloaded" in page.text
+    assert "The exact numbers" not in page.text
     reader.post("/recommenders/change", {"address": BOOKS, "change": "leave"})
-    assert "Nobody asks" in reader.get("/disclosures").text
+    assert "There are no requests" in reader.get("/disclosures").text
     with reader.owner.store() as store:
         assert [consent.answer for consent in consents(store)] == ["never"]
         with pytest.raises(DeclinedError, match="not answered yet"):

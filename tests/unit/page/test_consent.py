@@ -69,14 +69,14 @@ def permitted(person: Person, what: Question | None = None) -> bool | None:
 def test_who_asks_is_shown_by_name_and_the_address_beside_it(asked: Person):
     page = asked.get("/disclosures").text
     assert '<h2 id="asked-1"><bdi>Film &lt;club&gt;</bdi></h2>' in page
-    assert "<bdi>films.example:9443</bdi>. The name is only claimed." in page
+    assert "<bdi>films.example:9443</bdi>. Name not verified." in page
     for path in ("/recommenders", "/privacy", "/start"):
         assert "Film &lt;club&gt;" in asked.get(path).text
     with asked.owner.store() as store:
         store.change_recommender(name="")
     page = asked.get("/disclosures").text
     assert '<h2 id="asked-1"><bdi>films.example:9443</bdi></h2>' in page
-    assert "It has given no name" in page
+    assert "It gave no name" in page
 
 
 def test_a_name_that_is_anothers_is_told_before_joining(asked: Person):
@@ -85,14 +85,14 @@ def test_a_name_that_is_anothers_is_told_before_joining(asked: Person):
     for path in ("/recommenders", "/start"):
         page = asked.get(path).text
         # The start page shows an invitation only to somebody who has not joined any.
-        assert ("whose name looks like this" in page) == (path == "/recommenders")
+        assert ("with a similar name" in page) == (path == "/recommenders")
     asked.post("/recommenders/answer", {"digest": other.digest, "answer": "yes"})
     assert "<bdi>books.example:9443</bdi>" in asked.get("/recommenders").text
 
 
 def test_agree_once_is_for_one_run(asked: Person):
     page = say(asked, "once")
-    assert "Somebody asks" not in page
+    assert "New request" not in page
     assert permitted(asked) is True
     with asked.owner.store() as store, pytest.raises(UnansweredError):
         require_consent(store, question(), b"another run")
@@ -107,20 +107,20 @@ def test_always_is_for_every_run_under_these_terms_and_no_others(asked: Person):
 
 def test_not_now_sends_nothing_and_is_asked_again(asked: Person, monkeypatch: pytest.MonkeyPatch):
     page = say(asked, "later")
-    assert "Somebody asks" not in page
-    assert "you said not now. Nothing leaves. You are asked again tomorrow at" in page
+    assert "New request" not in page
+    assert "you answered not now. Nothing is sent. You will be asked again tomorrow at" in page
     assert permitted(asked) is None
     assert asked.client.post("/state", headers={"origin": ORIGIN}).json()["asked"] == (0)
-    assert "Somebody asks" in say(asked, "now")
+    assert "New request" in say(asked, "now")
     say(asked, "later")
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + LATER + 1)
-    assert "Somebody asks" in asked.get("/disclosures").text
+    assert "New request" in asked.get("/disclosures").text
 
 
 def test_never_is_a_no_to_whatever_it_asks_until_it_is_taken_back(asked: Person):
     page = say(asked, "never")
-    assert "Somebody asks" not in page
+    assert "New request" not in page
     for epsilon in (0.5, 0.25, 0.01):  # much cheaper ones, too
         assert permitted(asked, question(epsilon)) is False
     with asked.owner.store() as store:
@@ -128,7 +128,7 @@ def test_never_is_a_no_to_whatever_it_asks_until_it_is_taken_back(asked: Person)
         assert pending(store) == []
         (given,) = consents(store)
     assert "Film &lt;club&gt;" in page
-    assert "Somebody asks" in say(asked, "again", given.key)
+    assert "New request" in say(asked, "again", given.key)
     assert permitted(asked) is None
     with asked.owner.store() as store:
         assert (refused_recommenders(store), consents(store)) == ([], [])
@@ -136,7 +136,7 @@ def test_never_is_a_no_to_whatever_it_asks_until_it_is_taken_back(asked: Person)
 
 def test_what_waits_can_be_withdrawn_until_it_has_left(asked: Person):
     page = say(asked, "once")
-    assert "has your word for once" in page
+    assert "has your agreement for one run" in page
     assert permitted(asked) is True
     with asked.owner.store() as store:
         book = RecommenderStates(store, FILMS)
@@ -145,21 +145,21 @@ def test_what_waits_can_be_withdrawn_until_it_has_left(asked: Person):
         book.change(task=b"run")
         book.save(b"run", msgspec.structs.replace(state, left=True))
     page = asked.get("/disclosures").text
-    assert "was sent your report. It cannot be taken back." in page
+    assert "has been sent your report, which cannot be taken back." in page
     assert ">Withdraw<" not in page
     with asked.owner.store() as store:
         book.save(b"run", state)
     page = asked.get("/disclosures").text
     assert ">Withdraw<" in page
-    assert re.search(r"gets your report (today|tomorrow) at \d\d:\d\d or soon after", page)
+    assert re.search(r"gets your report (today|tomorrow) at \d\d:\d\d or shortly after", page)
     withdrawn = asked.post("/disclosures/withdraw", {"address": FILMS})
     page = asked.get(withdrawn.headers["location"]).text
-    assert "Withdrawn. Nothing has left." in page
+    assert "Withdrawn. Nothing has been sent." in page
     assert "gets your report" not in page
-    assert "you said not now" in page
+    assert "you answered not now" in page
     assert permitted(asked) is None
     asked.post("/disclosures/withdraw", {"address": FILMS})
-    assert "Nothing waits to be sent there" in asked.get("/disclosures").text
+    assert "Nothing is waiting to be sent there" in asked.get("/disclosures").text
 
 
 def test_what_was_agreed_without_asking_can_be_withdrawn_too(asked: Person):
@@ -174,19 +174,19 @@ def test_what_was_agreed_without_asking_can_be_withdrawn_too(asked: Person):
     assert ">Withdraw<" in asked.get("/disclosures").text
     asked.post("/disclosures/withdraw", {"address": FILMS})
     page = asked.get("/disclosures").text
-    assert "Withdrawn. Nothing has left. You are asked again after a day." in page
+    assert "Withdrawn. Nothing has been sent. You will be asked again after a day." in page
     assert "gets your report" not in page
-    assert "you said not now" in page
+    assert "you answered not now" in page
 
 
 @pytest.mark.parametrize(
     ("seconds", "reached", "words"),
     [
-        (5, True, "looked just now."),
-        (60, True, "looked 1 minute ago."),
-        (150, True, "looked 2 minutes ago."),
-        (150, False, "not reached 2 minutes ago."),
-        (7200, True, "looked "),
+        (5, True, "checked just now."),
+        (60, True, "checked 1 minute ago."),
+        (150, True, "checked 2 minutes ago."),
+        (150, False, "could not be reached 2 minutes ago."),
+        (7200, True, "checked "),
     ],
 )
 def test_it_says_when_it_looked_and_looks_now(

@@ -85,13 +85,13 @@ def test_the_invitation_is_compared_and_then_it_is_answered(
     page = person.get("/recommenders").text
     assert invited.digest in page
     assert "sends it noisy numbers directly" in page
-    assert "telephone" in page
+    assert "phone" in page
     with person.owner.store() as store:
         assert joined_recommenders(store) == []  # nothing before the owner's word
     assert engine.served == []
     person.post("/recommenders/answer", {"digest": invited.digest, "answer": "yes"})
     page = person.get("/recommenders").text
-    assert "It gets noisy numbers from this device directly" in page
+    assert "It gets noisy numbers directly from this device" in page
     assert complaints(page) == []
     with person.owner.store() as store:
         (known,) = joined_recommenders(store)
@@ -117,7 +117,7 @@ def test_what_is_joined_is_what_the_tab_shows(person: Person, invited: Invitatio
     person.post(LOOK, {"link": other.to_link()})
     for fields in ({"digest": invited.digest}, {}):
         person.post("/recommenders/answer", fields | {"answer": "yes"})
-        assert "Look at the invitation once more" in person.get("/recommenders").text
+        assert "Please open the invitation again" in person.get("/recommenders").text
         with person.owner.store() as store:
             assert joined_recommenders(store) == []
     person.post("/recommenders/answer", {"digest": other.digest, "answer": "no"})
@@ -255,7 +255,7 @@ def test_a_run_is_put_before_the_owner(person: Person, invited: Invitation, engi
         with pytest.raises(DeclinedError, match="not answered yet"):
             require_consent(store, asked)
     page = person.get("/disclosures").text
-    assert "Somebody asks" in page
+    assert "New request" in page
     assert ADDRESS in page
     assert "2 of your ratings would take part" in page
     assert "Quiet Days (1999)" in page

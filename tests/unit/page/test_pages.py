@@ -50,7 +50,7 @@ def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person)
         "again": "other",
     }
     headers = {"origin": ORIGIN}
-    assert "must be the same" in outside.client.post("/welcome", data=fields, headers=headers).text
+    assert "must match" in outside.client.post("/welcome", data=fields, headers=headers).text
     assert not outside.path.exists()
     answer = outside.client.post("/welcome", data=fields | {"again": PASSPHRASE}, headers=headers)
     assert answer.headers["location"] == "/start"
@@ -62,7 +62,7 @@ def test_a_new_person_makes_a_store_loads_a_catalogue_and_rates(outside: Person)
     assert outside.upload(
         "/rate/catalogue", catalogue, '{"kind": "csv", "low": 1, "high": 5, "step": 1}'
     ).json() == {"next": "/rate"}
-    assert "Loaded a catalogue of 2 items." in outside.get("/rate").text
+    assert "Loaded a catalogue with 2 items." in outside.get("/rate").text
     assert [
         found["title"] for found in outside.ask("/rate/find", {"words": "bet"}).json()["items"]
     ] == ["Beta"]
@@ -203,7 +203,7 @@ def test_the_owner_is_asked_before_each_run_or_not(person: Person):
     assert asks()
     person.post("/privacy/ask", {"ask": "no"})
     assert asks()
-    assert "Let runs be answered without asking you?" in person.get("/privacy").text
+    assert "Answer runs without asking you?" in person.get("/privacy").text
     person.post("/privacy/ask", {"ask": "no", "sure": "no"})
     assert asks()
     assert "without asking you?" not in person.get("/privacy").text
@@ -219,11 +219,11 @@ def test_sensitive_items_one_by_one_and_by_genre(person: Person):
     with person.owner.store() as store:
         assert item_weights(store) == dict.fromkeys("1234", 0.1)  # the last has no genre, and asks
     page = person.get("/privacy").text
-    assert "Items that have no genre here (1) could be of one that you marked" in page
+    assert "1 items have no genre here, so they might belong to one you marked" in page
     person.post("/privacy/genre", {"genre": "", "marked": "no"})
     page = person.get("/privacy").text
-    assert "Without a genre" in page
-    assert "could be of one that you marked" not in page
+    assert "No genre" in page
+    assert "might belong to one you marked" not in page
     with person.owner.store() as store:
         assert item_weights(store) == dict.fromkeys("123", 0.1)
     held = person.ask("/rate/private", {"item": "2", "private": "no"}).json()
@@ -231,7 +231,7 @@ def test_sensitive_items_one_by_one_and_by_genre(person: Person):
     assert "the genre drama is marked as sensitive" in held["told"]
     person.ask("/rate/private", {"item": "3", "private": "yes"})
     person.post("/privacy/genre", {"genre": "Drama", "marked": "no"})
-    assert "1 item stays sensitive" in person.get("/privacy").text
+    assert "1 item is still sensitive" in person.get("/privacy").text
     person.ask("/rate/private", {"item": "3", "private": "no"})
     assert person.ask("/rate/private", {"item": "1", "private": "no"}).json() == {
         "private": False,
@@ -269,7 +269,7 @@ def test_a_passphrase_is_set_and_changed(person: Person):
     assert not person.owner.encrypted
     person.post("/settings/passphrase", {"new": PASSPHRASE, "again": PASSPHRASE})
     assert person.owner.encrypted
-    assert "sealed with the new passphrase" in person.get("/settings").text
+    assert "encrypted with the new passphrase" in person.get("/settings").text
     person.post("/settings/passphrase", {"old": "wrong", "new": "other", "again": "other"})
     assert len(complaints(person.get("/settings").text)) == 1
     person.post("/settings/passphrase", {"old": PASSPHRASE, "new": "other", "again": "other"})
@@ -298,7 +298,7 @@ def test_an_answer_to_what_nobody_asked_changes_nothing(person: Person):
 
 
 def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Person):
-    assert "Nothing was ever refused." in person.get("/disclosures").text
+    assert "Nothing has been refused." in person.get("/disclosures").text
     terms = Terms(
         method="hdp-sum",
         view="sums",
@@ -317,7 +317,7 @@ def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Pe
             RefusalBook(store, "https://loud.example").note("secure-sum", f"number {number}.")
     page = person.get("/disclosures").text
     assert "epsilon 7.5" not in page  # the last ones only
-    assert "And 5 more, which are not kept one by one." in page
+    assert "And 5 more, which are not listed." in page
     with person.owner.store() as store:
         book.note("policy", "<b>too much</b>", terms, b"\xab" * 16)
     page = person.get("/disclosures").text
@@ -325,7 +325,7 @@ def test_what_was_refused_is_shown_also_when_the_page_was_closed_then(person: Pe
     assert "&lt;b&gt;too much" in page
     assert "Run abababab." in page
     assert "4 times since today at " in page
-    assert "Nothing was ever refused." not in page
+    assert "Nothing has been refused." not in page
     told = json.loads(person.post("/disclosures/export", {}).text)["refusals"]
     assert told["refused"][-1]["count"] == 4
     assert told["dropped"] == {"https://loud.example": 2}
@@ -378,14 +378,14 @@ def test_a_run_is_one_line_and_one_that_brought_nothing_says_that_it_is_spent(pe
         agreed = Entry(**run, action="agreed", words="agreed")
         store.ledger.charge(agreed, store.ratings(), np.arange(2), pays)
     assert line().startswith("films.example:9443, today at ")
-    assert line().endswith(": nothing has left yet")
+    assert line().endswith(": nothing has been sent yet")
     for action, words, ending in (
-        ("sent", "a report", "in a sum. No model has come of it so far; it is spent all the same."),
-        ("received", "a model", "2 ratings in a sum. A model came of it."),
+        ("sent", "a report", "in a sum. No model so far; the budget stays used."),
+        ("received", "a model", "2 ratings in a sum. You got a model."),
         (
             "refused",
             "the leader refused a report (its answer was 400)",
-            "It failed, and is spent all the same.",
+            "The run failed; the budget stays used.",
         ),
     ):
         with person.owner.store() as store:
@@ -453,7 +453,7 @@ def test_the_wall_has_what_is_popular_and_neither_rated_nor_hidden(person: Perso
     assert person.ask("/rate/popular", {"offset": "-1"}).json()["items"]
     text = person.get("/rate").text
     assert "Which of these do you know?" in text
-    assert "Many people know" not in text  # nobody has said so
+    assert "Well-known titles" not in text  # nobody has said so
     person.ask("/rate/set", {"item": "4", "value": "3"})
     assert wall() == []
     assert "Which of these do you know?" not in person.get("/rate").text

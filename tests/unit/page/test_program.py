@@ -81,7 +81,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_settings_say_the_version_and_how_to_update(person: Person) -> None:
     page = person.get("/settings").text
     assert re.search(r"<dt>Version</dt><dd>\d+\.\d+", page)
-    assert "put the new download in place of the old one" in page
+    assert "replace the program with the new download" in page
 
 
 def test_the_owner_stops_the_program(person: Person) -> None:
@@ -177,7 +177,7 @@ def test_a_bug_is_named_in_the_log_but_what_it_quotes_is_not(
     assert line["error"] == "RuntimeError"
     assert any("broken" in place for place in line["at"])
     said = (home / "problem.html").read_text()
-    assert "does not know how to handle" in said
+    assert "ran into an unexpected problem" in said
     for text in (log.read_text(), said):
         assert "Zombie" not in text
     assert opened[-1] == (home / "problem.html").as_uri()

@@ -63,21 +63,24 @@ TABLE = table(
 FILMS, BOOKS = "https://films.example:9443", "https://books.example:9443"
 TEMPLATES = PageTemplates("hdpmf.private.page", {"/privacy": "privacy"})
 
-ONE = r"may still leave it at this level, is right at most ([\d.]+) %"
-YOU = r"at most ([\d.]+) %(?: of the time)? by what has left so far, and at most ([\d.]+) % once"
-FRESH = r"nothing has left yet it is at most ([\d.]+) %"
+ONE = r"loved or hated a title, they are right at most ([\d.]+) %"
+YOU = (
+    r"right at most ([\d.]+) % of the time with what has been sent so far, and at most "
+    r"([\d.]+) % once"
+)
+FRESH = r"nothing has been sent yet, it is at most ([\d.]+) %"
 RUN = r"is right at most ([\d.]+) % of the time after looking at this run alone"
 NOW = r"at most ([\d.]+) % (?:of the time )?now,? and at most ([\d.]+) % afterwards"
-LIFE = r"so much, whoever asks, that a guess about it is right at most ([\d.]+) %"
+LIFE = r"reveals at most this much: someone who guesses it is right at most ([\d.]+) %"
 SO_FAR = (
-    r"one of your ratings is right at most ([\d.]+) % of the time by what has left so far, "
+    r"so far, a guess about one of your ratings is right at most ([\d.]+) % of the time, "
     r"and one about you as a person at most ([\d.]+) %"
 )
-MARKED = r"was marked before anything of it left is right at most ([\d.]+) %"
-MARKED_BEFORE = r"a guess about one of these is right at most ([\d.]+) %"
+MARKED = r"before anything about it was sent, someone who guesses it is right at most ([\d.]+) %"
+MARKED_BEFORE = r"someone who guesses one of these is right at most ([\d.]+) %"
 STATUS = (
-    r"about one rating at most ([\d.]+) %, about you at most ([\d.]+) % \(at most ([\d.]+) % by "
-    "what has left"
+    r"about one rating at most ([\d.]+) %, about you at most ([\d.]+) % \(at most ([\d.]+) % so "
+    "far"
 )
 CARD = r"loved or hated one title is right at most ([\d.]+) %"
 GAUGE = r"at most ([\d.]+) % now, ([\d.]+) % after"
@@ -506,7 +509,7 @@ def test_after_a_liberal_run_no_level_promises_less_than_what_has_left():
     told = Screens(store).mark(ITEMS[0], private=True)
     assert "It was released on" in told
     assert "right at most 74 % of the time" in told
-    assert "a guess about one of these is right at most 74 %" in Screens(store).privacy()
+    assert "someone who guesses one of these is right at most 74 %" in Screens(store).privacy()
 
 
 def test_what_is_held_counts_also_for_somebody_who_became_more_private_since():
@@ -549,5 +552,5 @@ def test_without_a_proof_no_screen_has_a_number():
     screens = Screens(store)
     for text in (screens.privacy(), screens.weight_command(), screens.ledger_command()):
         no_other_promise(text)
-    assert "Nothing bounds what somebody can guess about you" in screens.privacy()
+    assert "There is no limit on what someone can guess about you" in screens.privacy()
     no_other_promise(screens.leaves(), SO_FAR)  # nothing has left, and that is known

@@ -66,7 +66,7 @@ def show(store: DeviceStore, *, seen: int, opened: int) -> None:
 
 def test_without_a_recommender_there_is_nothing_to_choose(person: Person) -> None:
     page = person.get("/privacy").text
-    assert "Nothing, until you have joined one" in page
+    assert "Nothing, until you join one" in page
     assert 'name="level"' not in page
     assert complaints(post_and_look(person, CHOOSE, level="seen"))
 
@@ -81,11 +81,15 @@ def test_the_three_levels_are_explained_and_all_is_hidden_at_first(member: Perso
     page = member.get("/privacy").text
     assert checked(page) == ["hidden"]
     assert "What may films.example:9443 see?" in page
-    for words in ("enter sums over many people", "which items you rated", "Nothing protects them"):
+    for words in (
+        "only become part of sums over many people",
+        "which items you rated",
+        "Nothing protects them",
+    ):
         assert words in page
-    assert "2 are hidden now, 0 would be seen and 0 published" in page
-    assert "was shown none of your ratings" in page
-    assert "0.18 if nobody shares, 0.24 if nine in a hundred others" in page
+    assert "2 of your ratings of its items are hidden, 0 would be seen and 0 published" in page
+    assert "none of your ratings" in page
+    assert "0.18 if nobody shares, 0.24 if nine in a hundred other people" in page
 
 
 def test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible(member: Person) -> None:
@@ -93,16 +97,16 @@ def test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible(membe
     assert level(member) == "hidden"  # not before the second step
     assert checked(page) == ["hidden"]
     assert "Let films.example:9443 see what you rated?" in page
-    assert "see that you rated 2 items, but not how, and would get 0 ratings as they are" in page
-    assert "cannot be taken back by anybody" in page
-    assert "similar items that are seen betray them" in page
+    assert "see that you rated 2 items, but not how you rated them, and would get 0" in page
+    assert "Nothing that was sent can be taken back" in page
+    assert "similar items can give them away" in page
     assert "Zombie Opera &lt;script&gt;" in page  # which items, and none of it is HTML
     assert SECRET not in page
     page = post_and_look(member, CONFIRM, level="seen", answer="yes")
     assert level(member) == "seen"
     assert checked(page) == ["seen"]
-    assert "From the next run on films.example:9443 sees which items you rated" in page
-    assert "0 are hidden now, 2 would be seen" in page
+    assert "From the next run on, films.example:9443 sees which items you rated" in page
+    assert "0 of your ratings of its items are hidden, 2 would be seen" in page
     with member.owner.store() as store:
         assert "hdp-share" in store.policy.methods
 
@@ -110,10 +114,10 @@ def test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible(membe
 def test_a_no_changes_nothing_and_the_question_is_gone(member: Person) -> None:
     post_and_look(member, CHOOSE, level="open")
     page = post_and_look(member, CONFIRM, level="open", answer="no")
-    assert "Left as it was." in page
+    assert "Nothing was changed." in page
     assert "Publish your ratings" not in page
     assert level(member) == "hidden"
-    assert "Choose once more" in post_and_look(member, CONFIRM, level="open", answer="yes")
+    assert "Please choose again" in post_and_look(member, CONFIRM, level="open", answer="yes")
     assert level(member) == "hidden"
 
 
@@ -140,12 +144,12 @@ def test_showing_less_counts_at_once_and_what_was_sent_is_told(member: Person) -
         store.set_sharing_level("open")
         show(store, seen=1, opened=1)
     page = member.get("/privacy").text
-    told = "was shown that 1 ratings are there, and got 1 ratings as they are"
+    told = "has seen that 1 ratings exist and has received 1 ratings as they are"
     assert told in page
     page = post_and_look(member, CHOOSE, level="hidden")
     assert level(member) == "hidden"
-    assert "sees nothing of your ratings but sums" in page
-    assert "What was sent stays sent" in page
+    assert "only gets sums that include your ratings" in page
+    assert "Nothing that was sent can be undone" in page
     assert told in page  # it is what was sent that counts, not what is chosen
 
 
@@ -159,24 +163,29 @@ def test_sensitive_items_stay_hidden_on_the_page_too(member: Person) -> None:
     with member.owner.store() as store:
         mark_genre(store, "Horror")
         store.set_sharing_level("seen")
-    assert "1 are hidden now, 1 would be seen" in member.get("/privacy").text
+    assert (
+        "1 of your ratings of its items are hidden, 1 would be seen" in member.get("/privacy").text
+    )
 
 
 def test_who_rates_or_takes_a_mark_away_is_told_who_sees_it(member: Person) -> None:
-    assert "What you rate of its items is seen" not in member.get("/rate").text
+    assert "will see what you rate of its items" not in member.get("/rate").text
     for marked in ("yes", "no"):
         page = post_and_look(member, "/privacy/genre", genre="Horror", marked=marked)
-        assert "may be seen by" not in page
+        assert "may see these items" not in page
     with member.owner.store() as store:
         store.set_sharing_level("seen")
-    assert "is seen by films.example:9443 from the next run on" in member.get("/rate").text
+    assert (
+        "films.example:9443 will see what you rate of its items from the next run on"
+        in member.get("/rate").text
+    )
     page = post_and_look(member, "/privacy/genre", genre="Horror", marked="yes")
-    assert "may be seen by" not in page
+    assert "may see these items" not in page
     page = post_and_look(member, "/privacy/genre", genre="Horror", marked="no")
-    assert "may be seen by films.example:9443 from its next run on" in page
+    assert "films.example:9443 may see these items from its next run on" in page
     member.ask("/rate/private", {"item": "1", "private": "yes"})
     told = member.ask("/rate/private", {"item": "1", "private": "no"}).json()["told"]
-    assert "may be seen by films.example:9443" in told
+    assert "films.example:9443 may see these items" in told
 
 
 def test_a_locked_page_forgets_what_it_was_about_to_show(member: Person) -> None:
@@ -209,7 +218,7 @@ def test_no_other_site_can_choose(member: Person, path: str, way: str) -> None:
 def test_who_was_left_cannot_be_shown_anything(member: Person) -> None:
     with member.owner.store() as store:
         leave(store, FILMS)
-    assert "Nothing, until you have joined one" in member.get("/privacy").text
+    assert "Nothing, until you join one" in member.get("/privacy").text
     assert complaints(post_and_look(member, CHOOSE, level="seen"))
     assert level(member) == "hidden"
 
@@ -225,28 +234,28 @@ def test_what_was_shown_is_listed_by_title_in_what_has_left(member: Person) -> N
     with member.owner.store() as store:
         show(store, seen=1, opened=1)
     page = member.get("/disclosures").text
-    assert "Shown to be rated: 1 items" in page
+    assert "Seen as rated: 1 items" in page
     assert "Published as they are: 1 ratings" in page
     assert "Zombie Opera &lt;script&gt;" in page
     assert "Quiet Days (1999)" in page
-    assert "you showed that 1 ratings are there, and published 1 as they are" in page
+    assert "you showed that 1 ratings exist, and published 1 as they are" in page
     with member.owner.store() as store:
         store.remove("2")
-    assert "1 of them are not rated here any more" in member.get("/disclosures").text
+    assert "1 of them are no longer rated here" in member.get("/disclosures").text
 
 
 def test_numbers_about_guesses_make_an_exception_of_what_is_published(member: Person) -> None:
-    assert "None of this holds" not in member.get("/privacy").text
+    assert "None of this applies" not in member.get("/privacy").text
     with member.owner.store() as store:
         store.set_sharing_level("open")
     page = member.get("/privacy").text
-    assert "Nor for the 2 ratings that you let be published" in page
+    assert "Nor does it apply to the 2 ratings you have allowed to be published" in page
     with member.owner.store() as store:
         show(store, seen=0, opened=2)
         store.set_sharing_level("hidden")
     page = member.get("/privacy").text  # by what was sent, not by what is chosen now
-    assert "None of this holds for the 2 ratings that you have published" in page
-    assert "Nor for" not in page
+    assert "None of this applies to the 2 ratings you have published" in page
+    assert "Nor does it apply" not in page
 
 
 def test_before_a_run_it_says_what_leaves_at_which_level(member: Person) -> None:
@@ -261,7 +270,7 @@ def test_before_a_run_it_says_what_leaves_at_which_level(member: Person) -> None
         mark_genre(store, "Horror")
         store.marks.answer()
     page = member.get("/disclosures").text
-    assert "that you rated 1 items, each with a bit drawn at random, and 0 ratings" in page
+    assert "that you rated 1 items, each with a random bit, and 0 ratings" in page
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
     hows = {title[:5]: re.findall("<td>(.*?)</td>", cells)[2] for title, cells in rows}
     assert hows == {"Zombi": "in a sum", "Quiet": "seen, as a bit"}

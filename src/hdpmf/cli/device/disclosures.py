@@ -195,29 +195,31 @@ def bounds_words(now: PrivacyBounds) -> Iterator[str]:
     """Say what was given away and can still be, of one rating and of the person."""
     if not now.proved:
         yield (
-            "Nothing bounds what somebody can guess about you: your policy allows methods without "
-            "a proof, or something was sent by one."
+            "There is no limit on what someone can guess about you: your policy allows methods "
+            "without a proof, or something was sent with one."
         )
         return
     yield (
-        "Somebody who guesses whether you loved or hated something, and has seen all that ever "
-        "left this device and may still leave it at this level, is right at most "
-        f"{now.rating.percent} of the time instead of 50 %."
+        "Take someone who has seen everything this device ever sent, and everything it may still "
+        "send at this level. When they guess whether you loved or hated a title, they are right "
+        f"at most {now.rating.percent} of the time instead of 50 %."
     )
     if now.rating.epsilon > now.fresh.epsilon:
         yield (
-            "That is so because of what has left before; for ratings of which nothing has left "
-            f"yet it is at most {now.fresh.percent}."
+            "This is because of what was sent before. For ratings of which nothing has been sent "
+            f"yet, it is at most {now.fresh.percent}."
         )
     yield (
-        f"About you as a person: at most {now.person_so_far.percent} by what has left so far, and "
-        f"at most {now.person.percent} once all that may still leave has left (epsilon "
+        "Telling all your ratings together from completely different ones, they are right at most "
+        f"{now.person_so_far.percent} of the time with what has been sent so far, and at most "
+        f"{now.person.percent} once everything that may still be sent has been sent (epsilon "
         f"{now.person.up_to} at delta {now.spent.delta:g})."
     )
     if now.published or now.to_publish:
         yield (
-            f"None of this holds for the {now.published} ratings that you have published, nor for "
-            f"the {now.to_publish} that you let be published in a run to come (hdpmf device share)."
+            f"None of this applies to the {now.published} ratings you have published, nor to the "
+            f"{now.to_publish} you have allowed to be published in a future run (hdpmf device "
+            "share)."
         )
 
 
@@ -244,7 +246,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
 
     entries = store.ledger.entries()
     if not entries:
-        yield "Nothing was ever sent from this device."
+        yield "This device has never sent anything."
         yield from _refusals_text(load_refusals(store), last)
         return
     for run in past_runs(store):
@@ -270,26 +272,26 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     limit = store.ledger.limits.most_together(store.policy)
     whose = "one user" if store.users == 1 else "the user here who has spent most"
     proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
-    total = "" if math.isinf(limit) else f", and all of them {limit:g}"
+    total = "" if math.isinf(limit) else f", and all ratings together {limit:g}"
     yield Paragraph(
-        f"In all, the ratings of {whose} have spent {together} together: so much about the person, "
-        f"if all the ratings were other ones. {proof}{' '.join(bounds_words(bounds))} From now on "
-        "a single rating of weight 1 may spend epsilon "
-        f"{store.policy.own_epsilon:g} in its whole life, whoever asks{total}; when that is spent, "
-        "this device sends nothing of it any more. Other devices of yours have ledgers of their "
-        "own, and what they have spent comes on top, unless the policy of each says how many they "
-        "are (devices = 2).",
+        f"Together, the ratings of {whose} have used {together}. This is about the person: all of "
+        f"their ratings against completely different ones. {proof}{' '.join(bounds_words(bounds))} "
+        "From now on, a single rating of weight 1 may use epsilon "
+        f"{store.policy.own_epsilon:g} over its lifetime, whoever asks{total}. Once that is used "
+        "up, this device sends nothing about it again. Each of your devices has its own ledger, "
+        "and what the others have used adds to this, unless each policy says how many devices "
+        "there are (devices = 2).",
         "  ",
     )
     shown = was_shown(store)
     if any(shown.values()):
         yield Paragraph(
-            f"Besides, you showed that {shown['seen']} ratings are there, and published "
-            f"{shown['open']} as they are. No number here holds for what was published, and what "
-            "was shown may tell about the rest.",
+            f"In addition, you showed that {shown['seen']} ratings exist, and published "
+            f"{shown['open']} as they are. None of these numbers covers what you published, and "
+            "what you showed may reveal something about the rest.",
             "  ",
         )
-    yield f"A signed receipt of what left in a run: hdpmf device receipt {path} RUN"
+    yield f"For a signed receipt of what a run sent: hdpmf device receipt {path} RUN"
 
 
 def _refusals_text(refusals: Refusals, last: int | None) -> Iterator[Block]:

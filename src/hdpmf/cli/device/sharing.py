@@ -109,26 +109,28 @@ def _warnings(store: DeviceStore, preview: ChoicePreview) -> list[str]:
         []
         if preview.beyond <= 0
         else [
-            "What you show may spend half of max_total by itself, so that nobody can see how much "
-            "hidden ratings have spent. They have spent more than the other half: in all it may "
-            f"be {rounded_up(preview.beyond)} more than max_total ({store.policy.own_total:g})."
+            "What you show may use up to half of max_total, separately, so that nobody can see how "
+            "much the hidden ratings have used. The hidden ones have already used more than the "
+            f"other half: the total may exceed max_total ({store.policy.own_total:g}) by "
+            f"{rounded_up(preview.beyond)}."
         ]
     )
     return [
-        f"From the next run on {_whom(store)} would see of your ratings: {len(then.seen)} items "
-        f"that you rated, but not how; {len(then.open)} ratings as they are. "
-        f"{len(then.hidden)} stay hidden. What you rate later is shown in the same way. "
-        f"Nothing changes for {len(then.answered)} that were in an earlier run.",
-        "What was sent cannot be taken back by anybody. That you share is seen as well. Your "
-        "policy then allows runs in which people share (hdp-share), if it does not yet.",
-        "Sensitive items stay out. But similar items that are seen betray them: who sees that you "
-        "rated four films of a series can guess the fifth.",
+        f"From the next run on, {_whom(store)} would see that you rated {len(then.seen)} items, "
+        f"but not how you rated them, and would get {len(then.open)} ratings as they are. "
+        f"{len(then.hidden)} stay hidden. Anything you rate later is treated the same way. "
+        f"Nothing changes for {len(then.answered)} that were part of an earlier run.",
+        "Nothing that was sent can be taken back. Others can also see that you share. If your "
+        "policy does not yet allow runs in which people share (hdp-share), this choice allows "
+        "them.",
+        "Sensitive items stay hidden, but similar items can give them away: someone who sees that "
+        "you rated four films of a series can guess the fifth.",
         *over,
     ]
 
 
 def _whom(store: DeviceStore) -> str:
-    return store.recommender.address or "every recommender that you let see something"
+    return store.recommender.address or "every recommender you let see something"
 
 
 def _lines(fields: dict[str, Any], *, changed: bool) -> list[Block]:
@@ -137,9 +139,9 @@ def _lines(fields: dict[str, Any], *, changed: bool) -> list[Block]:
     text: list[Block] = [
         Paragraph(f"{whom} may see: {fields['level']}. {_MEANING[fields['level']]}"),
         Paragraph(
-            f"Of your ratings of its items {counts['hidden']} are hidden, {counts['seen']} seen "
-            f"and {counts['open']} open in its next run of hdp-share. {counts['answered']} were in "
-            "an earlier one: no choice shows more of these."
+            f"In its next run of hdp-share, {counts['hidden']} of your ratings of its items are "
+            f"hidden, {counts['seen']} seen and {counts['open']} open. {counts['answered']} were "
+            "part of an earlier run: no choice reveals more of these."
         ),
     ]
     text += [f"Item {row['item']}: {row['level']} at most" for row in fields["items"]]
@@ -150,17 +152,17 @@ def _lines(fields: dict[str, Any], *, changed: bool) -> list[Block]:
     if not fields["policy_allows"]:
         text.append(
             Paragraph(
-                "Your policy does not allow hdp-share (methods = ...), so that none of it is asked "
-                "of this device: hdpmf device policy STORE --set FILE"
+                "Your policy does not allow hdp-share (methods = ...), so this device refuses such "
+                "runs. To allow them: hdpmf device policy STORE --set FILE"
             )
         )
     shown = fields["shown"]
     if shown is not None and any(shown.values()):
         text.append(
             Paragraph(
-                f"So far it was sent that {shown['seen']} ratings are there, and {shown['open']} "
-                "ratings as they are (hdpmf device ledger). That stays sent"
-                + (", whatever you choose now." if changed else ".")
+                f"So far, it has seen that {shown['seen']} ratings exist and has received "
+                f"{shown['open']} ratings as they are (hdpmf device ledger)."
+                + (" No choice undoes that." if changed else "")
             )
         )
     return text

@@ -298,12 +298,12 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
     yield f"Ledger: {fields['ledger_entries']} entries; {whose} ratings have spent {spent}"
     bounds = fields["guess_at_most"]
     if bounds["person"] is None:
-        yield "What others can guess: nothing bounds it (methods without a proof)"
+        yield "What others can guess: no limit (methods without a proof)"
     else:
         yield (
-            "What others can guess of all that left or may still leave: about one rating at most "
-            f"{at_most(bounds['rating'])}, about you at most {at_most(bounds['person'])} (at most "
-            f"{at_most(bounds['person_so_far'])} by what has left)"
+            "How often others can guess right, given everything sent or still to be sent: about "
+            f"one rating at most {at_most(bounds['rating'])}, about you at most "
+            f"{at_most(bounds['person'])} (at most {at_most(bounds['person_so_far'])} so far)"
         )
     yield f"Under way: {', '.join(fields['runs_under_way']) or 'no run'}"
     if model is None:

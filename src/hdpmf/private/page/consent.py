@@ -1,4 +1,4 @@
-"""The questions of recommenders on the page "What leaves", and the owner's answers to them."""
+"""The questions of recommenders on the page "Activity", and the owner's answers to them."""
 
 from __future__ import annotations
 

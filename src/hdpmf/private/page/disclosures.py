@@ -1,4 +1,4 @@
-"""The pages "Recommenders" and "What leaves": who may ask, what would leave, and what has left."""
+"""The pages "Recommenders" and "Activity": who may ask, what would be sent, and what was."""
 
 from __future__ import annotations
 

@@ -54,13 +54,13 @@ def test_the_overview_says_how_it_is_and_what_to_do(operator, town: Federation):
     text = told(operator, "/overview")
     assert "town" in text
     assert "8 enrolled, for 8 users" in text
-    assert "No process serves this folder now" in text
+    assert "No process is serving this folder" in text
     assert "was given up" in text
     assert "To do: Begin a new one when its reason is gone." in text
     assert "authority ends on " in text
     assert "server ends on " in text
     with town.folder.serving():
-        assert "A process serves this folder." in told(operator, "/overview")
+        assert "A process is serving this folder." in told(operator, "/overview")
 
 
 def test_without_trouble_nothing_is_to_do(operator, monkeypatch):
@@ -78,13 +78,13 @@ def test_runs_with_their_budgets(operator, town: Federation):
     done, given_up = (run.hex()[:12] for run in town.folder.runs())
     assert text.index(given_up) < text.index(done)
     assert (
-        "Method hdp-sum Seen sums Rounds 1/1 Devices 8 Users 8 Needed at least "
+        "Method hdp-sum What we see sums Rounds 1/1 Devices 8 Users 8 Minimum users "
         f"{SUMS.minimum} Epsilon 5000, proved Refusals 0" in text[text.index(done) :]
     )
-    assert "Method hdp-sum Seen sums Rounds 0/1" in text[text.index(given_up) : text.index(done)]
+    assert "Method hdp-sum What we see sums Rounds 0/1" in text[text.index(given_up) : text.index(done)]
     for run, stage in ((done, "done"), (given_up, "given up")):
         moment = r"20\d\d-\d\d-\d\d \d\d:\d\d UTC , \d+ (s|min) ago"
-        assert re.search(f"{run} {stage} Begun {moment} ?; ended {moment}", text)
+        assert re.search(f"{run} {stage} Started {moment} ?; ended {moment}", text)
 
 
 def test_a_run_that_cannot_go_on_says_why_what_to_do_and_when_it_is_tried_again(
@@ -105,19 +105,19 @@ def test_a_run_that_cannot_go_on_says_why_what_to_do_and_when_it_is_tried_again(
     assert "cannot go on: 3 users agreed. To do: Have more take part." in overview
     assert "Nothing needs your attention" not in overview
     assert title == "(1) Overview · town"
-    assert "It cannot go on: 3 users agreed. To do: Have more take part." in runs
-    assert re.search(r"It is tried again 20\S+ \S+ UTC , in 14 min", runs)
-    assert "No process serves this folder now" in told(visit, "/runs")
+    assert "It cannot continue: 3 users agreed. To do: Have more take part." in runs
+    assert re.search(r"Next attempt 20\S+ \S+ UTC , in 14 min", runs)
+    assert "No process is serving this folder" in told(visit, "/runs")
     files.keep_trouble(Trouble(cause="3 users agreed", at=now - 9, retry=now - 1))
     with town.folder.serving():
-        assert "It is being tried again." in told(visit, "/runs")
+        assert "Trying again now." in told(visit, "/runs")
 
 
 def test_names_of_the_recommender_and_of_the_servers(visitor, tmp_path: Path):
     town = growing_federation(tmp_path)
     visit = visitor(town.folder.path)
     visit.enter()
-    assert "none are pinned" in told(visit, "/overview")
+    assert "not set up" in told(visit, "/overview")
     pair = ServerPair(time.time, (SeededNoise(1), SeededNoise(2))).servers
     pin_servers(town.folder.path, town.folder.config.name, pair, same_host=True)
     text = told(visit, "/overview")
@@ -143,13 +143,13 @@ def test_a_task_of_two_servers_says_who_sums_it_and_until_when(visitor, tmp_path
     visit = visitor(folder.path)
     visit.enter()
     text = told(visit, "/runs")
-    assert "Seen sums by two servers Rounds 0/1 Devices not known" in text
-    assert f"by {pair.names}: takes reports. Takes reports until 20" in text
+    assert "What we see sums by two servers Rounds 0/1 Devices unknown" in text
+    assert f"by {pair.names}: takes reports. Accepts reports until 20" in text
     assert "UTC , in 2 h" in text
     task = make_task(settings, folder.known, pair, keys, time.time() - 9000)
     period = Period(document=encode(task), job=b"j" * 16, placed=True)
     folder.run_files(run).save(Checkpoint(stage="open", periods=[period]))
-    assert "its sum is asked for. Took reports until 20" in told(visit, "/runs")
+    assert "its sum is asked for. Accepted reports until 20" in told(visit, "/runs")
 
 
 def test_what_comes_next_and_until_when(visitor, tmp_path: Path, monkeypatch):
@@ -157,11 +157,11 @@ def test_what_comes_next_and_until_when(visitor, tmp_path: Path, monkeypatch):
     town.run(SUMS)
     visit = visitor(town.folder.path)
     visit.enter()
-    assert "Next run when it is asked for" in told(visit, "/overview")
+    assert "Next run when you start one" in told(visit, "/overview")
     for schedule, words in (
-        (Schedule(rule=True), "Next run when it is worth one"),
+        (Schedule(rule=True), "Next run when the schedule says a run is worthwhile"),
         (Schedule(every="7d"), "UTC , in 6 days"),
-        (Schedule(every="1s"), "Next run due"),
+        (Schedule(every="1s"), "Next run now"),
     ):
         config = msgspec.structs.replace(town.folder.config, schedule=schedule)
         monkeypatch.setattr(visit._folder, "config", config)
@@ -182,9 +182,9 @@ def test_charts_show_what_runs_say(operator, town: Federation):
     drawn = dict(re.findall(r'aria-label="([^:"]+): ([^"]+)"', text))
     values = {name: re.findall(r"\d\d-\d\d: (\S+?)(?:,|$)", said) for name, said in drawn.items()}
     assert values == {
-        "Reports in each run": ["8", "0"],
-        "Devices on the roster": ["8", "8"],
-        "Accuracy released": [f"±{typical:.2f}"],
+        "Reports per run": ["8", "0"],
+        "Enrolled devices": ["8", "8"],
+        "Accuracy of what was released": [f"±{typical:.2f}"],
         "Budget left": ["0", "0"],  # epsilon 5,000
     }
 
@@ -220,7 +220,7 @@ def test_devices_are_counted_and_refusals_classed_and_nobody_is_named(
 ):
     monkeypatch.setattr(ServiceFolder, "summary", lambda *_: {"refusals": {"policy": 3, "odd": 1}})
     text = told(operator, "/devices")
-    assert "Devices 8 Users behind them 8" in text
+    assert "Devices 8 Users of these devices 8" in text
     assert town.folder.enrolled.digest in text
     assert "policy 3 their owners' policies forbid it" in text
     assert "odd 1 their answers could not be taken" in text
@@ -231,9 +231,9 @@ def test_who_shows_something_is_counted_by_level(operator, monkeypatch):
     assert "What people show" not in told(operator, "/devices")
     monkeypatch.setattr(ServiceFolder, "summary", lambda *_: {"levels": levels})
     text = told(operator, "/devices")
-    assert "Seen: what they rated, each with a random bit 5 people, 1,234 ratings" in text
+    assert "Seen: which items they rated, each with a random bit 5 people, 1,234 ratings" in text
     assert "Open: ratings as they are 2 people, 60 ratings" in text
-    assert "Whoever hides everything is in the sums only" in text
+    assert "People who hide everything are only in the sums" in text
 
 
 def test_no_page_has_a_device_in_it(operator, town: Federation):
@@ -293,7 +293,7 @@ def test_what_it_knows_comes_from_the_methods_claims(operator):
     ):
         assert re.sub(r"\s+", " ", words)[1:60] in text
     assert "at most 100 % of the time instead of 50 %" in text  # epsilon 5,000
-    assert "Budgets promised" in text
+    assert "Promised budgets" in text
 
 
 def test_bits_are_counted_without_noise_and_runs_that_are_put_together_have_more(tmp_path: Path):
@@ -315,10 +315,12 @@ def test_a_new_recommender_has_pages_too(visitor, tmp_path: Path, town: Federati
     newcomer = visitor(tmp_path / "new")
     newcomer.enter()
     assert "There are none." in told(newcomer, "/overview")
-    assert "No run was begun yet" in told(newcomer, "/runs")
-    assert "No run was begun yet." in told(newcomer, "/devices")
+    assert "No runs yet" in told(newcomer, "/runs")
+    assert "No runs yet." in told(newcomer, "/devices")
     assert "There is no model yet" in told(newcomer, "/model")
-    assert "knows its items, its roster and nothing else" in told(newcomer, "/knowledge")
+    assert "knows its items and its enrolled devices, and nothing else" in told(
+        newcomer, "/knowledge"
+    )
 
 
 def test_what_cannot_be_read_is_said(visitor, tmp_path: Path, town: Federation):
