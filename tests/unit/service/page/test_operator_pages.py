@@ -81,7 +81,10 @@ def test_runs_with_their_budgets(operator, town: Federation):
         "Method hdp-sum What we see sums Rounds 1/1 Devices 8 Users 8 Minimum users "
         f"{SUMS.minimum} Epsilon 5000, proved Refusals 0" in text[text.index(done) :]
     )
-    assert "Method hdp-sum What we see sums Rounds 0/1" in text[text.index(given_up) : text.index(done)]
+    assert (
+        "Method hdp-sum What we see sums Rounds 0/1"
+        in text[text.index(given_up) : text.index(done)]
+    )
     for run, stage in ((done, "done"), (given_up, "given up")):
         moment = r"20\d\d-\d\d-\d\d \d\d:\d\d UTC , \d+ (s|min) ago"
         assert re.search(f"{run} {stage} Started {moment} ?; ended {moment}", text)
