@@ -148,6 +148,7 @@ def log_to(handler: logging.Handler, **always: str) -> None:
         (LOG.name, logging.INFO),
         ("uvicorn.error", logging.WARNING),
         ("asyncio", logging.ERROR),
+        ("opentelemetry", logging.WARNING),
     ):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -20,6 +20,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_from_details,
 )
+from hdpmf.common.base.traces import span, trace_headers
 from hdpmf.common.net.https import DATE_HEADER, HEALTH_PATH, HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.key_list import (
@@ -269,9 +270,11 @@ class ServerClient:
         }
         if media_type is not None:
             headers["content-type"] = media_type
-        return self._client.request(
-            method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
-        )
+        with span("ask partner"):
+            headers |= trace_headers()
+            return self._client.request(
+                method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
+            )
 
     def signed_keys(self) -> bytes:
         """Return the list of its keys, unchecked; empty if its card has the only key.

@@ -12,6 +12,7 @@ import threading
 import time
 
 from hdpmf.common.base.logs import event
+from hdpmf.common.base.traces import count, span
 from hdpmf.common.net.carrier import backoff
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.folder import Limits
@@ -88,7 +89,9 @@ class AggregationJobDriver:
             try:
                 self._collect_garbage()
                 self._woken.clear()
-                handled = self._leader.aggregate(self._limits.job_reports)
+                with span("aggregate reports"):
+                    handled = self._leader.aggregate(self._limits.job_reports)
+                    count(reports=handled)
                 self._metrics.aggregated.inc(handled)
                 event("looked-for-reports", logging.DEBUG, handled=handled)
                 self._failures = 0

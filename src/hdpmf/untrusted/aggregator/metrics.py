@@ -10,11 +10,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError, Problem
+from hdpmf.common.base.traces import span
 from hdpmf.common.net.metrics import (
     ProcessMetrics,
     certificate_metrics,
@@ -95,9 +96,11 @@ class AggregatorMetrics:
         kind = getattr(error, "kind", type(error).__name__)
         self.troubles.labels(kind if kind in _TROUBLES else _UNEXPECTED).inc()
 
-    def transaction(self, kind: str) -> AbstractContextManager[object]:
+    @contextmanager
+    def transaction(self, kind: str) -> Iterator[None]:
         """Take the time of a transaction that is inside, ``read`` or ``write``."""
-        return self.transactions.labels(kind).time()
+        with self.transactions.labels(kind).time(), span(f"{kind} transaction"):
+            yield
 
     def watch(self, folder: AggregatorFolder, server: Aggregator) -> None:
         """Show the state of a server and of its processes, too, computed when somebody asks."""

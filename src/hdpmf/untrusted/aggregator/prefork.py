@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from hdpmf.common.base.logs import event, level_by_signals, log_to_stderr
+from hdpmf.common.base.traces import exporting
 from hdpmf.common.net.server import (
     Connections,
     HttpLimits,
@@ -100,7 +101,11 @@ def run_worker(
         ),
         lambda why: metrics.turned_away.labels(why).inc(),
     )
-    with level_by_signals(), open_server(folder, metrics.transaction) as engine:
+    with (
+        level_by_signals(),
+        exporting(f"hdpmf-{folder.config.role}"),
+        open_server(folder, metrics.transaction) as engine,
+    ):
         metrics.watch(folder, engine)
         if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem, Report
 from hdpmf.common.base.logs import event
+from hdpmf.common.base.traces import span
 from hdpmf.common.protocol.task import signed_bytes
 from hdpmf.errors import DapError, HdpmfError, StorageError, needs
 from hdpmf.untrusted.aggregator.collection import closed_intervals
@@ -369,7 +370,8 @@ class ReportWriter:
     def _run(self) -> None:
         while group := self._next():
             begin = time.perf_counter()
-            results = self._outcome([upload for upload, _ in group])
+            with span("store reports", reports=len(group)):
+                results = self._outcome([upload for upload, _ in group])
             self._metrics.commits.observe(time.perf_counter() - begin)
             self._metrics.grouped.observe(len(group))
             if self._loop is not None:

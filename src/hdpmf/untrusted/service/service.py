@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
+from hdpmf.common.base.traces import span
 from hdpmf.common.net import DeviceReply, RecommenderTransport
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol.catalogue import number_of
@@ -166,7 +167,8 @@ class Service:
         earlier = [self.survey_answer(bytes.fromhex(name)) for name in record.earlier]
         self.publish()  # the items that its terms will name
         try:
-            outcome = self._run(run, record).conduct(earlier=earlier)
+            with span("run"):
+                outcome = self._run(run, record).conduct(earlier=earlier)
         except FederationError:
             self.write_state()  # with the reasons why devices refused
             raise
