@@ -171,7 +171,7 @@ def rotate_keys(
         bool,
         option(
             "Erase all older keys at once, for keys that may be stolen. Reports that wait for them "
-            "are lost; those that have not arrived are encrypted anew."
+            "are lost; those that have not arrived are encrypted again."
         ),
     ] = False,
 ) -> Result:

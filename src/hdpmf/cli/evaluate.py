@@ -292,7 +292,10 @@ def tune(
     execution: ExecutionOptions,
     seed: Seed = 0,
     out: Annotated[
-        Path, run_option("Results; a stopped command goes on from there.", "FOLDER", "--out", "-o")
+        Path,
+        run_option(
+            "Folder of results; a stopped command continues from there.", "FOLDER", "--out", "-o"
+        ),
     ] = Path("out") / "tune",
 ) -> Result:
     """Choose METHOD's learning rate and regularisation by cross-validation, on all cores.

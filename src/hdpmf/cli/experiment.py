@@ -93,7 +93,10 @@ def run_file(
     file: Annotated[Path, argument("A TOML file.", "FILE")],
     execution: ExecutionOptions,
     out: Annotated[
-        Path, option("Results; a stopped command goes on from there.", "FOLDER", "--out", "-o")
+        Path,
+        option(
+            "Folder of results; a stopped command continues from there.", "FOLDER", "--out", "-o"
+        ),
     ] = _OUT,
     fresh: Fresh = None,
 ) -> Result:

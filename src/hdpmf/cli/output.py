@@ -282,8 +282,8 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
 
 
 _SIMULATED = (
-    " The noise here is SIMULATED: whoever has the seed has it. This is to evaluate a method with, "
-    "not a model to publish; a federation releases one."
+    " The noise is SIMULATED: anyone who has the seed can subtract it. Use this model to evaluate "
+    "a method; do not publish it. A federation releases models to publish."
 )
 _ITEMS = {
     "": "",

@@ -214,7 +214,10 @@ def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -
     login = proxy.login()
 
     def announce(address: str, port: int, words: str) -> None:
-        text = [f"The operator's page: {address}", f"{words} Ctrl-C ends it; the service goes on."]
+        text = [
+            f"The operator's page: {address}",
+            f"{words} Ctrl-C ends it; the service continues.",
+        ]
         emit(Result({"link": address, "port": port, "folder": str(folder)}, text), compact=True)
 
     if login is None:

@@ -85,7 +85,7 @@ def run_paper(
     out: Annotated[
         Path | None,
         option(
-            "Results; a stopped command goes on from there.",
+            "Folder of results; a stopped command continues from there.",
             "FOLDER",
             "--out",
             "-o",

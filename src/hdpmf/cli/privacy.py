@@ -445,14 +445,13 @@ def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterat
         "In plain sight. Which items each person rated: "
         f"{numbers['bits_per_person_median']:,} of the median person, "
         f"{numbers['bits_per_person_most']:,} of the one with most. Which privacy weight each "
-        "rating has. People have numbers here and no names, but whoever knows a few items that "
+        "rating has. People have numbers here and no names, but anyone who knows a few items that "
         "somebody rated can find that person's others."
     )
     yield ""
     yield Paragraph(
-        "Hidden. How each item was rated: a bit says it, but a coin has decided how often it lies. "
-        "Whoever guesses between the lowest and the highest rating is right at most so often (a "
-        "coin: 50 %):"
+        "Hidden. How each item was rated: each bit says it, but is wrong at random. A guess "
+        "between the lowest and the highest rating is right at most this often (a coin: 50 %):"
     )
     for row in numbers["ratings"]:
         guess = at_most(row["guess"])

@@ -149,7 +149,7 @@ FAULTS: list[tuple[str, CatalogueVersion, str]] = [
     ),
     ("fewer items", resigned(THREE, 1, items=2), "fewer items"),
     ("more than there are", resigned(THREE, 1, items=7), "items that are not there"),
-    ("nothing changes", resigned(grown(first(), retired=(0,)), 1, retired=()), "changes nothing"),
+    ("nothing changes", resigned(grown(first(), retired=(0,)), 1, retired=()), "must change something"),
     ("retired from the start", resigned(first(), 0, retired=(0,)), "first version retires"),
     (
         "retired twice",
@@ -270,7 +270,7 @@ def test_a_catalogue_without_titles_may_get_some() -> None:
 @pytest.mark.parametrize(
     ("added", "retired", "words"),
     [
-        (None, (), "changes nothing"),
+        (None, (), "must change something"),
         (table("d", "b"), (), "1 of the 2 items are in the catalogue already"),
         (table("7", integer_ids=True), (), "whole numbers"),
         (None, (1,), "retired already"),

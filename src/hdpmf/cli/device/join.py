@@ -178,7 +178,7 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
         if not new:
             raise ConfigError(
                 f"another authority is pinned here (SHA-256 {was}... of its file; --ca has "
-                f"{now}...): whoever has the new one could speak as your recommender. If the "
+                f"{now}...): anyone with the new one could speak as your recommender. If the "
                 "recommender told you, in another way, that it has a new one, add --new-authority; "
                 "if this is one more recommender, add --another; otherwise leave --ca out"
             )

@@ -166,7 +166,7 @@ def passphrase(
         new_passphrase_file, "--new-passphrase-file", f"New passphrase of {target.path}"
     )
     change_passphrase(target.path, new, old=old, old_copy=target.old_copy)
-    done = "encrypted now" if old is None else "sealed anew"
+    done = "encrypted now" if old is None else "sealed again"
     return Result(
         {"store": str(target.path), "encrypted": True, "was_encrypted": old is not None},
         [f"{target.path} is {done} and opens with the new passphrase only."],

@@ -213,7 +213,7 @@ def warn_about_servers(servers: Servers) -> None:
         note(f"WARNING: {servers.warning}.")
     if plain_host(servers.leader.url) == plain_host(servers.helper.url):
         note(
-            "WARNING: both servers are on one machine, and whoever runs it sees every rating. This "
+            "WARNING: both servers are on one machine, and its operator sees every rating. This "
             "is for trials only."
         )
 

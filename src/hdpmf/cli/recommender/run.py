@@ -464,6 +464,6 @@ def _until_terminated() -> Iterator[None]:
     try:
         yield
     except _TerminationSignal:
-        note("stopped; what is under way goes on at the next start")
+        note("stopped; a run under way continues at the next start")
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -83,7 +83,7 @@ def servers(
 @command
 def certificates(
     folder: RecommenderFolder,
-    renew: Annotated[bool, option("Issue the server's certificate anew.")] = False,
+    renew: Annotated[bool, option("Issue a new certificate for the server.")] = False,
     new_authority: Annotated[
         bool, option("Make a new authority, signed by the old one: devices learn it.")
     ] = False,
@@ -228,7 +228,9 @@ def backup(
     return Result(
         {"backup": str(file), "name": made.name, "made": made.made, "files": len(made.files)},
         [f"{file}: {made.name} as of {made.made}, {len(made.files)} files, readable by you only"],
-        notes=["Its secret keys are in it: whoever has this file can speak as this recommender."],
+        notes=[
+            "It contains the secret keys: anyone who has this file can speak as this recommender."
+        ],
     )
 
 

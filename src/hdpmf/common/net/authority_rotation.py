@@ -134,7 +134,7 @@ def learn(pinned: bytes, data: bytes) -> bytes:
         message = msgspec.msgpack.decode(data, type=AuthorityMessage)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise ProtocolError(
-            "refused: what the recommender tells about its authorities is none of that"
+            "refused: the recommender's statement about its authorities is malformed"
         ) from None
     now = next(
         (
@@ -168,8 +168,7 @@ def _check(now: x509.Certificate, message: AuthorityMessage) -> None:
     except InvalidSignature:
         raise ProtocolError(
             "refused: a new authority came in the recommender's name, and the pinned one "
-            "has not signed it. Whoever "
-            "has it could speak as your recommender; it is not trusted"
+            "has not signed it. Its owner could speak as your recommender; it is not trusted"
         ) from None
 
 

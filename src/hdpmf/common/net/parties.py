@@ -60,7 +60,7 @@ class PartyKey:
         try:
             agreed = self._private.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other)))
         except ValueError:
-            raise ConfigError("the other party's public key is none that a party makes") from None
+            raise ConfigError("the other party's public key is invalid") from None
         both = b"".join(sorted((bytes.fromhex(self.public), bytes.fromhex(other))))
         return HKDF(hashes.SHA256(), size, None, b"hdpmf party " + both + purpose).derive(agreed)
 

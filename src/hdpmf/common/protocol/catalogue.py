@@ -191,7 +191,7 @@ def next_version(
         raise ConfigError("an item is retired already; it stays so")
     if table is items.table and not retired:
         raise ConfigError(
-            "say which items are added or retired; a version that changes nothing is none"
+            "say which items are added or retired; a new version must change something"
         )
     if len(items.links) == MAX_VERSIONS:
         raise ConfigError(
@@ -335,8 +335,8 @@ def _grown(table: CatalogueTable, added: CatalogueTable) -> CatalogueTable:
     if again:
         raise ConfigError(
             f"{len(again)} of the {len(added.ids)} items are in the catalogue already (such "
-            f"as {again[0]!r}); what is "
-            "said of an item never changes: retire it, and add it anew under another id"
+            f"as {again[0]!r}); the description of an item never changes: retire it, and add it "
+            "again under another id"
         )
     old = _columns(table)
     new = _columns(added)

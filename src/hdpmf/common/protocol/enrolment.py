@@ -49,8 +49,7 @@ class Enrolled:
             for twice in (value for value, count in counts.items() if count > 1):
                 raise ConfigError(
                     f"two devices have the same {field} {twice[:32]!r}; a device may be counted "
-                    "once. If it was set up "
-                    "anew, remove its old card"
+                    "once. If it was set up again, remove its old card"
                 )
         seen: dict[str, str] = {}
         for card in self.cards:

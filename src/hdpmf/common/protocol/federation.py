@@ -192,7 +192,7 @@ class Terms(_Message, frozen=True):
         self._require(1 <= self.rounds <= 1_000_000, "rounds must be from 1 to 1,000,000")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         self._require(1 <= self.minimum <= self.users, "minimum must be from 1 to users")
-        self._require(self.method in federated(), "the method is none that runs between machines")
+        self._require(self.method in federated(), "this method does not run between machines")
         method = METHODS[self.method]
         self._require(
             self.view in method.views, f"{self.method} cannot run under the view {self.view}"

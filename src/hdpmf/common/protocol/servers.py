@@ -144,7 +144,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             return ""
         return (
             f"the card of {' and '.join(fixed)} was made by version 1.0.0: its key never changes, "
-            "so that whoever records reports and gets that key later reads their shares. A new "
+            "so anyone who records reports and gets that key later reads their shares. A new "
             "pair (hdpmf aggregator init, pair) has keys that rotate"
         )
 

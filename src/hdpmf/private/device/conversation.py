@@ -243,7 +243,7 @@ class Conversation:
         """Return the cost of what will never leave: the run goes on without its ratings."""
         part, number = session.let_go(), max(session.state.summed, 0)
         if part > 0:
-            words = "the owner has changed ratings of the run, which goes on without any of them"
+            words = "the owner has changed ratings of the run; it continues without them"
             self._store.ledger.give_back(session.entry("returned", number, words), part)
 
     def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:

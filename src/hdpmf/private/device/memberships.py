@@ -171,11 +171,9 @@ def join(store: DeviceStore, invitation: Invitation, *, same_host: bool = False)
             same_authority = _covers(pinned, authority)
             if not same_authority or invitation.servers not in (None, pinned_servers(view)):
                 raise ConfigError(
-                    "this recommender is joined with another authority or other servers: whoever "
-                    "has the new ones "
-                    "could speak as your recommender, or see your ratings. Leave it first, if "
-                    "they tell you in "
-                    "another way that this is right"
+                    "you joined this recommender with another authority or other servers: anyone "
+                    "with the new ones could speak as your recommender, or see your ratings. If it "
+                    "confirms the change in another way, leave it first"
                 )
         elif authority or pinned:
             view.change_recommender(authority=authority)

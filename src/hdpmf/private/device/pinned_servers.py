@@ -32,7 +32,7 @@ def pin_servers(
             raise ConfigError(
                 f"another pair of servers is pinned here ({before.names}, digest "
                 f"{before.digest}; --servers has "
-                f"{servers.names}, digest {servers.digest}): whoever runs both sees your "
+                f"{servers.names}, digest {servers.digest}): an operator of both sees your "
                 "ratings. If both "
                 "organisations tell you, in another way, that this is right, add "
                 "--new-servers; if this is one more "
@@ -119,10 +119,8 @@ def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
         if before not in ("", enrolled.digest) and not new:
             raise ConfigError(
                 f"another roster is pinned here (digest {before}; the new one has "
-                f"{enrolled.digest}): whoever "
-                "chooses the roster chooses among whom you are hidden. If other participants "
-                "have the new one too, "
-                "add --new-roster; otherwise leave --roster out"
+                f"{enrolled.digest}): the roster decides among whom you are hidden. If other "
+                "participants have the new one too, add --new-roster; otherwise leave --roster out"
             )
         store.pin_roster(enrolled.roster.keys, [card.users for card in enrolled.cards])
         store.change_recommender(roster_digest=enrolled.digest)

@@ -97,7 +97,7 @@ class PublicFile(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not (_is_hex(self.sha256, 64) and (not self.run or _is_hex(self.run, len(self.run)))):
-            raise ValueError("a digest or a run is none")
+            raise ValueError("malformed digest or run id")
         if len(self.run) > 64 or len(self.run) % 2:
             raise ValueError("a run is a whole number of bytes, at most 32")
 
@@ -109,7 +109,7 @@ class PublicTask(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not _is_hex(self.id, 64):
-            raise ValueError("the id of a task is none")
+            raise ValueError("malformed task id")
 
 
 class PublicIndex(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ def read_index(data: bytes) -> PublicIndex:
         return msgspec.json.decode(data, type=PublicIndex)
     except (msgspec.MsgspecError, ValueError):
         raise ProtocolError(
-            "refused: what the recommender publishes as its index is none"
+            "refused: the index that the recommender publishes is malformed"
         ) from None
 
 

@@ -224,7 +224,7 @@ class SumOfJob:
         self._plans += 1
         if self._plans > _MAX_PLANS:
             raise SecureSumError(
-                "refused: too many plans for one job; each would draw anew who holds shares"
+                "refused: too many plans for one job; each would draw new holders of shares"
             )
         pinned = store.roster
         if pinned is None:

@@ -89,7 +89,7 @@ class SurveySession(Session):
         terms, store = self.agreed(), self._store
         if self.state.summed >= 0:
             return
-        words = "the owner has changed ratings of the run, which had not left; they are chosen anew"
+        words = "the owner has changed ratings of the run, not sent yet; they are chosen again"
         with store.transaction():
             store.ledger.give_back(self.entry("returned", 0, words), 1.0)
             taken = choose(store, terms, self._setup.recommender)

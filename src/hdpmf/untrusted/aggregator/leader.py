@@ -360,7 +360,5 @@ class HelperClient(ServerClient):
     ) -> bytes:
         _, media_type, answer = self.ask(method, path, body, MEDIA_TYPES[sent])
         if media_type != MEDIA_TYPES[wanted]:
-            raise TransportError(
-                "the helper's address answers something that is no answer of a helper"
-            )
+            raise TransportError("the helper's address does not answer like a helper")
         return answer

@@ -292,8 +292,7 @@ class ServiceFolder:
         if not state.keys() >= _SHOWN or not isinstance(state["refusals"], dict):
             raise StorageError(
                 f"{path} is damaged. It only says what the service was doing last: delete it, "
-                "and the service writes "
-                "it anew with its next round"
+                "and the service writes a new one with its next round"
             )
         return state
 
@@ -343,7 +342,7 @@ def _toml(config: Config) -> bytes:
     pace = config.pace
     schedule = config.schedule
     lines = [
-        "# A recommender that nobody has to trust. Read anew whenever it starts.",
+        "# A recommender that nobody has to trust. Read at every start.",
         f"name = {_quoted(config.name)}",
         "# Where it listens, and the names under which devices reach it (the "
         "certificate is for these).",

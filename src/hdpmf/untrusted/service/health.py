@@ -165,7 +165,7 @@ def _ended_badly(last: RunHealth) -> Alert | None:
         return Alert(
             RUN,
             f"run {name} has not ended, and nothing serves it{why}",
-            f"{remedy}start serve again: it goes on where it was; or give it up (run --give-up)",
+            f"{remedy}start serve again: it continues where it was; or give it up (run --give-up)",
         )
     if last.ending == "under way" and trouble is not None:
         return Alert(RUN, f"run {name} cannot go on: {trouble.cause}", trouble.remedy or _WAIT)

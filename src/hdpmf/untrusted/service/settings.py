@@ -151,8 +151,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
         if self.credit != 1 or self.max_colluding != COLLUDING:
             raise ConfigError(
-                "with two servers each adds the whole noise, whoever colludes; drop credit and "
-                "colluding"
+                "with two servers each adds the whole noise, even if devices collude; drop credit "
+                "and colluding"
             )
         if self.minimum < 2:
             raise ConfigError(

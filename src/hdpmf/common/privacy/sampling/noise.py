@@ -324,8 +324,8 @@ def require_released(noise: object) -> ReleasedNoise:
     """
     if type(noise) is not ReleasedNoise:
         raise PrivacyError(
-            f"{type(noise).__name__} must not make noise that leaves a device, because whoever "
-            "knows its seed can subtract it; pass a ReleasedNoise()"
+            f"{type(noise).__name__} must not make noise that a device sends, because anyone "
+            "who knows its seed can subtract it; pass a ReleasedNoise()"
         )
     return noise
 

@@ -271,7 +271,7 @@ class Reports(Sending):
             self.book.require(read.id, state)
             if store.ratings() is not part.table:  # who pays is who is in the reports
                 raise DeclinedError(
-                    "busy", "the owner has changed ratings in this moment; the report is made anew"
+                    "busy", "the owner has just changed ratings; the report is made again"
                 )
             entry = self._entry(read, state.run, "agreed", words)
             if taken is None:

@@ -286,9 +286,7 @@ class Sending(ABC):
 
     def _discard(self, read: ReadTask, state: TaskState) -> None:
         """Throw away what nothing has left of; what was held for it is given back."""
-        words = (
-            f"the owner has changed ratings of the {self.what}, which had not left; it is made anew"
-        )
+        words = f"the owner has changed ratings of the {self.what}, not sent yet; it is made again"
         with self._store.transaction():
             self.book.require(self._key(read), state)
             self._return_held(read, state, words)

@@ -90,7 +90,7 @@ class SharedRatings(Sending):
             self.book.require(self._key(read), state)
             if store.ratings() is not part.table:  # who pays is who is in the message
                 raise DeclinedError(
-                    "busy", "the owner has changed ratings in this moment; it is made anew"
+                    "busy", "the owner has just changed ratings; the message is made again"
                 )
             if len(chosen):
                 shown = int((~opened).sum()), int(opened.sum())

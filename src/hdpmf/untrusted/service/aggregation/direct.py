@@ -170,6 +170,5 @@ class Direct(Aggregation):
         return FederationError(
             f"{step} stopped after {run.pace.attempts} attempts: "
             f"{run.enrolled.count_users(devices)} users answered "
-            f"and {run.settings.minimum} are needed; the run is kept and goes on from there "
-            "when it is started again"
+            f"and {run.settings.minimum} are needed; start it again to continue from there"
         )

@@ -117,9 +117,7 @@ def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeC
             _SUITE.kem.deserialize_public_key(config.public_key), info=info
         )
     except ValueError:
-        raise DapError(
-            "HpkeConfig: its public key is none that anything can be encrypted to"
-        ) from None
+        raise DapError("HpkeConfig: invalid public key") from None
     return HpkeCiphertext(config.id, enc, context.seal(plaintext, aad=aad))
 
 

@@ -409,7 +409,7 @@ def problem_from_details(details: object) -> DapError:
     for problem in Problem:
         if uri == PROBLEM_URN + problem:
             return DapError(f"the other server refused: {problem}", problem)
-    return DapError("the other server refused, and its reason is none that DAP knows")
+    return DapError("the other server refused, for a reason that DAP does not define")
 
 
 def id_to_text(data: bytes) -> str:
