@@ -212,7 +212,7 @@ def test_every_use_of_a_model_ends_with_one_line_and_the_way_to_the_long_version
         assert (told.code, told.err) == (0, "")
     assert "hdp-sum: epsilon 2\n" in told.out
     assert "NOT COVERED by" in told.out
-    assert "whoever has the seed has it" in told.out
+    assert "anyone who has the seed can subtract it" in told.out
 
 
 def test_explain_a_saved_model_by_its_own_people(

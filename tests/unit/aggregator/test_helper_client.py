@@ -121,7 +121,7 @@ def test_an_answer_beyond_its_limit_is_refused_unread(certificates: Certificates
 def test_answers_of_a_helper(certificates: Certificates) -> None:
     with helper(certificates, 201, b"answer", content_type=RESPONSE) as client:
         assert client.aggregation_job(TASK, JOB, b"request") == b"answer"
-        with pytest.raises(TransportError, match="no answer of a helper"):
+        with pytest.raises(TransportError, match="does not answer like a helper"):
             client.aggregate_share(TASK, b"request")
     with (
         helper(certificates, 503, b"") as client,

@@ -149,7 +149,7 @@ FAULTS: list[tuple[str, CatalogueVersion, str]] = [
     ),
     ("fewer items", resigned(THREE, 1, items=2), "fewer items"),
     ("more than there are", resigned(THREE, 1, items=7), "items that are not there"),
-    ("nothing changes", resigned(grown(first(), retired=(0,)), 1, retired=()), "must change something"),
+    ("nothing changes", resigned(grown(first(), retired=(0,)), 1, retired=()), "changes nothing"),
     ("retired from the start", resigned(first(), 0, retired=(0,)), "first version retires"),
     (
         "retired twice",

@@ -236,7 +236,7 @@ def test_a_folder_of_before_there_were_versions(town: Federation) -> None:
         (ItemTable.build([1], [""], [[]], [None]), [], "in the catalogue already"),
         (ItemTable.build(["x"], [""], [[]], [None]), [], "whole numbers"),
         (ItemTable.build([99], [""], [[f"g{n}" for n in range(300)]], [None]), [], "genres"),
-        (None, [], "changes nothing"),
+        (None, [], "must change something"),
     ],
 )
 def test_changes_that_cannot_be_made_change_nothing(
