@@ -2,6 +2,7 @@
 
     python benchmarks/uploads.py                   3,706 items (ML-1M), 4,000 uploads each, a minute
     python benchmarks/uploads.py --items 94651 --uploads 500
+    python benchmarks/uploads.py --workers 1 2 4   a PostgreSQL of its own, and SQLite beside it
     python benchmarks/uploads.py --json
 
 The leader is a process on one core with a SQLite file on the disk (WAL, synchronous = FULL);
@@ -10,6 +11,12 @@ new one for every upload, with its handshake). Each report has its own id and it
 signature, which are checked; what is in it is the same. An upload counts when its 201 has come,
 after the commit. Checking reports with the helper is measured in ``benchmarks/two_servers.py``, and
 is off here. On a busy machine look at the second number, uploads per second of processor time.
+
+With ``--workers`` so many processes share the port and a PostgreSQL that is started for the
+measurement; nothing is bound to a core, and all is over TLS. Processor time per report is shown for
+the workers and for PostgreSQL (all its processes), and the time within which 99 of 100 uploads were
+answered. Each worker has 24 devices that upload all the time. The first row is one process with
+SQLite, in the same run.
 """
 
 from __future__ import annotations
@@ -46,13 +53,16 @@ TARGET = 400
 CLIENTS = 24
 
 
-def run_leader(path: Path, port: int, tls: bool, pipe: Connection) -> None:
-    """The leader, on the first core."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def run_leader(
+    path: Path, listener: socket.socket, tls: bool, alone: bool, pipe: Connection
+) -> None:
+    """The leader, or one of its workers; ``alone`` on the first core."""
+    if alone:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     AggregationJobDriver.start = (  # type: ignore[method-assign]  # no helper here
         lambda self: self._leader.partner_clock.compare(time.time())
     )
-    run_worker(path, listen("127.0.0.1", port), lambda: pipe.send("ready"), tls=tls)
+    run_worker(path, listener, lambda: pipe.send("ready"), tls=tls)
 
 
 def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
@@ -90,10 +100,15 @@ def text(data: bytes) -> str:
 
 
 def upload_all(
-    port: int, context: ssl.SSLContext | None, waiting: list[bytes], fresh: bool
-) -> float:
-    """Seconds until all are answered; the first of them warm the server up."""
+    port: int,
+    context: ssl.SSLContext | None,
+    waiting: list[bytes],
+    fresh: bool,
+    clients: int = CLIENTS,
+) -> tuple[float, list[float]]:
+    """Seconds until all are answered, and of each; the first of them warm the server up."""
     faults: list[str] = []
+    each: list[float] = []
     turn = threading.Lock()
 
     def device() -> None:
@@ -103,6 +118,7 @@ def upload_all(
                 if not waiting or faults:
                     break
                 request = waiting.pop()
+            begun = time.perf_counter()
             if stream is None:
                 stream = socket.create_connection(("localhost", port))
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -110,13 +126,14 @@ def upload_all(
                     stream = context.wrap_socket(stream, server_hostname="localhost")
             stream.sendall(request)
             answer = stream.recv(4096)
+            each.append(time.perf_counter() - begun)
             if not answer.startswith(b"HTTP/1.1 201"):
                 faults.append(answer.decode(errors="replace"))
             if fresh:
                 stream.close()
                 stream = None
 
-    threads = [threading.Thread(target=device) for _ in range(CLIENTS)]
+    threads = [threading.Thread(target=device) for _ in range(clients)]
     begin = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -124,35 +141,56 @@ def upload_all(
         thread.join()
     if faults:
         raise SystemExit(f"an upload was refused: {faults[0]}")
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, each
 
 
-def measure(items: int, uploads: int, *, tls: bool, fresh: bool) -> dict[str, Any]:
+def measure(
+    items: int,
+    uploads: int,
+    *,
+    tls: bool,
+    fresh: bool,
+    workers: int = 1,
+    alone: bool = True,
+    database: str = "",
+) -> dict[str, Any]:
     """One row of the table."""
     with tempfile.TemporaryDirectory(prefix="hdpmf-uploads-") as place:
-        pair = Pair(Path(place), limits=Limits(per_address=1000))
+        limits = Limits(per_address=1000)
+        pair = Pair(Path(place), limits=limits, databases={LEADER: database} if database else None)
         circuit = OneRating(items=items, codes=CODES, rulers=RULERS)
         asked = make_task(pair.servers, pair.collector.card, circuit, devices=1)
         with open_server(pair.folders[LEADER]) as leader:
             leader.add_task(asked.document, [(next(iter(asked.devices)), 1_000_000)])
         ours, theirs = multiprocessing.Pipe()
         port = pair.folders[LEADER].config.port
-        process = multiprocessing.get_context("spawn").Process(
-            target=run_leader, args=(pair.folders[LEADER].path, port, tls, theirs)
-        )
-        process.start()
-        try:
-            ours.recv()
-            context = pair.context(LEADER) if tls else None
-            upload_all(port, context, requests(asked, 50, fresh), fresh)
-            ready = requests(asked, uploads, fresh)
-            size = len(ready[0])
-            before = cpu_seconds(process.pid or 0)
-            seconds = upload_all(port, context, ready, fresh)
-            used = cpu_seconds(process.pid or 0) - before
-        finally:
-            process.terminate()
-            process.join()
+        spawn = multiprocessing.get_context("spawn")
+        with listen("127.0.0.1", port) as listener:
+            processes = [
+                spawn.Process(
+                    target=run_leader,
+                    args=(pair.folders[LEADER].path, listener, tls, alone, theirs),
+                )
+                for _ in range(workers)
+            ]
+            for process in processes:
+                process.start()
+            try:
+                for _ in processes:
+                    ours.recv()
+                pids = [process.pid or 0 for process in processes]
+                context = pair.context(LEADER) if tls else None
+                upload_all(port, context, requests(asked, 50, fresh), fresh)
+                ready = requests(asked, uploads, fresh)
+                size = len(ready[0])
+                before = sum(map(cpu_seconds, pids)), postgres_seconds(database)
+                seconds, each = upload_all(port, context, ready, fresh, CLIENTS * workers)
+                used = sum(map(cpu_seconds, pids)) - before[0]
+                in_database = postgres_seconds(database) - before[1]
+            finally:
+                for process in processes:
+                    process.terminate()
+                    process.join()
         with open_server(pair.folders[LEADER]) as leader:
             assert leader.counts(asked.id).waiting == uploads + 50
     return {
@@ -162,13 +200,55 @@ def measure(items: int, uploads: int, *, tls: bool, fresh: bool) -> dict[str, An
         "uploads": uploads,
         "per_second": round(uploads / seconds),
         "per_cpu_second": round(uploads / used),
+        "workers": workers,
+        "database": "postgresql" if database else "sqlite",
+        "worker_ms": round(1e3 * used / uploads, 2),
+        "postgres_ms": round(1e3 * in_database / uploads, 2),
+        "p99_ms": round(1e3 * float(np.quantile(each, 0.99))),
     }
 
 
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process so far, with the kernel's on its behalf."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = _stat(pid)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def postgres_seconds(database: str) -> float:
+    """Processor time of all processes of a PostgreSQL on this machine; 0 without one."""
+    if not database:
+        return 0.0
+    import psycopg
+
+    with psycopg.connect(database.replace("+psycopg", "")) as connection:
+        backend = connection.info.backend_pid
+    main_process = int(_stat(backend)[1])
+    used = sum(map(int, _stat(main_process)[11:15]))  # with its children that have ended
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = _stat(int(path.name))
+        except OSError:
+            continue
+        if int(fields[1]) == main_process:
+            used += int(fields[11]) + int(fields[12])
+    return used / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def with_workers(items: int, uploads: int, workers: list[int]) -> list[dict[str, Any]]:
+    """A row for SQLite, and one for each number of workers with PostgreSQL."""
+    from tests.aggregator.postgres import cluster, new_database
+
+    options: dict[str, Any] = {"tls": True, "fresh": False, "alone": False}
+    rows = [measure(items, uploads, **options)]
+    with cluster() as url:
+        for number in workers:
+            database = new_database(url, f"workers-{number}")
+            rows.append(measure(items, uploads, workers=number, database=database, **options))
+    return rows
 
 
 def main() -> None:
@@ -180,8 +260,24 @@ def main() -> None:
     parser.add_argument(
         "--fresh", action="store_true", help="a new connection for every upload, too"
     )
+    parser.add_argument(
+        "--workers", type=int, nargs="+", help="numbers of workers, with a PostgreSQL"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.workers:
+        rows = with_workers(given.items, given.uploads, given.workers)
+        if given.json:
+            print(json.dumps({"items": given.items, "rows": rows}, indent=2))
+            return
+        print(f"{given.items:,} items, {rows[0]['bytes']:,} bytes each")
+        for row in rows:
+            print(
+                f"{row['database']:10} {row['workers']} workers {row['per_second']:6,} uploads/s  "
+                f"{row['worker_ms']:5.2f} ms of workers and {row['postgres_ms']:5.2f} ms of "
+                f"PostgreSQL per report, 99 of 100 within {row['p99_ms']:,} ms"
+            )
+        return
     kinds = [(False, False), (True, False), *([(True, True)] if given.fresh else [])]
     rows = [measure(given.items, given.uploads, tls=tls, fresh=fresh) for tls, fresh in kinds]
     if given.json:

@@ -296,6 +296,8 @@ class ServerDatabase:
         else:
             options["pool_pre_ping"] = True
         with needs("psycopg", "postgres"):
+            if not self._sqlite:
+                options["connect_args"] = {"cursor_factory": _binary_cursor()}
             self._engine = sa.create_engine(parsed, hide_parameters=True, **options)
         if self._sqlite:
             event.listen(self._engine, "connect", self._connected)
@@ -483,6 +485,18 @@ class ServerDatabase:
                     step(connection)
                 connection.execute(facts.update().where(schema), {"value": str(newest)})
         return False
+
+
+def _binary_cursor() -> type[Any]:
+    """Return the class of cursors that get bytes as they are: hexadecimal costs 0.4 ms a report."""
+    import psycopg
+
+    class BinaryCursor(psycopg.Cursor[Any]):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.format = psycopg.pq.Format.BINARY
+
+    return BinaryCursor
 
 
 class _SqliteFile:
