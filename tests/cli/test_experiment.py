@@ -52,6 +52,7 @@ def test_an_experiment_on_a_file_of_the_users(
     assert "Ratings of my own [mine, K=3]" in found.out
     assert "epsilon=0.5" in found.out
     assert "HDPMF: epsilon is NOMINAL" in found.out
+    assert "Privacy: SIMULATED noise, to compare methods. More: hdpmf privacy explain" in found.out
     assert "6 runs done now, 0 reused" in found.out
     report = call(*arguments, "--json").json
     assert (report["n_ran"], report["n_reused"]) == (0, 6)

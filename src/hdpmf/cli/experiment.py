@@ -377,11 +377,12 @@ def claim_lines(cells: Iterable[Cell]) -> list[str]:
     for cell in cells:
         if cell.claim is not None:
             claim = cell.claim
-            words = f"epsilon is {claim.status.upper()} (seen: {claim.view})"
+            words = f"epsilon is {claim.status.upper()} against {claim.view}"
             key = "no privacy" if claim.epsilon is None else words
             groups.setdefault(key, {})[cell.label] = None
     lines = [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]
-    return [*lines, "More: hdpmf privacy explain METHOD"] if lines else []
+    more = "Privacy: SIMULATED noise, to compare methods. More: hdpmf privacy explain METHOD"
+    return [*lines, more] if lines else []
 
 
 def _curves(cells: Sequence[Cell], measure: str) -> list[list[str]]:
