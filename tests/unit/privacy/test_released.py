@@ -321,7 +321,7 @@ def test_the_types_are_not_interchangeable():
     noise = ReleasedNoise()
     assert require_released(noise) is noise
     for other in (SeededNoise(1), None, np.random.default_rng(1), ReleasedNoise):
-        with pytest.raises(PrivacyError, match="must not make noise that leaves a device"):
+        with pytest.raises(PrivacyError, match="must not make noise that a device sends"):
             require_released(other)
     assert not isinstance(SeededNoise(1), ReleasedNoise)
     assert set(ReleasedNoise.__mro__) & set(SeededNoise.__mro__) == {object}

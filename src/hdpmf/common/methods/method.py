@@ -385,7 +385,8 @@ class PrivacyClaim:
                 "against an observer of": self.view,
                 "because": self.reason,
                 "what it really costs": self.honest,
-                "noise": self.noise and f"{self.noise.upper()}: whoever has the seed has it",
+                "noise": self.noise
+                and f"{self.noise.upper()}: anyone who has the seed can subtract it",
                 "items": items.get(self.items, ""),
             },
         )

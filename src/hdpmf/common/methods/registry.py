@@ -216,7 +216,7 @@ MEANING = {
     "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No "
     "guarantee: the true cost may be "
     "higher.",
-    AUTHORS_CLAIM: "AUTHOR'S CLAIM: whoever wrote the method says so; hdpmf has not checked it. "
+    AUTHORS_CLAIM: "AUTHOR'S CLAIM: the author of the method says so; hdpmf has not checked it. "
     "'hdpmf audit run' puts it to the test.",
     "no guarantee": "NO GUARANTEE: nothing keeps this observer from being certain.",
 }

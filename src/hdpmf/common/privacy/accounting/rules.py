@@ -188,7 +188,7 @@ def _gradients(
     else:
         event = e.GaussianGivenH(_distance(setting, view, subject, moves))
         reason = (
-            "Whoever knows h sees Gaussian noise with known variances; a small h is a "
+            "An observer who knows h sees Gaussian noise with known variances; a small h is a "
             "round almost without noise."
         )
         if setting.h == "shared" and view in ("sums-h-hidden", "final"):
@@ -248,7 +248,7 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Observation:
             "a single user's gradient has only its share of the noise, which is mostly far "
             "smaller than the rest"
         )
-        reason = "Whoever sees the gradients before they are summed sees them almost without noise."
+        reason = "Before they are summed, the gradients have almost no noise."
         return Observation(e.Unprotected(why), "everything", reason, reference)
     # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
     moves = [
@@ -307,9 +307,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
         why = (
             "a single user's contribution has only its share of the noise, and that is mostly zero"
         )
-        reason = (
-            "Whoever sees the contributions before they are summed sees them almost without noise."
-        )
+        reason = "Before they are summed, the contributions have almost no noise."
         return Observation(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
     coding = make_ruler(setting.scale)
     if setting.design == "A":
@@ -366,9 +364,7 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
     reference = "proofs/private-popular.md"
     if view == "messages":
         why = "a single user's weights have only its share of the noise, and that is mostly zero"
-        reason = (
-            "Whoever sees the contributions before they are summed sees them almost without noise."
-        )
+        reason = "Before they are summed, the contributions have almost no noise."
         return Observation(e.Unprotected(why), "everything", reason, reference)
     if subject.neighbours == "value":
         return Observation(

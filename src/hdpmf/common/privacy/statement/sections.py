@@ -187,7 +187,7 @@ def _parties_of_model(subject: Subject) -> tuple[Party, ...]:
     }
     found = [
         Party(
-            who="Whoever runs this training, and whoever can read the model's folder devices/",
+            who="The operator of this training, and all who can read the model's folder devices/",
             sees="ratings, privacy weights, user vectors and the seed of the noise: no epsilon "
             "protects anything from them",
         )
@@ -204,7 +204,7 @@ def _parties_of_model(subject: Subject) -> tuple[Party, ...]:
         )
     found.append(
         Party(
-            who="Whoever has the model's folder recommender/, and not the seed",
+            who="Anyone who has the model's folder recommender/, but not the seed",
             sees="the published model, which is computed from what the claim's observer sees",
             value=subject.amount("value"),
             presence=subject.amount("presence"),
@@ -245,13 +245,13 @@ def retention(subject: Subject) -> tuple[Retained, ...]:
         return (
             Retained(
                 what="Ratings, privacy weights, user vectors, seed",
-                who="whoever holds the model: devices/ (readable by its owner only)",
+                who="the owner of the model: devices/ (readable by its owner only)",
                 how_long="until it is deleted; nothing deletes it by itself",
                 deleted_by="deleting the folder devices/; predictions need it",
             ),
             Retained(
                 what="Item facts or factors, settings, the claim",
-                who="whoever holds the model: recommender/",
+                who="the owner of the model: recommender/",
                 how_long="until it is deleted",
                 deleted_by="deleting the folder; copies that were handed on stay",
             ),
@@ -306,7 +306,7 @@ def not_protected(subject: Subject) -> tuple[str, ...]:
         )
     if subject.claim.noise == "simulated":
         found.append(
-            "The noise is simulated: whoever has the seed, which is in devices/, can subtract it. "
+            "The noise is simulated: anyone with the seed, which is in devices/, can subtract it. "
             "This model is to evaluate with, not to publish; a federation releases one."
         )
     found += [
