@@ -11,6 +11,7 @@ import pytest
 
 import hdpmf
 from hdpmf import Ratings
+from hdpmf.common.data import readers
 from hdpmf.errors import RatingsError
 
 WORLD = hdpmf.synthetic_world(n_users=50, n_items=40, n_ratings=700, rng=2)
@@ -54,6 +55,50 @@ def test_a_folder_is_what_its_files_are_together(tmp_path: Path, text: bool) -> 
     matched = Ratings.read(tmp_path / "ratings" / "part=[01]" / "*.parquet")
     assert 0 < len(matched) < len(whole)
     assert rows(hdpmf.compare([], tmp_path / "ratings") and found) == rows(whole)
+
+
+@pytest.fixture
+def streamed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let every Parquet file be large; return the rows of the batches that were read."""
+    batches: list[int] = []
+    taken = readers.take_columns
+
+    def counted(frame: pl.DataFrame, *more: Any) -> Any:
+        batches.append(frame.height)
+        return taken(frame, *more)
+
+    monkeypatch.setattr(readers, "take_columns", counted)
+    monkeypatch.setattr(readers, "_STREAMED_BYTES", 0)
+    monkeypatch.setattr(readers, "_BATCH_ROWS", 100)
+    monkeypatch.setattr(readers, "read_bytes", lambda path: pytest.fail("read as a whole"))
+    return batches
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_large_file_is_read_in_batches(tmp_path: Path, text: bool, streamed: list[int]) -> None:
+    table, file = frame(text, times=True), tmp_path / "odd [1].parquet"
+    table.write_parquet(file, row_group_size=150)
+    found, whole = Ratings.read(file), Ratings.of(table)
+    assert streamed == [100] * 7
+    assert rows(found) == rows(whole)
+    assert found.users == whole.users
+    assert (found.user_ids == whole.user_ids).all(), "in the order of the file"
+    assert found.name == "odd [1].parquet"
+
+
+def test_a_large_file_with_faults_is_an_error(tmp_path: Path, streamed: list[int]) -> None:
+    file = tmp_path / "r.parquet"
+    gap = pl.when(pl.int_range(pl.len()) == 555).then(None).otherwise("rating").alias("rating")
+    frame().with_columns(gap).write_parquet(file, row_group_size=150)
+    with pytest.raises(RatingsError, match=r"rows counted from row \d+ on.*missing"):
+        Ratings.read(file)
+    with pytest.warns(UserWarning, match="1 rows are left out"):
+        assert len(Ratings.read(file, missing="drop")) == len(WORLD) - 1
+    data = file.read_bytes()
+    for wrong in (data[:-100] + data[-50:], data[:4] + bytes(200) + data[204:], data[:200]):
+        file.write_bytes(wrong)
+        with pytest.raises(RatingsError, match=r"r\.parquet"):
+            Ratings.read(file)
 
 
 def test_a_dask_frame_is_taken_by_partitions() -> None:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -322,6 +324,56 @@ def test_a_cluster_by_its_address(tmp_path: Path, small: Experiment) -> None:
             _backend(f"dask://{address}", 1, ["/no/such/file"]),
         ):
             pass
+
+
+ON_RAY = """
+import sys, msgspec, ray
+from hdpmf.errors import ConfigError
+from hdpmf.lab.experiments import Experiment, Store, run_experiments
+from hdpmf.lab.experiments.execution import RunGroup
+from hdpmf.lab.experiments.runner import _on_ray, expected_runs
+few = msgspec.json.decode(open(sys.argv[1]).read(), type=Experiment)
+with Store(sys.argv[2], create=True) as store:
+    run_experiments([few], store, n_jobs=2, backend="ray")
+assert not ray.is_initialized(), "our own cluster has ended"
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+runs = tuple(expected_runs([few]))
+broken = RunGroup(runs, plugins=("/no/such/plugin.py",))
+for tasks, paths in (([RunGroup(runs)], ["/no/such/file"]), ([broken], [])):
+    try:
+        list(_on_ray(tasks, 1, "", paths))
+    except ConfigError as error:
+        print("refused:", error)
+assert ray.is_initialized(), "somebody else's is left as it was"
+ray.shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
+def test_ray_gives_the_same_and_its_errors_are_those_of_tasks(
+    tmp_path: Path, small: Experiment
+) -> None:
+    """In a process of its own: Ray leaves files open and threads running."""
+    few = msgspec.structs.replace(small, methods=("pdpmf",), paper_methods=())
+    (tmp_path / "few.json").write_bytes(msgspec.json.encode(few))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ON_RAY, tmp_path / "few.json", tmp_path / "ray"],
+        capture_output=True, text=True, check=False, timeout=300,
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"refused: the worker at \S+ has no /no/such/file", done.stdout)
+    assert "refused: /no/such/plugin.py is no Python file" in done.stdout
+    found = []
+    with Store(tmp_path / "here", create=True) as store:
+        run_experiments([few], store, n_jobs=1)
+    for name in ("ray", "here"):
+        with Store(tmp_path / name) as store:
+            results = store.results()
+            found.append({one: result.metrics["mse"] for one, result in results.items()})
+    assert found[0] == found[1]
+    assert len(found[0]) == 6
 
 
 def test_addresses_of_clusters() -> None:

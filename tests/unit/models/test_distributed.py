@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from typing import Any
 
 import pytest
@@ -71,3 +73,24 @@ def test_a_spark_frame_is_asked_for_lists_by_its_own_interface() -> None:
     made, schema = MODEL.recommend_each(Frame(), 4)
     assert found(made) == expected(USERS[:5], 4)
     assert schema.startswith("user long, rank long, item long, title string, year long")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # PySpark warns of versions of pandas
+def test_a_spark_frame_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = pytest.importorskip("pyspark.sql", reason="pip install pyspark, with Java 17")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not here")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    builder = sql.SparkSession.builder.master("local[1]")
+    for name in ("spark.driver.host", "spark.driver.bindAddress"):
+        builder = builder.config(name, "127.0.0.1")
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        users = spark.createDataFrame([(user, "x") for user in USERS], ["user", "city"])
+        lazy = MODEL.recommend_each(users.repartition(2), 4)
+        made = lazy.toPandas().sort_values(["user", "rank"])
+        assert found(made) == sorted(expected(USERS, 4))
+        assert made["reason"].notna().any()
+    finally:
+        spark.stop()

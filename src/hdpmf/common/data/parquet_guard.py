@@ -16,13 +16,19 @@ The numbers are in Thrift's compact protocol: https://parquet.apache.org/docs/fi
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.errors import RatingsError
 
 if TYPE_CHECKING:
     import polars as pl
+
+Bytes = bytes | mmap.mmap
+"""The content of a file, read or mapped."""
 
 MOST_EXPANSION = 64
 """Times that a table may be larger in memory than its file; those that people have are below 25."""
@@ -56,12 +62,12 @@ _DELTA_BYTE_ARRAY = 7
 _VALUE_BYTES = {0: 1, 1: 8, 2: 8, 3: 8, 4: 8, 5: 8, 6: 16, 7: 16}
 
 
-def is_sound(data: bytes) -> bool:
+def is_sound(data: Bytes) -> bool:
     """Tell whether sizes and counts in the file fit the file and each other."""
     return decoded_bytes(data) is not None
 
 
-def decoded_bytes(data: bytes) -> int | None:
+def decoded_bytes(data: Bytes) -> int | None:
     """Return the most bytes that decoding the file takes; None if it is not sound.
 
     A text that is in the file once and in the table many times counts once, with a reference for
@@ -114,6 +120,44 @@ def read_frame(
     return frame
 
 
+def read_batches(
+    path: str | os.PathLike[str],
+    origin: str,
+    columns: Callable[[Sequence[str]], Sequence[str]],
+    rows: int,
+) -> Iterator[pl.DataFrame]:
+    """Decode a Parquet file by Polars' streaming engine, so many rows at a time.
+
+    Neither the file nor the table has to fit in memory, only the row groups of so many rows.
+    Arguments and errors are those of `read_frame`.
+    """
+    import polars as pl
+
+    problem = f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here"
+    size = os.path.getsize(path)
+    most = max(FREE_BYTES, MOST_EXPANSION * size)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        needed = decoded_bytes(data)
+    if needed is None:
+        raise RatingsError(problem)
+    if needed > most:
+        raise _too_large(origin, size, needed)
+    texts = 0
+    try:
+        scanned = pl.scan_parquet(Path(path), glob=False, hive_partitioning=False)
+        chosen = list(columns(scanned.collect_schema().names()))
+        n_rows = int(scanned.select(pl.len()).collect().item())
+        # Slices read the row groups that they touch, and nothing else.
+        for first in range(0, n_rows, rows):
+            batch = scanned.select(chosen).slice(first, rows).collect(engine="streaming")
+            texts += sum(_text_bytes(column) for column in batch.get_columns())
+            if texts > most:
+                raise _too_large(origin, size, texts)
+            yield batch
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise RatingsError(problem) from error
+
+
 def _text_bytes(column: pl.Series) -> int:
     """Return the bytes of all texts, each as often as it is there."""
     import polars as pl
@@ -137,7 +181,7 @@ def _too_large(origin: str, size: int, needed: int) -> RatingsError:
     )
 
 
-def _bytes_of_groups(data: bytes, meta: dict[int, Any]) -> int | None:
+def _bytes_of_groups(data: Bytes, meta: dict[int, Any]) -> int | None:
     total = rows = 0
     for group in meta[_FILE_GROUPS]:
         here = group[_GROUP_ROWS]
@@ -152,7 +196,7 @@ def _bytes_of_groups(data: bytes, meta: dict[int, Any]) -> int | None:
     return total if rows == meta[_FILE_ROWS] <= _MAX_ROWS else None
 
 
-def _bytes_of_pages(data: bytes, meta: dict[int, Any], rows: int) -> int | None:
+def _bytes_of_pages(data: Bytes, meta: dict[int, Any], rows: int) -> int | None:
     values, offset = meta[_META_VALUES], meta[_META_DATA_OFFSET]
     dictionary = meta.get(_META_DICTIONARY_OFFSET, 0)
     if 0 < dictionary < offset:  # some writers say 0 where there is none
@@ -189,7 +233,7 @@ def _bytes_of_pages(data: bytes, meta: dict[int, Any], rows: int) -> int | None:
 class _Compact:
     """A reader of Thrift's compact protocol; structs become dictionaries by field number."""
 
-    def __init__(self, data: bytes, offset: int) -> None:
+    def __init__(self, data: Bytes, offset: int) -> None:
         self._data = data
         self.offset = offset
 

@@ -33,7 +33,7 @@ from hdpmf.common.data.columns import (
     present_rows,
     take_columns,
 )
-from hdpmf.common.data.parquet_guard import FREE_BYTES, MOST_EXPANSION, read_frame
+from hdpmf.common.data.parquet_guard import FREE_BYTES, MOST_EXPANSION, read_batches, read_frame
 from hdpmf.errors import ConfigError, RatingsError, hint, without_notes
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ _PROBED_ROWS = 1000
 _UNIT = b"\x1f"
 
 
+_STREAMED_BYTES = 16 << 20
+"""Parquet files above this are read batch by batch."""
+
+_BATCH_ROWS = 2_000_000
+
+
 def read_columns(
     path: str | os.PathLike[str],
     *,
@@ -70,6 +76,8 @@ def read_columns(
     """Read the columns of one file or several; see `Ratings.read` for the arguments."""
 
     def read(file: str | os.PathLike[str]) -> Columns:
+        if _is_large_parquet(file):
+            return _stream_parquet(file, columns, implicit, missing)
         return parse_columns(
             read_bytes(file),
             os.path.basename(os.fspath(file)),
@@ -84,8 +92,8 @@ def read_columns(
     found = read(first)
     if not others:
         return found
-    # One file at a time as it is written, the others as codes: together they may be larger than
-    # memory.
+    # One file, or one batch of a large one, at a time as it is written, the others as codes:
+    # together they may be larger than memory.
     parts = [found.coded()]
     with without_notes():  # which columns are used is said once
         parts += (read(file).coded() for file in others)
@@ -176,6 +184,37 @@ def _parse_parquet(
 
     frame = read_frame(data, origin, chosen)
     return take_columns(frame, found[0], origin, missing)
+
+
+def _is_large_parquet(path: str | os.PathLike[str]) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == _PARQUET and os.path.getsize(path) > _STREAMED_BYTES
+    except (OSError, ValueError):
+        return False  # whoever reads it says why
+
+
+def _stream_parquet(
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None,
+    implicit: bool | None,
+    missing: Missing,
+) -> Columns:
+    """Read a Parquet file that need not fit in memory: ids become codes batch by batch."""
+    origin = os.path.basename(os.fspath(path))
+    found: list[ColumnNames] = []
+
+    def chosen(names: Sequence[str]) -> list[str]:
+        found.append(match_columns(names, columns, origin, implicit))
+        return found[0].names
+
+    parts: list[Columns] = []
+    first = 1
+    for batch in read_batches(path, origin, chosen, _BATCH_ROWS):
+        counted = origin if first == 1 else f"{origin} (rows counted from row {first:,} on)"
+        parts.append(take_columns(batch, found[0], counted, missing).coded())
+        first += batch.height
+    return joined_columns(parts, origin)
 
 
 def _text_table(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -359,9 +359,13 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
     if n_jobs == 1 and backend in ("loky", "threading"):
         yield from map(do_task, tasks)
         return
+    paths = sorted({*tasks[0].files.values(), *tasks[0].plugins})
+    if backend.partition("://")[0] == "ray":
+        yield from _on_ray(tasks, n_jobs, backend.partition("://")[2], paths)
+        return
     from joblib import Parallel, delayed
 
-    with _backend(backend, n_jobs, sorted({*tasks[0].files.values(), *tasks[0].plugins})):
+    with _backend(backend, n_jobs, paths):
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         results = parallel(delayed(do_task)(task) for task in tasks)
         try:
@@ -370,13 +374,68 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
             results.close()  # on Ctrl-C: no further task is sent, workers are ended
 
 
+def _on_ray(
+    tasks: Sequence[RunGroup], n_jobs: int, address: str, paths: Sequence[str]
+) -> Iterator[list[Result]]:
+    """Do tasks on a cluster of Ray: that at an address, in its environment, or one of our own.
+
+    It has tasks of Ray, not joblib's backend for it, which returns nothing before all are done.
+    """
+    ray = import_module("ray")
+    ours = not ray.is_initialized()
+    if ours:
+        options: dict[str, Any] = {"address": f"ray://{address}"}
+        if not address:  # RAY_ADDRESS, or one of our own beside whatever runs on this machine
+            own = {"address": "local", "num_cpus": n_jobs, "include_dashboard": False}
+            options = {} if os.environ.get("RAY_ADDRESS") else own
+        try:
+            ray.init(log_to_driver=False, logging_level="error", **options)
+        except ConnectionError as error:
+            raise ConfigError(f"there is no ray cluster at {address}") from error
+    waiting: list[Any] = []
+    try:
+        _check_paths(_absent_on_ray(ray, paths))
+        one = ray.remote(num_cpus=1)(do_task)
+        left = iter(tasks)
+        ahead = 2 * int(ray.cluster_resources().get("CPU", 1))
+        waiting += (one.remote(task) for task in islice(left, ahead))
+        while waiting:
+            done, waiting = ray.wait(waiting)
+            waiting += (one.remote(task) for task in islice(left, len(done)))
+            for result in done:
+                yield ray.get(result)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    finally:
+        for task in waiting:  # on an error or Ctrl-C
+            ray.cancel(task)
+        if ours:
+            ray.shutdown()
+
+
+def _absent_on_ray(ray: Any, paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return the paths that each machine of a cluster lacks."""
+    strategies = import_module("ray.util.scheduling_strategies")
+    asked = {
+        node["NodeManagerAddress"]: ray.remote(num_cpus=0)(_absent)
+        .options(
+            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(
+                node["NodeID"], soft=False
+            )
+        )
+        .remote(paths)
+        for node in ray.nodes()
+        if node["Alive"]
+    }
+    return {address: ray.get(result) for address, result in asked.items()}
+
+
 @contextmanager
 def _backend(backend: str, n_jobs: int, paths: Sequence[str]) -> Iterator[None]:
     """Configure joblib; connect to a cluster by its address, or as its own environment says."""
     from joblib import parallel_config
 
     backend, _, given = backend.partition("://")
-    options: dict[str, Any] = {"n_jobs": n_jobs}
     if backend == "dask":
         distributed = import_module("distributed")
         try:
@@ -405,16 +464,7 @@ def _backend(backend: str, n_jobs: int, paths: Sequence[str]) -> Iterator[None]:
             if ours:
                 client.close()
         return
-    if backend == "ray":
-        import_module("ray.util.joblib").register_ray()
-        if given:
-            ray = import_module("ray")
-            try:
-                ray.init(address=f"ray://{given}", ignore_reinit_error=True)
-            except ConnectionError as error:
-                raise ConfigError(f"there is no ray cluster at {given}") from error
-        options["n_jobs"] = -1 if given or os.environ.get("RAY_ADDRESS") else n_jobs
-    with parallel_config(backend=backend, **options):
+    with parallel_config(backend=backend, n_jobs=n_jobs):
         yield
 
 
