@@ -11,7 +11,7 @@ import pytest
 
 import hdpmf
 from hdpmf import Ratings
-from hdpmf.common.data import readers
+from hdpmf.common.data import parquet_guard, readers
 from hdpmf.errors import RatingsError
 
 WORLD = hdpmf.synthetic_world(n_users=50, n_items=40, n_ratings=700, rng=2)
@@ -99,6 +99,17 @@ def test_a_large_file_with_faults_is_an_error(tmp_path: Path, streamed: list[int
         file.write_bytes(wrong)
         with pytest.raises(RatingsError, match=r"r\.parquet"):
             Ratings.read(file)
+
+
+def test_a_large_file_is_looked_over_before_it_is_decoded(
+    tmp_path: Path, streamed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame().write_parquet(tmp_path / "r.parquet")
+    for needed, says in ((None, "truncated, corrupted"), (1 << 60, "would take")):
+        monkeypatch.setattr(parquet_guard, "decoded_bytes", lambda data, needed=needed: needed)
+        with pytest.raises(RatingsError, match=says):
+            Ratings.read(tmp_path / "r.parquet")
+    assert streamed == []
 
 
 def test_a_dask_frame_is_taken_by_partitions() -> None:
