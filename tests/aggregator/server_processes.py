@@ -8,13 +8,12 @@ import secrets
 import ssl
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import httpx
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import (
     KeyPair,
@@ -40,27 +39,25 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
+from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.net.https import client_context
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.task import (
-    DEVICE_HEADER,
-    SIGNATURE_HEADER,
     TASK_MEDIA_TYPE,
     TASK_PATH,
     Noise,
     OneRating,
     SumOfVectors,
     Task,
-    encode_submission,
     prio_of,
-    signed_bytes,
     task_id,
 )
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, KeyRules, Limits
 from hdpmf.untrusted.aggregator.tasks import Rules
+from tests.world.tokens import issuer, make_token
 
 LEADER, HELPER = "leader", "helper"
 SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
@@ -107,7 +104,6 @@ class Asked:
     document: bytes
     id: bytes
     prio: Prio3
-    devices: dict[str, Ed25519PrivateKey] = field(default_factory=dict)
 
     @property
     def interval(self) -> Interval:
@@ -150,12 +146,13 @@ class Asked:
         ]
         return Report(metadata, sharded.public_share, *sealed).encode()
 
-    def signed(self, device: str, report: bytes) -> dict[str, str]:
-        """The headers of an enrolled device."""
-        from hashlib import sha256
-
-        signature = self.devices[device].sign(signed_bytes(self.id, sha256(report).digest()))
-        return {DEVICE_HEADER: device, SIGNATURE_HEADER: signature.hex()}
+    def admitted(
+        self, vector: Sequence[int], token: Token | None = None
+    ) -> tuple[bytes, dict[str, str]]:
+        """A report of an enrolled device, and the headers with its token."""
+        token = make_token(self.task, self.id) if token is None else token
+        report = self.report(vector, report_id=token.report_id)
+        return report, {TOKEN_HEADER: token.to_header()}
 
 
 def make_task(
@@ -165,12 +162,12 @@ def make_task(
     *,
     noise: str = "1/1",
     seconds: int = 3600,
-    devices: int = 0,
+    enrolled: bool = False,
     minimum: int = MINIMUM,
     precision: int = 1,
     begin: int | None = None,
 ) -> Asked:
-    """A task that begins now; with ``devices`` only so many enrolled ones may report."""
+    """A task that begins now; if ``enrolled``, who reports needs a token."""
     _warm()
     start = int(time.time()) // precision * precision if begin is None else begin
     task = Task(
@@ -182,13 +179,12 @@ def make_task(
         end=start + seconds,
         precision=precision,
         minimum=minimum,
-        enrolled=devices > 0,
+        enrolled=enrolled,
+        token_key=issuer().public.encoded if enrolled else b"",
     )
     document = encode(task)
     found = task_id(document)
-    keys = [Ed25519PrivateKey.generate() for _ in range(devices)]
-    named = {key.public_key().public_bytes_raw().hex(): key for key in keys}
-    return Asked(task, document, found, prio_of(task, found), named)
+    return Asked(task, document, found, prio_of(task, found))
 
 
 @cache
@@ -296,10 +292,7 @@ class Pair:
     def give(self, asked: Asked) -> None:
         """Hand the task to both servers."""
         for role in (HELPER, LEADER):
-            body = encode_submission(
-                asked.document, [(name, 1) for name in asked.devices] if role == LEADER else []
-            )
-            answer = self.put_task(role, asked.id, body)
+            answer = self.put_task(role, asked.id, asked.document)
             assert answer.status_code == 201, answer.text
 
     def put_task(

@@ -32,7 +32,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol.key_list import read_key_list
-from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH, encode_submission
+from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH
 from hdpmf.errors import DapError, TransportError
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.leader import HelperClient
@@ -45,6 +45,7 @@ from tests.aggregator.server_processes import (
     make_task,
     near,
 )
+from tests.world import make_token
 
 DAY = 86_400
 REPORT = MEDIA_TYPES[Report]
@@ -158,21 +159,18 @@ def test_sizes_are_compared_before_a_byte_is_read(pair: Pair, asked: Asked) -> N
 
 def test_a_recommender_gives_only_its_own_tasks(pair: Pair, asked: Asked) -> None:
     foreign = make_task(pair.servers, CollectorHere("films").card)
-    assert pair.put_task(LEADER, foreign.id, encode_submission(foreign.document)).status_code == 403
+    assert pair.put_task(LEADER, foreign.id, foreign.document).status_code == 403
     fresh = make_task(pair.servers, pair.collector.card, seconds=7200)
-    assert pair.put_task(LEADER, asked.id, encode_submission(fresh.document)).status_code == 400
+    assert pair.put_task(LEADER, asked.id, fresh.document).status_code == 400
     assert pair.put_task(LEADER, fresh.id, b"\x81garbage").status_code == 400
     noiseless = make_task(pair.servers, pair.collector.card, noise="0/1")
-    assert (
-        pair.put_task(HELPER, noiseless.id, encode_submission(noiseless.document)).status_code
-        == 400
-    )
+    assert pair.put_task(HELPER, noiseless.id, noiseless.document).status_code == 400
 
 
 def test_recommenders_count_as_soon_as_they_are_admitted(pair: Pair) -> None:
     films = CollectorHere("films")
     task = make_task(pair.servers, films.card)
-    body, headers = encode_submission(task.document), films.headers(pair.cards[LEADER])
+    body, headers = task.document, films.headers(pair.cards[LEADER])
     assert pair.put_task(LEADER, task.id, body, headers).status_code == 403
     pair.folders[LEADER].admit(films.card)
     assert pair.put_task(LEADER, task.id, body, headers).status_code == 201
@@ -184,10 +182,10 @@ def test_recommenders_count_as_soon_as_they_are_admitted(pair: Pair) -> None:
 
 
 def test_only_enrolled_devices_report_and_each_once(pair: Pair) -> None:
-    asked = make_task(pair.servers, pair.collector.card, devices=3, seconds=6)
+    asked = make_task(pair.servers, pair.collector.card, enrolled=True, seconds=6)
     pair.give(asked)
-    first, second, _ = asked.devices
-    report = asked.report([1, 1, 1, 1])
+    first = make_token(asked.task, asked.id)
+    report, shown = asked.admitted([1, 1, 1, 1], first)
     path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
     assert (
         answer_to(pair, LEADER, head("PUT", path, content_type=REPORT, content_length=len(report)))[
@@ -196,17 +194,12 @@ def test_only_enrolled_devices_report_and_each_once(pair: Pair) -> None:
         == 403
     )
     for _ in range(2):
-        assert pair.upload(asked, report, asked.signed(first, report)).status_code == 201
-    assert (
-        pair.upload(
-            asked, report, {**asked.signed(second, report), "hdpmf-device": first}
-        ).status_code
-        == 403
-    )
-    another = asked.report([2, 2, 2, 2])
-    refused = pair.upload(asked, another, asked.signed(first, another))
+        assert pair.upload(asked, report, shown).status_code == 201
+    assert pair.upload(asked, asked.report([2, 2, 2, 2]), shown).status_code == 403
+    another, _ = asked.admitted([2, 2, 2, 2], first)
+    refused = pair.upload(asked, another, shown)
     assert (refused.status_code, refused.json()["type"][-14:]) == (400, "reportRejected")
-    assert pair.upload(asked, another, asked.signed(second, another)).status_code == 201
+    assert pair.upload(asked, *asked.admitted([2, 2, 2, 2])).status_code == 201
     found, count = pair.collect(asked)
     assert count == 2
     assert near(found, [3, 3, 3, 3])
@@ -343,13 +336,12 @@ def test_keys_can_be_kept(pair: Pair, asked: Asked) -> None:
 
 
 def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
-    asked = make_task(pair.servers, pair.collector.card, devices=1)
+    asked = make_task(pair.servers, pair.collector.card, enrolled=True)
     pair.give(asked)
-    (device,) = asked.devices
-    report = asked.report([9, 9, 9, 9])
-    assert pair.upload(asked, report, asked.signed(device, report)).status_code == 201
-    bad = asked.report([9, 9, 9, 9])
-    pair.upload(asked, bad, asked.signed(device, report))
+    device = make_token(asked.task, asked.id)
+    report, shown = asked.admitted([9, 9, 9, 9], device)
+    assert pair.upload(asked, report, shown).status_code == 201
+    pair.upload(asked, asked.report([9, 9, 9, 9]), shown)
     token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
     counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token)
     assert 'hdpmf_aggregator_uploads_total{outcome="accepted"}' in counts.text
@@ -358,7 +350,13 @@ def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
     lines = [json.loads(line) for line in log]
     assert all({"time", "level", "role", "event"} <= line.keys() for line in lines)
     for text in ("\n".join(log), counts.text):
-        for private in (device, report[:16].hex(), "127.0.0.1", pair.folders[LEADER].metrics_token):
+        for private in (
+            shown["authorization"],
+            device.nonce.hex(),
+            report[:16].hex(),
+            "127.0.0.1",
+            pair.folders[LEADER].metrics_token,
+        ):
             assert private not in text
 
 

@@ -195,14 +195,14 @@ NUMBERS: dict[str, dict[str, object]] = {
         "(r := Rules()).minimum, r.most_items, r.allow_noiseless": (10, 200_000, False),
         "(r := Rules()).skew, r.keep, r.lease": (300.0, 2_592_000.0, 60.0),
         "Rules.simulation, SimulationRules.simulation": (False, True),
-        "_LATE, _MOST_DOCUMENT, _MOST_USERS": (86_400, 2**26, 1_000_000),
+        "_LATE, _MOST_DOCUMENT": (86_400, 2**26),
         "_METADATA, _CIPHERTEXT, _PLAINTEXT": (28, 55, 6),
     },
     "untrusted.aggregator.folder": {
         "(l := Limits()).connections, l.per_address, l.job_reports": (4096, 256, 256),
         "(l := Limits()).header_seconds, l.body_seconds, l.retry_after": (10.0, 60.0, 30),
         "(l := Limits()).waiting_uploads, l.waiting_reports": (1024, 1_000_000),
-        "Limits().task_bytes": 2**26,
+        "Limits().task_bytes": 2**24,
         "_SHORTEST_ROTATION": 3600.0,
     },
     "untrusted.aggregator.hpke_keys": {

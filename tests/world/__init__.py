@@ -52,7 +52,8 @@ from tests.world.messages import (
     table,
     terms,
 )
-from tests.world.servers import KnownNoise, ServerPair, Uploader, make_report, server_keys
+from tests.world.servers import KnownNoise, ServerPair, make_report, server_keys
+from tests.world.tokens import issuer, make_token
 
 __all__ = [
     "BITS",
@@ -73,7 +74,6 @@ __all__ = [
     "Network",
     "NoNoise",
     "ServerPair",
-    "Uploader",
     "a_round",
     "as_on_devices",
     "ask",
@@ -81,9 +81,11 @@ __all__ = [
     "envelope",
     "facts",
     "growing_federation",
+    "issuer",
     "live",
     "make_report",
     "make_store",
+    "make_token",
     "opening",
     "part_of",
     "plan",

@@ -8,14 +8,16 @@ from typing import Any
 
 from hdpmf.common.aggregation.masks.primitives import verifies
 from hdpmf.common.aggregation.two_servers.dap.messages import id_from_text
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.protocol import (
     CatalogueTable,
     encode,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import signed_bytes, signed_shared, task_id
+from hdpmf.common.protocol.task import signed_shared, signed_token_request, task_id
 from hdpmf.errors import TransportError
 from hdpmf.private.device.participant import Participant
+from tests.world.tokens import issuer
 
 HOUR = 3600
 
@@ -43,7 +45,10 @@ class MemoryCarrier:
         files: The recommender's folder.
         answers: What the leader says to the next uploads: a status, or "unreachable" or "silent"
             for an error before or after the bytes left; then ``otherwise``.
-        uploads: All uploads whose bytes left: task, device, report.
+        uploads: All uploads whose bytes left: task, nonce of the token (hex), report.
+        tokens: All requests for tokens: task, device, request. ``issuer`` signs them.
+        issues: What the recommender answers to the next ones: a status, "unreachable", or bytes
+            that are no signature; then it signs.
         shared: The same of what owners show, to the recommender.
         says: What the recommender answers to that, as ``answers``; then 201.
         requests: What was asked for, with the size of what was sent.
@@ -57,6 +62,8 @@ class MemoryCarrier:
         self.answers: list[int | str] = []
         self.otherwise: int | str = 201
         self.uploads: list[tuple[bytes, str, bytes]] = []
+        self.tokens: list[tuple[bytes, str, bytes]] = []
+        self.issues: list[int | str | bytes] = []
         self.shared: list[tuple[bytes, str, bytes]] = []
         self.says: list[int | str] = []
         self.requests: list[tuple[str, int]] = []
@@ -127,15 +134,27 @@ class MemoryCarrier:
             raise TransportError("unreachable")
         leaving()
         task = id_from_text(path.split("/")[2], 32)
-        device = headers.get("hdpmf-device", "")
-        if device:
-            said = signed_bytes(task, sha256(body).digest())
-            assert verifies(bytes.fromhex(device), bytes.fromhex(headers["hdpmf-signature"]), said)
+        shown = headers.get("authorization")
+        token = None if shown is None else Token.from_header(shown)
         assert headers["content-type"] == "application/dap-report"
-        self.uploads.append((task, device, body))
+        self.uploads.append((task, "" if token is None else token.nonce.hex(), body))
         if answer == "silent":
             raise TransportError("no answer")
         return int(answer)
+
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """Sign a token blindly, as `Carrier.request_token` does."""
+        self.requests.append((f"recommender {path} {sorted(headers)}", len(body)))
+        answer = self.issues.pop(0) if self.issues else 200
+        if answer == "unreachable":
+            raise TransportError("unreachable")
+        task, device = id_from_text(path.split("/")[2], 32), headers["hdpmf-device"]
+        said = signed_token_request(task, sha256(body).digest())
+        assert verifies(bytes.fromhex(device), bytes.fromhex(headers["hdpmf-signature"]), said)
+        self.tokens.append((task, device, body))
+        if isinstance(answer, bytes):
+            return 200, answer
+        return int(answer), issuer().sign(body) if answer == 200 else b""
 
     def share(self, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
         """Take what an owner shows, as `Carrier.share` does."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import atexit
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
-from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import (
     KeyPair,
@@ -35,7 +32,7 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import prio_of, signed_bytes
+from hdpmf.common.protocol.task import prio_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import HPKE_KEYS_FILE, HpkeKeyRing, SigningKey
@@ -205,20 +202,6 @@ class ServerPair:
         while found := self.leader.aggregate(limit):
             done += found
         return done
-
-
-@dataclass
-class Uploader:
-    """The key of somebody who uploads reports that a test has made."""
-
-    key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
-
-    @property
-    def identity(self) -> str:
-        return self.key.public_key().public_bytes_raw().hex()
-
-    def sign(self, task: bytes, report: bytes) -> bytes:
-        return self.key.sign(signed_bytes(task, sha256(report).digest()))
 
 
 def make_report(

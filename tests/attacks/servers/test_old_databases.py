@@ -291,6 +291,8 @@ def to_old_version(pair: Pair) -> dict[str, bytes]:
             rows = connection.execute(sa.text("SELECT * FROM released WHERE server = 0")).all()
             connection.execute(sa.text("DROP TABLE released"))
             connection.execute(sa.text("DROP TABLE keys"))
+            connection.execute(sa.text("ALTER TABLE tasks ADD COLUMN devices BLOB"))
+            connection.execute(sa.text("CREATE TABLE devices (task INTEGER)"))
             connection.execute(sa.text("UPDATE facts SET value = '3' WHERE name = 'schema'"))
         database.close()
         lines = [

@@ -21,7 +21,7 @@ from hdpmf.errors import DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.datastore import accumulators, payloads, reports
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Pair, plain_sum
-from tests.world import Uploader, make_report
+from tests.world import make_report
 
 ROLES = ("leader", "helper")
 KEEP = Rules().keep
@@ -108,16 +108,17 @@ def test_who_reported_and_report_ids_are_deleted_with_the_task(
 ) -> None:
     monkeypatch.setattr("hdpmf.untrusted.aggregator.server._DELETED_AT_ONCE", 2)
     pair = Pair(tmp_path)
-    people = [Uploader() for _ in range(5)]
-    task = pair.add(pair.a_task(enrolled=True), people)
-    sent = [pair.report(task, seed) for seed in range(5)]
-    for person, report in zip(people, sent, strict=True):
-        pair.leader.upload(task, report, person.identity, person.sign(task, report))
+    task = pair.add(pair.a_task_with_tokens())
+    sent = [pair.admitted(task, seed) for seed in range(5)]
+    for report, token in sent:
+        pair.leader.upload(task, report, token)
     pair.aggregate_all(limit=3)
     job = bytes(16)
     assert pair.ask(task, job=job) is not None
-    personal = [person.identity.encode() for person in people]
-    personal += [Report.decode(report).report_metadata.report_id for report in sent]
+    personal = [Report.decode(report).report_metadata.report_id for report, _ in sent]
+    found = on_disk(tmp_path)  # of a token nothing but that is ever there
+    assert not [token for _, token in sent if token.nonce in found or token.nonce[16:] in found]
+    assert not [token for _, token in sent if token.authenticator in found]
     pair.clock.now = END + KEEP - 1
     for server in (pair.leader, pair.helper):
         assert server.collect_garbage() == 0
@@ -133,9 +134,8 @@ def test_who_reported_and_report_ids_are_deleted_with_the_task(
     pair.restart()
     # Nothing is taken again whatever the clock says: what would notice it is deleted.
     pair.clock.now = BEGIN + 10
-    again = people[0], sent[0]
     with pytest.raises(DapError, match="the task is over"):
-        pair.leader.upload(task, again[1], again[0].identity, again[0].sign(task, again[1]))
+        pair.leader.upload(task, *sent[0])
     with pytest.raises(DapError, match="the task is over"):
         pair.helper.aggregation_job(task, bytes(16), b"")
     with pytest.raises(DapError, match="the task is over"):
@@ -225,7 +225,8 @@ def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Pat
     pair.upload(task, [2])
     waiting = pair.report(task, 3)
     pair.leader.upload(task, waiting)
-    plain: list[bytes] = [waiting]
+    person = "ab" * 32  # on the list that the leader had
+    plain: list[bytes] = [waiting, person.encode()]
     for role, database, server in zip(
         ROLES, pair.databases, (pair.leader, pair.helper), strict=True
     ):
@@ -242,6 +243,9 @@ def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Pat
             connection.execute(sa.text("DELETE FROM facts WHERE name = 'identity'"))
             connection.execute(sa.text("DROP TABLE released"))
             connection.execute(sa.text("DROP TABLE keys"))
+            connection.execute(sa.text("ALTER TABLE tasks ADD COLUMN devices BLOB"))
+            connection.execute(sa.text("CREATE TABLE devices (task INTEGER, identity TEXT)"))
+            connection.execute(sa.text(f"INSERT INTO devices VALUES (1, '{person}')"))
             connection.execute(sa.text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
         database.close()
         assert (tmp_path / role / "batch-keys").exists()

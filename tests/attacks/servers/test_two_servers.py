@@ -8,6 +8,7 @@ Redirects, sizes and certificates are tried on a real connection in
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -421,7 +422,7 @@ def test_reports_have_one_size() -> None:
         weights = np.zeros(3706, np.int64)
         weights[rng.permutation(3706)[:count]] = 64
         levels = np.where(weights, rng.integers(0, 5, 3706), 0)
-        shares = split_report(prio, (weights, levels), at=START)
+        shares = split_report(prio, (weights, levels), secrets.token_bytes(16), at=START)
         reports.append(sealed_report(shares, bytes(32), (KEYS[0].config, KEYS[1].config)))
     assert len({len(report) for report in reports}) == 1
     assert len(reports[0]) < 160_000

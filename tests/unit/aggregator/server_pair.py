@@ -21,11 +21,12 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Query,
     Role,
 )
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
 from hdpmf.common.protocol.servers import Collector
 from hdpmf.common.protocol.task import Noise, OneRating
-from tests.world import HOUR, Clock, KnownNoise, ServerPair, Uploader, make_report
+from tests.world import HOUR, Clock, KnownNoise, ServerPair, issuer, make_report, make_token
 
 ITEMS, CODES, RULERS = 6, (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 BEGIN = 100_000 * HOUR
@@ -59,11 +60,21 @@ class Pair(ServerPair):
         }  # fmt: skip
         return Task(**(fields | changed))
 
-    def add(self, task: Task | None = None, devices: list[Uploader] | None = None) -> bytes:
+    def a_task_with_tokens(self, **changed: object) -> Task:
+        """A task for enrolled devices."""
+        return self.a_task(enrolled=True, token_key=issuer().public.encoded, **changed)
+
+    def add(self, task: Task | None = None) -> bytes:
         """The task at both servers."""
         document = encode(self.a_task() if task is None else task)
         self.helper.add_task(document)
-        return self.leader.add_task(document, [(device.identity, 1) for device in devices or []])
+        return self.leader.add_task(document)
+
+    def admitted(self, task: bytes, seed: int, token: Token | None = None) -> tuple[bytes, Token]:
+        """A report of an enrolled device, and its token."""
+        if token is None:
+            token = make_token(self.leader.task(task).document, task)
+        return self.report(task, seed, report_id=token.report_id), token
 
     def report(self, task: bytes, seed: int, **how: Any) -> bytes:
         if self.rotating:

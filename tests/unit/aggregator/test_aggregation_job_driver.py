@@ -32,7 +32,7 @@ from tests.unit.aggregator.server_pair import HOUR, Pair
 
 def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
     pair = Pair()
-    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)), [])
+    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)))
     both = pair.add()
     pair.upload(alone, [1, 2])
     pair.upload(both, [3, 4, 5])
@@ -256,7 +256,7 @@ def test_back_pressure_does_not_wait_for_a_helper_that_hangs() -> None:
 @pytest.mark.slow
 def test_the_worker_goes_on_after_a_refusal() -> None:
     pair = Pair()
-    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)), [])
+    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)))
     both = pair.add()
     pair.upload(alone, [1, 2])
     pair.upload(both, [3, 4, 5])

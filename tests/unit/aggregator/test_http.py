@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -27,14 +28,12 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
     id_to_text,
 )
+from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER
 from hdpmf.common.protocol import Accepted, encode
 from hdpmf.common.protocol.key_list import verifies
 from hdpmf.common.protocol.task import (
-    DEVICE_HEADER,
-    SIGNATURE_HEADER,
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    encode_submission,
     task_id,
 )
 from hdpmf.common.protocol.void_task import VOID_MEDIA_TYPE, void_statement
@@ -48,6 +47,7 @@ from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.prefork import check_servable, open_server
 from hdpmf.untrusted.aggregator.server import PartnerClient
 from tests.aggregator.server_processes import _FOLDERS, CollectorHere, make_task
+from tests.world import make_token
 
 Role = Literal["leader", "helper"]
 
@@ -95,7 +95,7 @@ def put(
             httpx.Request(
                 "PUT",
                 "https://server" + TASK_PATH.format(task_id=id_to_text(found_id)),
-                content=encode_submission(document),
+                content=document,
                 headers=headers,
             )
             for found_id, document in tasks
@@ -218,7 +218,7 @@ class Uploads:
     """A leader that takes reports, and aggregates nothing."""
 
     def __init__(
-        self, folders: dict[str, AggregatorFolder], *, devices: int = 0, waiting: int = 2
+        self, folders: dict[str, AggregatorFolder], *, enrolled: bool = False, waiting: int = 2
     ) -> None:
         for folder in folders.values():
             _FOLDERS[folder.card.identity] = folder
@@ -227,7 +227,7 @@ class Uploads:
         collector = CollectorHere("shop")
         folders["leader"].admit(collector.card)
         self.folder = folders["leader"]
-        self.asked = make_task(servers, collector.card, minimum=10, devices=devices)
+        self.asked = make_task(servers, collector.card, minimum=10, enrolled=enrolled)
         self.path = REPORTS_PATH.format(task_id=id_to_text(self.asked.id))
         self.metrics = AggregatorMetrics()
         self.waiting = waiting
@@ -251,7 +251,7 @@ class Uploads:
 
         with open_server(self.folder) as engine:
             assert isinstance(engine, Leader)
-            engine.add_task(self.asked.document, [(name, 1) for name in self.asked.devices])
+            engine.add_task(self.asked.document)
             asyncio.run(served(engine))
 
     def outcomes(self) -> dict[str, float]:
@@ -323,23 +323,25 @@ def test_reports_are_taken_and_refused_for_what_they_are(
     assert found[Problem.UNRECOGNIZED_TASK] == 1
 
 
-def test_a_report_of_an_enrolled_device_is_signed_before_it_is_read(
+def test_a_report_of_an_enrolled_device_has_a_token_before_it_is_read(
     folders: dict[str, AggregatorFolder],
 ) -> None:
-    uploads = Uploads(folders, devices=2)
+    uploads = Uploads(folders, enrolled=True)
     asked = uploads.asked
-    report = asked.report([1, 2, 3, 4])
-    first, second = asked.devices
-    good = asked.signed(first, report)
+    token = make_token(asked.task, asked.id)
+    report, good = asked.admitted([1, 2, 3, 4], token)
+    typed = b64encode(b"\x00\x01" + token.encode()[2:], b"-_").decode()
+    _, other = asked.admitted([1, 2, 3, 4])
     answers: list[httpx.Response] = []
+    shown = good[TOKEN_HEADER]
     wrong = [
         {},
-        {DEVICE_HEADER: first},
-        good | {SIGNATURE_HEADER: good[SIGNATURE_HEADER][:-2]},
-        good | {DEVICE_HEADER: first[:-2]},
-        good | {SIGNATURE_HEADER: "x" * 128},
-        good | {DEVICE_HEADER: "x" * 64},
-        good | {DEVICE_HEADER: second},
+        {TOKEN_HEADER: "Bearer abc"},
+        {TOKEN_HEADER: 'PrivateToken token="abc"'},
+        {TOKEN_HEADER: shown[:-3] + '"'},
+        {TOKEN_HEADER: shown + ", " + shown},
+        {TOKEN_HEADER: f"PrivateToken token={typed}"},  # of another type
+        other,
     ]
 
     async def story(client: httpx.AsyncClient, _: LeaderResources) -> None:

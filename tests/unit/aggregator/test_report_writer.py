@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -15,12 +16,14 @@ from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.logs import JsonLines, event
+from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import DapError, StorageError
-from hdpmf.untrusted.aggregator.datastore import payloads, reports
+from hdpmf.untrusted.aggregator.datastore import payloads, reports, tasks
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter, Upload
 from tests.unit.aggregator.server_pair import BEGIN, END, Pair, plain_sum
-from tests.world import HOUR, Uploader
+from tests.world import HOUR, issuer, make_token
 
 
 def kind(error: DapError | None) -> str | None:
@@ -106,59 +109,59 @@ def test_a_retry_is_a_success_and_another_report_with_the_same_id_is_not(pair: P
     assert pair.leader.aggregate() == 1
 
 
-def test_enrolled_devices_sign_and_have_one_report_for_each_user(pair: Pair) -> None:
-    devices, stranger = [Uploader(), Uploader(), Uploader()], Uploader()
-    task = pair.add(pair.a_task(enrolled=True), devices)
-    first, second = pair.report(task, 0), pair.report(task, 1)
-    me, you, third = devices
-    assert refused(pair, task, first) == Problem.UNAUTHORIZED_REQUEST
-    assert (
-        refused(pair, task, first, me.identity, me.sign(task, second))
-        == Problem.UNAUTHORIZED_REQUEST
-    )
-    assert (
-        refused(pair, task, first, me.identity, you.sign(task, first))
-        == Problem.UNAUTHORIZED_REQUEST
-    )
-    assert (
-        refused(pair, task, first, me.identity, me.sign(bytes(32), first))
-        == Problem.UNAUTHORIZED_REQUEST
-    )
-    assert (
-        refused(pair, task, first, stranger.identity, stranger.sign(task, first))
-        == Problem.UNAUTHORIZED_REQUEST
-    )
-    pair.leader.upload(task, first, me.identity, me.sign(task, first))
-    pair.leader.upload(task, first, me.identity, me.sign(task, first))
-    assert (
-        refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
-    )
-    pair.leader.aggregate()
-    assert (
-        refused(pair, task, second, me.identity, me.sign(task, second)) == Problem.REPORT_REJECTED
-    )
-    pair.leader.upload(task, second, you.identity, you.sign(task, second))
-    both = [pair.report(task, 2), pair.report(task, 3)]
-    for device, first_result in ((you, Problem.REPORT_REJECTED), (third, None)):
-        results = pair.leader.upload_many(
-            [Upload(task, it, device.identity, device.sign(task, it)) for it in both]
-        )
-        assert [kind(result) for result in results] == [first_result, Problem.REPORT_REJECTED]
+def test_enrolled_devices_have_one_report_for_each_token(pair: Pair) -> None:
+    task = pair.add(pair.a_task_with_tokens())
+    document = pair.leader.task(task).document
+    (first, token), (second, other) = pair.admitted(task, 0), pair.admitted(task, 1)
+    elsewhere = make_token(document, bytes(32), token.report_id)  # of another task
+    forged = replace(token, authenticator=other.authenticator)
+    foreign = make_token(document, task, token.report_id, issuer(1))
+    renamed = replace(foreign, key_id=token.key_id)
+    for shown in (None, other, elsewhere, forged, foreign, renamed):
+        assert refused(pair, task, first, shown) == Problem.UNAUTHORIZED_REQUEST
+    assert rows(pair, payloads) == 0
+    for _ in range(2):  # the same again is confirmed, and counts once
+        pair.leader.upload(task, first, token)
+    another, _ = pair.admitted(task, 2, token)
+    assert refused(pair, task, another, token) == Problem.REPORT_REJECTED
+    assert pair.leader.aggregate() == 1
+    assert refused(pair, task, another, token) == Problem.REPORT_REJECTED
+    pair.leader.upload(task, second, other)
+    report, last = pair.admitted(task, 3)
+    clash, _ = pair.admitted(task, 4, last)
+    results = pair.leader.upload_many([Upload(task, it, last) for it in (report, clash)])
+    assert [kind(result) for result in results] == [None, Problem.REPORT_REJECTED]
+    assert pair.aggregate_all() == 2
+
+
+def test_a_task_with_a_list_of_version_1_takes_no_more_reports(pair: Pair) -> None:
+    """Its reports are counted; nobody is let in without a token."""
+    task = pair.add(pair.a_task_with_tokens())
+    report, token = pair.admitted(task, 0)
+    listed = encode(pair.a_task(enrolled=True))
+    old = task_id(listed)
+    with pair.databases[0].write() as connection:
+        changed = {"id": old, "document": listed}
+        connection.execute(sa.update(tasks).where(tasks.c.id == task), changed)
+    pair.restart()
+    for shown in (None, token):
+        with pytest.raises(DapError, match=r"a list, as version 1\.0\.0") as caught:
+            pair.leader.upload(old, report, shown)
+        assert caught.value.kind == Problem.UNAUTHORIZED_REQUEST
 
 
 def test_many_are_taken_singly(pair: Pair) -> None:
-    task, device = pair.add(), Uploader()
-    other = pair.add(pair.a_task(enrolled=True), [device])
-    good, enrolled = pair.report(task, 0), pair.report(other, 1)
-    signed = device.sign(other, enrolled)
+    task = pair.add()
+    other = pair.add(pair.a_task_with_tokens())
+    good, (enrolled, token) = pair.report(task, 0), pair.admitted(other, 1)
     results = pair.leader.upload_many(
         [
             Upload(task, good),
             Upload(task, b"garbage"),
             Upload(other, enrolled),
-            Upload(other, enrolled, device.identity, signed),
+            Upload(other, enrolled, token),
             Upload(bytes(32), good),
-            Upload(task, pair.report(task, 2), device.identity, signed),
+            Upload(task, pair.report(task, 2), token),
         ]
     )
     assert [kind(result) for result in results] == [

@@ -11,7 +11,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Interv
 from hdpmf.common.protocol.task import Noise, SumOfVectors
 from hdpmf.untrusted.aggregator.tasks import SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, Pair, plain_sum
-from tests.world import HOUR, Uploader, make_report
+from tests.world import HOUR, make_report
 
 
 def test_the_sum_is_that_of_numpy() -> None:
@@ -70,11 +70,10 @@ def test_vectors_of_other_clients_are_summed_too() -> None:
 
 
 def test_it_works_on_the_disk_with_devices_and_survives_a_restart(tmp_path) -> None:
-    pair, devices = Pair(tmp_path), [Uploader() for _ in range(3)]
-    task = pair.add(pair.a_task(enrolled=True), devices)
-    for seed, device in enumerate(devices):
-        report = pair.report(task, seed)
-        pair.leader.upload(task, report, device.identity, device.sign(task, report))
+    pair = Pair(tmp_path)
+    task = pair.add(pair.a_task_with_tokens())
+    for seed in range(3):
+        pair.leader.upload(task, *pair.admitted(task, seed))
         pair.reopen()
     assert pair.aggregate_all() == 3
     pair.reopen()

@@ -18,7 +18,7 @@ from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, CODES, END, ITEMS, RULERS, Pair
-from tests.world import HOUR, Uploader
+from tests.world import HOUR, issuer
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:
@@ -104,33 +104,33 @@ def test_a_collector_whose_key_is_of_another_kind_is_refused(pair: Pair) -> None
 
 
 def test_the_same_again_changes_nothing_even_after_its_end(pair: Pair) -> None:
-    devices = [Uploader(), Uploader()]
-    task = pair.a_task(minimum=3, enrolled=True)
-    listed = [(device.identity, 2) for device in devices]
-    first = pair.leader.add_task(encode(task), listed)
+    document = encode(pair.a_task_with_tokens(minimum=3))
+    first = pair.leader.add_task(document)
     pair.clock.now = END + HOUR
-    assert pair.leader.add_task(encode(task), listed[::-1]) == first
+    assert pair.leader.add_task(document) == first
     assert pair.leader.task_ids() == [first]
-    with pytest.raises(ProtocolError, match="other devices"):
-        pair.leader.add_task(encode(task), listed[:1])
 
 
-def test_lists_of_devices_are_checked(pair: Pair) -> None:
-    enrolled, anybody = (
-        encode(pair.a_task(minimum=3, enrolled=True)),
-        encode(pair.a_task(minimum=3)),
-    )
-    me = Uploader().identity
-    for document, devices in (
-        (enrolled, []),
-        (anybody, [(me, 1)]),
-        (enrolled, [(me, 0)]),
-        (enrolled, [(me, 1), (me, 2)]),
-        (enrolled, [("short", 1)]),
-        (enrolled, [(me.upper(), 1)]),
-    ):
-        with pytest.raises(ProtocolError):
-            pair.leader.add_task(document, devices)
+def test_enrolled_devices_need_a_key_for_tokens_and_nobody_else_has_one(pair: Pair) -> None:
+    listed = encode(pair.a_task(minimum=3, enrolled=True))  # as version 1.0.0 made it
+    for server in (pair.leader, pair.helper):
+        with pytest.raises(ProtocolError, match=r"key for their tokens.*version 1\.0\.0"):
+            server.add_task(listed)
+        assert server.task_ids() == []
+    with pytest.raises(ProtocolError, match="a task for everybody has no key"):
+        pair.a_task(token_key=issuer().public.encoded)
+    with pytest.raises(ProtocolError, match="2,048 bits"):
+        pair.a_task(enrolled=True, token_key=issuer().public.encoded[:-1])
+
+
+def test_a_task_for_a_hundred_million_devices_is_as_small_as_any_other(pair: Pair) -> None:
+    """Nothing in it, nor at the servers, grows with the number of devices."""
+    few = encode(pair.a_task_with_tokens(minimum=3))
+    many = encode(pair.a_task_with_tokens(minimum=100_000_000))
+    assert len(many) <= len(few) + 4 < 2_000
+    for server in (pair.leader, pair.helper):
+        found = server.add_task(many)
+        assert server.task(found).document.minimum == 100_000_000
 
 
 def test_keys_are_what_the_card_shows(pair: Pair) -> None:
@@ -161,7 +161,7 @@ def test_keys_are_what_the_card_shows(pair: Pair) -> None:
     [
         (aggregation_job._Bucket, {"total"}),
         (aggregation_job.AggregationJob, {"bodies", "lost"}),
-        (Upload, {"report", "signature"}),
+        (Upload, {"report", "token"}),
         (ServerKeys, {"party", "hpke"}),
         (AggregatorTask, {"document", "prio", "key", "collector"}),
     ],

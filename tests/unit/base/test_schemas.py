@@ -36,7 +36,7 @@ WORLD = synthetic_world(20, 10, 100, rng=0)
 SCHEMAS = {
     "device store": ("5", "73e402873fe580a4e9bf20093ce62030d633b83cb914f2992cf001dde3994ea4"),
     "results": ("2", "99bf290c6feeeb3913558055851c8ff5e72437e8bf11be5d20dff6b5ee2d40f8"),
-    "server's database": ("5", "4ea95d85ed270e222b47121626d152cdf9d5f30b951b8dee61b97f6cf3c2f0f5"),
+    "server's database": ("6", "35b5f289c47505349c647bebebc043240cddcde9bcd01214484eb4f73e928196"),
 }
 NEWER = "newer hdpmf; upgrade"
 

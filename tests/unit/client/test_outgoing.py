@@ -28,4 +28,4 @@ def test_only_messages_of_a_secure_sum_are_masked() -> None:
 def test_a_report_is_made_for_one_rating_per_item_only() -> None:
     entries = np.zeros(4, np.int64), np.zeros(4, np.int64)
     with pytest.raises(ProtocolError, match="at most one rating per item"):
-        split_report(prio3_sum_vec(4, 3), entries, at=3600)
+        split_report(prio3_sum_vec(4, 3), entries, bytes(16), at=3600)

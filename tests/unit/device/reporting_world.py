@@ -79,6 +79,7 @@ def make_task(
         "survey": asked,
         "part": part,
         "grouping": grouping,
+        "token_key": world.issuer().public.encoded if changes.get("enrolled", True) else b"",
     }
     return encode(Task(**(fields | changes)))
 

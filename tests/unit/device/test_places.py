@@ -43,7 +43,7 @@ from hdpmf.private.device.store.catalogues import (
 )
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.item_identity import same_items
-from tests.world import Device, whole_life_policy
+from tests.world import Device, live, whole_life_policy
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
 from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, survey, table
@@ -80,9 +80,7 @@ def report(
     asked = survey(catalogue=name, n_items=len(items.ids), **changes)
     world.publish(catalogue=encode(items), task=make_task(asked, servers=invitation.servers))
     device = reporter(store, invitation, world)
-    device.step()
-    world.now = START + 5000
-    device.step()
+    live(device, world, 5000)
     return world
 
 
@@ -295,9 +293,7 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     world.publish(catalogue=encode(BOOKS), task=task)
     world.now, world.otherwise = START + 7300, "unreachable"
     device = reporter(store, SECOND, world)
-    device.step()
-    world.now = START + 12000
-    device.step()
+    live(device, world, 4700)
     books = at(store, SECOND)
     assert [round(budget.left, 6) for budget in budgets(store)] == [0.7, 0.5]  # the second is held
     forget(store, SECOND.address)

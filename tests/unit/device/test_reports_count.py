@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Interval, id_from_text
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import DapError
 from hdpmf.private.device.pinned_servers import pin_servers
@@ -39,12 +40,11 @@ class LeadersDoor(World):
         leaving()
         self.pair.clock.now = self.now
         task = id_from_text(path.split("/")[2], 32)
-        self.uploads.append((task, headers["hdpmf-device"], body))
+        token = Token.from_header(headers["authorization"])
+        self.uploads.append((task, token.nonce.hex(), body))
         self.left -= 1
         try:
-            self.pair.leader.upload(
-                task, body, headers["hdpmf-device"], bytes.fromhex(headers["hdpmf-signature"])
-            )
+            self.pair.leader.upload(task, body, token)
         except DapError:
             return 400
         return 500 if self.left >= 0 else 201
@@ -70,7 +70,7 @@ def test_the_servers_count_every_device_once(out_of_order: int) -> None:
     for store in stores:
         pin_servers(store, pair.keys[0].servers)
     pair.helper.add_task(document)
-    task = pair.leader.add_task(document, [(store.identity.public.hex(), 1) for store in stores])
+    task = pair.leader.add_task(document)
     for place, store in enumerate(stores):
         world.now = float(begin)
         live(reporter(store, world, place / 4), world, 2 * HOUR)
@@ -99,8 +99,9 @@ def test_a_device_that_is_not_enrolled_is_told_so_and_stops() -> None:
     world.publish(task=document)
     pin_servers(store, pair.keys[0].servers)
     pair.helper.add_task(document)
-    pair.leader.add_task(document, [("ab" * 32, 1)])
+    pair.leader.add_task(document)
+    world.issues = [401]
     world.now = float(begin)
     live(reporter(store, world, 0.0), world, HOUR)
     assert pair.aggregate_all() == 0
-    assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent"]
+    assert [entry.action for entry in store.ledger.entries()] == ["agreed", "returned"]

@@ -25,7 +25,6 @@ from hdpmf.common.protocol.key_list import (
     PublishedKeys,
 )
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import decode_submission
 from hdpmf.errors import ConfigError, DapError, TransportError
 
 TASK, JOB = bytes(32), bytes(16)
@@ -81,14 +80,13 @@ def answering(status: int, content: bytes = b"", kind: str = "", **headers: str)
     return lambda request: HttpsAnswer(status, {"content-type": kind, **headers}, content)
 
 
-def test_the_helper_gets_a_task_first_and_without_the_devices() -> None:
+def test_the_helper_gets_a_task_first() -> None:
     far = Far(answering(201))
-    far.client.add_task(b"document", [("ab", 2)])
+    far.client.add_task(b"document")
     first, second = far.seen
     assert (first.host, second.host) == ("university.example", "library.example")
     assert first.path == second.path
-    assert decode_submission(first.body, 1000).devices == ()
-    assert decode_submission(second.body, 1000).devices == (("ab", 2),)
+    assert first.body == second.body == b"document"
     for request, key in zip(far.seen, reversed(far.keys), strict=True):
         # What one of the two is shown, the other could not use.
         assert (
@@ -231,11 +229,11 @@ class Here:
 def test_servers_in_this_process_do_the_same() -> None:
     calls: list[tuple[object, ...]] = []
     servers = ServersHere(Here("leader", calls), Here("helper", calls))  # type: ignore[arg-type]
-    servers.add_task(b"document", [("ab", 2)])
+    servers.add_task(b"document")
     servers.begin_collection(TASK, JOB, b"request")
     assert calls == [
         ("helper", "task", b"document"),
-        ("leader", "task", b"document", [("ab", 2)]),
+        ("leader", "task", b"document"),
         ("leader", "begin", TASK, JOB, b"request"),
     ]
     assert servers.collection(TASK, JOB) == b"sum"

@@ -143,6 +143,7 @@ def test_keys_are_followed_while_reports_are_taken() -> None:
         world.collector,
         ServersHere(world.leader, world.helper),
         publish=world.publish,
+        issuer=world.issuer,
         follow_keys=lambda: followed.append(world.now),
         clock=world.clock,
     )

@@ -14,6 +14,7 @@ pytest.importorskip("sqlalchemy")
 pytest.importorskip("starlette")
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_from_text, id_to_text
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
@@ -37,6 +38,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.recommender import sharing
 from hdpmf.untrusted.recommender.sharing import Shared, facts_from_shares
 from hdpmf.untrusted.recommender.sums import facts_from_sums
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import pin_servers
 from hdpmf.untrusted.service.outcome import RunOutcome
@@ -76,6 +78,7 @@ class Town:
         stores = [DeviceStore.create(":memory:", policy=policy) for _ in levels]
         self.stores = sorted(stores, key=lambda store: store.identity.public.hex())
         self.levels, self.kept = levels, kept
+        self.issuer = TokenIssuer()
         self.inbox = SharedInbox()
         self.lost = False
         for user, store in enumerate(self.stores):
@@ -105,7 +108,8 @@ class Town:
 
     def serve(self, **options: Any) -> Service:
         servers = ServersHere(self.pair.leader, self.pair.helper)
-        given = {"servers": servers, "inbox": self.inbox, "sleep": self.sleep, "clock": self.clock}
+        given = {"servers": servers, "sleep": self.sleep, "clock": self.clock}
+        given |= {"issuer": self.issuer, "inbox": self.inbox}
         return Service(self.folder, **(given | options))
 
     def sleep(self, seconds: float) -> None:
@@ -131,9 +135,12 @@ class Town:
     ) -> int:
         leaving()
         task = id_from_text(path.split("/")[2], 32)
-        signature = bytes.fromhex(headers["hdpmf-signature"])
-        self.pair.leader.upload(task, body, headers["hdpmf-device"], signature)
+        self.pair.leader.upload(task, body, Token.from_header(headers["authorization"]))
         return 201
+
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        signature = bytes.fromhex(headers["hdpmf-signature"])
+        return self.issuer.take(path.split("/")[2], headers["hdpmf-device"], signature, body)
 
     def share(self, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
         if self.lost:

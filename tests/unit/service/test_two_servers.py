@@ -113,9 +113,9 @@ class Door(ServersHere):
         self.step = step
         self.requests: set[tuple[bytes, bytes, bytes]] = set()
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
+    def add_task(self, document: bytes) -> None:
         self.step()
-        super().add_task(document, devices)
+        super().add_task(document)
         self.step()
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
@@ -202,7 +202,7 @@ def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_lat
     world, files = World(), Kept()
     client = Door(world)
 
-    def unreachable(document: bytes, devices: object) -> None:
+    def unreachable(document: bytes) -> None:
         raise TransportError("the server of 'university' cannot be reached")
 
     client.add_task, real = unreachable, client.add_task  # type: ignore[method-assign]
@@ -436,6 +436,7 @@ def make_service(world: World, folder: Any) -> Service:
     service = Service(
         place,
         servers=ServersHere(world.leader, world.helper),
+        issuer=world.issuer,
         log=world.lines.append,
         sleep=world.sleep,
         clock=world.clock,

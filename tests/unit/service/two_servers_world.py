@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -15,6 +14,8 @@ pytest.importorskip("sqlalchemy")
 
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
+from hdpmf.common.aggregation.two_servers.tokens import Token, TokenKey
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
@@ -22,9 +23,11 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard, Popularity, SumContribution, Task, decode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.common.protocol.task import task_id
+from hdpmf.common.protocol.task import SIGNATURE_HEADER, task_id, token_challenge
 from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.outgoing import token_headers, token_request
 from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
@@ -80,6 +83,7 @@ class World:
         self.leader, self.helper, self.servers = pair.leader, pair.helper, pair.servers
         self.collector = CollectorKeys.generate("shop")
         self.shards = [self.shard(user) for user in range(users)]
+        self.issuer = TokenIssuer()  # outlives a killed run, as its files do
         self.absent: set[int] = set()
         self.published: bytes | None = None
         self.reported: set[bytes] = set()
@@ -106,6 +110,7 @@ class World:
                 self.collector,
                 ServersHere(self.leader, self.helper) if client is None else client,
                 publish=self.publish,
+                issuer=self.issuer,
                 clock=self.clock,
             ),
             "files": RunFiles() if files is None else files,
@@ -143,9 +148,21 @@ class World:
                 shard.accept(task.survey)
             ((weights, levels),) = shard.entries(1)
             if user not in self.absent:
-                report = make_report(task, task_id(document), weights, levels)
-                signed = device.sign(b"hdpmf report " + task_id(document) + sha256(report).digest())
-                self.leader.upload(task_id(document), report, device.public.hex(), signed)
+                number = task_id(document)
+                token = self.token(task, number, device)
+                report = make_report(task, number, weights, levels, report_id=token.report_id)
+                self.leader.upload(number, report, token)
+
+    def token(self, task: Task, number: bytes, device: DeviceIdentity) -> Token:
+        """A token of the recommender's for a device."""
+        blinded = token_request(task, number)
+        headers = token_headers(device, number, blinded.request)
+        signature = bytes.fromhex(headers[SIGNATURE_HEADER])
+        status, answer = self.issuer.take(
+            id_to_text(number), device.public.hex(), signature, blinded.request
+        )
+        assert status == 200
+        return blinded.finish(TokenKey(task.token_key), token_challenge(task, number), answer)
 
 
 def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popularity]:

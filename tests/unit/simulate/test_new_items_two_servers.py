@@ -15,6 +15,7 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_from_text
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import DeviceCard, SumContribution
@@ -24,6 +25,7 @@ from hdpmf.lab.simulate.two_servers import ServersInProcess
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import recommend
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import change_items, pin_servers
 from hdpmf.untrusted.service.publish import public_file
@@ -60,11 +62,13 @@ class Village:
             DeviceCard(name=f"d{n}", identity=store.identity.public.hex())
             for n, store in enumerate(self.stores)
         )
+        self.issuer = TokenIssuer()
         self.lines: list[str] = []
         self.devices = [self.device(store) for store in self.stores]
         self.service = Service(
             self.folder,
             servers=self.pair.sum_servers,
+            issuer=self.issuer,
             sleep=self.sleep,
             clock=lambda: self.pair.now,
         )
@@ -115,9 +119,12 @@ class Village:
     ) -> int:
         leaving()
         task = id_from_text(path.split("/")[2], 32)
-        signature = bytes.fromhex(headers["hdpmf-signature"])
-        self.pair.leader.upload(task, body, headers["hdpmf-device"], signature)
+        self.pair.leader.upload(task, body, Token.from_header(headers["authorization"]))
         return 201
+
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        signature = bytes.fromhex(headers["hdpmf-signature"])
+        return self.issuer.take(path.split("/")[2], headers["hdpmf-device"], signature, body)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -340,19 +340,22 @@ _SMALL = 64 << 10  # bytes of an answer while no run is under way
 @contextmanager
 def _on_network(folder: ServiceFolder, metrics: Metrics) -> Iterator[Peers]:
     """Serve public files and the mailbox, inside the block; yields the peers to others."""
+    from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
     from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.shared_inbox import SharedInbox
     from hdpmf.untrusted.service.website import mailbox_of, serve_website
 
     mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
     servers = _PinnedServers(folder)
+    issuer = TokenIssuer()
     inbox = SharedInbox()
     try:
-        with serve_website(folder, mailbox, inbox, metrics.requests) as address:
+        with serve_website(folder, mailbox, issuer, inbox, metrics.requests) as address:
             note(f"listening on {address}")
             yield Peers(
                 devices=mailbox,
                 servers=servers,
+                issuer=issuer,
                 inbox=inbox,
                 admit=mailbox.admit,
                 wait_for_fetches=mailbox.wait_for_fetches,
@@ -378,9 +381,9 @@ class _PinnedServers:
         self._folder = folder
         self._open: tuple[Servers, TwoServers] | None = None
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
+    def add_task(self, document: bytes) -> None:
         """As in ``SumServers``."""
-        self._pair().add_task(document, devices)
+        self._pair().add_task(document)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """As in ``SumServers``."""

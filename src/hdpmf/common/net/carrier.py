@@ -313,6 +313,10 @@ class FilesHere:
         """As in the device's ``Carrier``: there is no leader here."""
         raise TransportError("there is no way to a leader from here")
 
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """As in the device's ``Carrier``: there is no issuer here."""
+        raise TransportError("there is no way to a recommender from here")
+
     def share(
         self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
     ) -> int:

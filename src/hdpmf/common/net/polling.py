@@ -372,6 +372,16 @@ class WebClient:
                 "Nothing has left"
             )
 
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """Post a request for a token to the recommender; return status and body of its answer.
+
+        Raises:
+            TransportError: It cannot be reached, or did not answer.
+        """
+        url = f"{self._address}{path}"
+        answer = self._client.request("POST", url, most=MAX_PROBLEM, headers=headers, body=body)
+        return answer.status, answer.body
+
     def share(
         self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
     ) -> int:

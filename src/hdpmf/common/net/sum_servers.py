@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol, Self
@@ -34,7 +33,6 @@ from hdpmf.common.protocol.task import (
     MAX_ENTRIES,
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    encode_submission,
     task_id,
 )
 from hdpmf.common.protocol.void_task import SIGNATURE_SIZE, VOID_MEDIA_TYPE, VoidTask
@@ -48,8 +46,8 @@ class SumServers(Protocol):
     and ``DapError`` where one refuses.
     """
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
-        """Give a task to both servers; the devices (identity, users) to the leader alone."""
+    def add_task(self, document: bytes) -> None:
+        """Give a task to both servers."""
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """Ask the leader for the sum of a task by a DAP ``CollectionReq``."""
@@ -67,7 +65,7 @@ class SumServers(Protocol):
 class LeaderHere(Protocol):
     """A leader in this process."""
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> bytes:
+    def add_task(self, document: bytes) -> bytes:
         """Take a task; its id."""
 
     def aggregate(self, limit: int = ...) -> int:
@@ -106,10 +104,10 @@ class ServersHere:
         self._leader = leader
         self._helper = helper
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
+    def add_task(self, document: bytes) -> None:
         """As in ``SumServers``."""
         self._helper.add_task(document)
-        self._leader.add_task(document, devices)
+        self._leader.add_task(document)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """As in ``SumServers``."""
@@ -171,11 +169,11 @@ class TwoServers:
         self._leader.close()
         self._helper.close()
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]]) -> None:
+    def add_task(self, document: bytes) -> None:
         """Give the task to the helper first, so that it knows every task with reports."""
         path = TASK_PATH.format(task_id=id_to_text(task_id(document)))
-        self._helper.ask("PUT", path, encode_submission(document), TASK_MEDIA_TYPE)
-        self._leader.ask("PUT", path, encode_submission(document, devices), TASK_MEDIA_TYPE)
+        self._helper.ask("PUT", path, document, TASK_MEDIA_TYPE)
+        self._leader.ask("PUT", path, document, TASK_MEDIA_TYPE)
 
     def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
         """As in ``SumServers``."""

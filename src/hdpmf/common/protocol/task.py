@@ -9,14 +9,13 @@ and, with the grouping made of its sums, ``labels``. A task is submitted to a se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
-from hdpmf.common.base.msgpack import read
+from hdpmf.common.aggregation.two_servers.tokens import TokenKey, challenge_digest
 from hdpmf.common.protocol.messages import MAX_ITEMS, _Message
 from hdpmf.common.protocol.oneround import Grouping, Survey
 from hdpmf.common.protocol.servers import Collector, Servers
@@ -107,8 +106,11 @@ class Task(_Message, frozen=True):
         end: Unix time at which that ends.
         precision: Seconds to which the times of reports are rounded; divides ``begin`` and ``end``.
         minimum: Fewest reports that a sum is over.
-        enrolled: Only devices that the collector names to the leader may report, once for each
-            user.
+        enrolled: Only enrolled devices may report, once for each user: with a token of the
+            collector's.
+        token_key: The collector's public key for tokens of this task. It is in the document, so
+            that the id fixes it: who was shown another key has another task. Empty in tasks for
+            everybody, and in those of version 1.0.0, whose leader had a list of devices.
         survey: The question to devices; None for a task of others.
         part: Of the survey.
         grouping: Of ``labels``: by what devices draw their taste labels.
@@ -126,6 +128,9 @@ class Task(_Message, frozen=True):
     survey: Survey | None = None
     part: Part | None = None
     grouping: Grouping | None = None
+    token_key: bytes = b""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset({"token_key"})
 
     def _check(self) -> None:
         self._require(1 <= self.precision <= MAX_PERIOD, "precision must be seconds, 1 or more")
@@ -149,6 +154,9 @@ class Task(_Message, frozen=True):
             (self.part == "labels") == (self.grouping is not None),
             "only labels come with a grouping",
         )
+        if self.token_key:
+            self._require(self.enrolled, "a task for everybody has no key for tokens")
+            TokenKey(self.token_key)
 
     def _check_circuit(self) -> None:
         circuit = self.circuit
@@ -187,19 +195,17 @@ TASK_MEDIA_TYPE = "application/hdpmf-task"
 TASK_PATH = "/tasks/{task_id}"
 
 DEVICE_HEADER, SIGNATURE_HEADER = "hdpmf-device", "hdpmf-signature"
-"""Of an upload to a task for enrolled devices only."""
+"""Of what a device sends to its recommender beside a report: a request for a token, ratings."""
 
 
-class TaskSubmission(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A published task and, for the leader alone, the devices (identity, users) that may report."""
-
-    document: bytes
-    devices: tuple[tuple[str, int], ...] = ()
+def token_challenge(task: Task, task_id: bytes) -> bytes:
+    """Return the digest that binds a token to a task, and by its id to everything in it."""
+    return challenge_digest(task.collector.identity, task_id, task.servers.leader.identity)
 
 
-def signed_bytes(task_id: bytes, digest: bytes) -> bytes:
-    """Return the bytes that an enrolled device signs: the task and its report's SHA-256."""
-    return b"hdpmf report " + task_id + digest
+def signed_token_request(task_id: bytes, digest: bytes) -> bytes:
+    """Return the bytes that a device signs for a token: the task and its request's SHA-256."""
+    return b"hdpmf token " + task_id + digest
 
 
 SHARED_PATH = "/shared/{task_id}"
@@ -210,16 +216,3 @@ SHARED_MEDIA_TYPE = "application/hdpmf-shared"
 def signed_shared(task_id: bytes, digest: bytes) -> bytes:
     """Return the bytes that a device signs for what it shows beside a task's report."""
     return b"hdpmf shared " + task_id + digest
-
-
-_DECODER = msgspec.msgpack.Decoder(TaskSubmission)
-
-
-def encode_submission(document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-    """The body of the request."""
-    return msgspec.msgpack.encode(TaskSubmission(document=document, devices=tuple(devices)))
-
-
-def decode_submission(data: bytes, max_bytes: int) -> TaskSubmission:
-    """Return what ``encode_submission`` wrote; ProtocolError for anything else."""
-    return read(_DECODER, data, max_bytes, ProtocolError, "a task for a server")

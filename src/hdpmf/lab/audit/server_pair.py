@@ -24,6 +24,7 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     JOB_ID_SIZE,
+    REPORT_ID_SIZE,
     AggregateShareAad,
     AggregationJobInitReq,
     AggregationJobResp,
@@ -198,7 +199,7 @@ class AuditedServers:
         configs = self._keys[0].hpke.config, self._keys[1].hpke.config
         sent = []
         for user in entries:
-            shares = split_report(prio, user, at=_BEGIN)
+            shares = split_report(prio, user, secrets.token_bytes(REPORT_ID_SIZE), at=_BEGIN)
             sent.append(sealed_report(shares, task_id, configs))
             self._leader.upload(task_id, sent[-1])
         while self._leader.aggregate():

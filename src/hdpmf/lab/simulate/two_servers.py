@@ -87,11 +87,7 @@ class ServersInProcess:
         """
         waiting = iter(reports)
         while group := list(islice(waiting, _AT_A_TIME)):
-            uploads = [
-                Upload(name, report.body, report.device, report.signature)
-                for report in group
-                if not report.shown
-            ]
+            uploads = [Upload(name, report.body) for report in group if not report.shown]
             for each in group:
                 if each.shown:
                     inbox.take(id_to_text(name), each.device, each.signature, each.body)

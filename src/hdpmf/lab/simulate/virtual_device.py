@@ -127,16 +127,18 @@ def _part(
 
 @dataclass(frozen=True, slots=True)
 class SentReport:
-    """A report as it left a device, with the device's signature.
+    """A report as it left a device.
 
     Attributes:
         shown: It is no report: it is what the device's users show to the recommender.
+        device: Of what is shown: by whom.
+        signature: The device's.
     """
 
-    device: str
-    signature: bytes = field(repr=False)
     body: bytes = field(repr=False)
     shown: bool = False
+    device: str = ""
+    signature: bytes = field(default=b"", repr=False)
 
 
 class _RecordingCarrier(FilesHere):
@@ -155,19 +157,16 @@ class _RecordingCarrier(FilesHere):
         leaving: Callable[[], None],
     ) -> int:
         leaving()
-        self._keep(headers, body, shown=False)
+        self.sent.append(SentReport(body))
         return 201
 
     def share(
         self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
     ) -> int:
         leaving()
-        self._keep(headers, body, shown=True)
-        return 201
-
-    def _keep(self, headers: dict[str, str], body: bytes, *, shown: bool) -> None:
         signature = bytes.fromhex(headers["hdpmf-signature"])
-        self.sent.append(SentReport(headers["hdpmf-device"], signature, body, shown))
+        self.sent.append(SentReport(body, True, headers["hdpmf-device"], signature))
+        return 201
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,9 +7,10 @@ or one of a secure sum (``masked``), whose words are under masks that only sums 
 take off.
 
 To two servers everything leaves in a report: one user's numbers in two shares (``split_report``),
-each encrypted to its server (``sealed_report``). What goes beside it is in ``report_headers``. What
-an owner shows beside that leaves in a ``SharedContribution`` to the recommender, with
-``shared_headers``.
+each encrypted to its server (``sealed_report``). What goes beside it is in ``report_headers``: a
+token, which the recommender has signed blindly. The request for it (``token_request``) goes to the
+recommender with ``token_headers``. What an owner shows beside that leaves in a
+``SharedContribution`` to the recommender, with ``shared_headers``.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
     SHARED_MEDIA_TYPE,
     SIGNATURE_HEADER,
-    signed_bytes,
+    Task,
     signed_shared,
+    signed_token_request,
+    token_challenge,
 )
 from hdpmf.errors import ProtocolError
 
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from hdpmf.common.aggregation.masks import DeviceIdentity, ToRecommender
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
     from hdpmf.common.aggregation.two_servers.prio import Prio3
+    from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, Token
 
 Outgoing = TypeVar(
     "Outgoing",
@@ -108,7 +112,9 @@ class SplitReport(msgspec.Struct, frozen=True, array_like=True):
         return "SplitReport(...)"
 
 
-def split_report(prio: Prio3, entries: tuple[np.ndarray, np.ndarray], *, at: int) -> SplitReport:
+def split_report(
+    prio: Prio3, entries: tuple[np.ndarray, np.ndarray], report_id: bytes, *, at: int
+) -> SplitReport:
     """Return one user's report in two shares, of which neither alone tells anything.
 
     The size, and the work to make it, depend on the task only.
@@ -116,19 +122,18 @@ def split_report(prio: Prio3, entries: tuple[np.ndarray, np.ndarray], *, at: int
     Args:
         prio: The cryptography of the task.
         entries: The user's weights and levels.
+        report_id: Random.
         at: The time that the report says, a multiple of the task's precision.
 
     Raises:
         ProtocolError: The task's circuit is not that of ratings.
     """
-    from hdpmf.common.aggregation.two_servers.dap.messages import REPORT_ID_SIZE
     from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem
 
     if not isinstance(prio.circuit, OneRatingPerItem):
         raise ProtocolError(
             "a device's report says at most one rating per item; for another circuit it makes none"
         )
-    report_id = secrets.token_bytes(REPORT_ID_SIZE)
     shares = prio.shard(prio.circuit.encode(*entries), report_id)
     leader, helper = shares.input_shares
     return SplitReport(report_id, at, shares.public_share, (leader, helper))
@@ -164,21 +169,40 @@ def sealed_report(
     return Report(metadata, shares.public_share, leader, helper).encode()
 
 
-def report_headers(
-    identity: DeviceIdentity, task_id: bytes, report: bytes, *, signed: bool = True
-) -> dict[str, str]:
-    """Return the headers of a report: its media type and, if ``signed``, its device's signature.
+def token_request(task: Task, task_id: bytes) -> BlindedToken:
+    """Return the request for a token for one report, and what takes the blinding off.
 
-    By the signature the leader takes no more reports of a device than it has users. Where no
-    devices are enrolled, ``signed`` is off and the headers do not name the device.
+    The request is a uniform number for whoever does not have the latter, and depends on nothing
+    but the task's key. The report's id is drawn with it.
+    """
+    from hdpmf.common.aggregation.two_servers.tokens import NONCE_SIZE, TokenKey, blind_token
+
+    nonce = secrets.token_bytes(NONCE_SIZE)
+    return blind_token(TokenKey(task.token_key), token_challenge(task, task_id), nonce)
+
+
+def token_headers(identity: DeviceIdentity, task_id: bytes, request: bytes) -> dict[str, str]:
+    """Return the headers of a request for a token, signed by the device: the issuer counts them."""
+    from hdpmf.common.aggregation.two_servers.tokens import REQUEST_MEDIA_TYPE
+
+    signature = identity.sign(signed_token_request(task_id, sha256(request).digest()))
+    return {
+        "content-type": REQUEST_MEDIA_TYPE,
+        DEVICE_HEADER: identity.public.hex(),
+        SIGNATURE_HEADER: signature.hex(),
+    }
+
+
+def report_headers(token: Token | None) -> dict[str, str]:
+    """Return the headers of a report: its media type and, of an enrolled device, its token.
+
+    Nothing in them names the device.
     """
     from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, Report
+    from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER
 
     kind = {"content-type": MEDIA_TYPES[Report]}
-    if not signed:
-        return kind
-    signature = identity.sign(signed_bytes(task_id, sha256(report).digest()))
-    return kind | {DEVICE_HEADER: identity.public.hex(), SIGNATURE_HEADER: signature.hex()}
+    return kind if token is None else kind | {TOKEN_HEADER: token.to_header()}
 
 
 def shared_headers(identity: DeviceIdentity, task_id: bytes, body: bytes) -> dict[str, str]:

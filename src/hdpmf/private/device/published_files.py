@@ -75,6 +75,13 @@ class Carrier(Protocol):
             TransportError: It cannot be reached, or did not answer.
         """
 
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """Post a request for a token to the recommender; the status and the body of its answer.
+
+        Raises:
+            TransportError: It cannot be reached, or did not answer.
+        """
+
     def share(
         self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
     ) -> int:
@@ -220,6 +227,11 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
         ProtocolError: Its survey or scores do not fit the pinned catalogue.
     """
     task, survey = read.task, read.survey
+    if task.enrolled and not task.token_key:
+        raise ProtocolError(
+            "refused: the task is for devices of a list, as version 1.0.0 had it; the recommender "
+            "and the servers have to be updated"
+        )
     check_servers(store, task.servers)
     check_policy(store.policy, read.terms)
     catalogue = store.pinned_catalogue

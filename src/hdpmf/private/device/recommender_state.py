@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, Token
 from hdpmf.common.protocol import Message, Terms, decode
 from hdpmf.common.protocol.servers import Collector
 from hdpmf.errors import StorageError
@@ -103,6 +104,8 @@ class TaskState(msgspec.Struct, kw_only=True):
 
     Attributes:
         moment: When the report leaves, drawn when the task came.
+        token_at: When tokens are asked for, drawn with it: earlier, and by ratings neither.
+        tokens: Tokens that are here, of users from the first on.
         run: The run that ratings pay in.
         built: Ratings are held for it, and the reports are kept here.
         content: Of what they were made (`Participation.content`).
@@ -116,6 +119,8 @@ class TaskState(msgspec.Struct, kw_only=True):
 
     moment: float
     run: bytes
+    token_at: float = 0.0
+    tokens: int = 0
     built: bool = False
     content: bytes = b""
     unsent: tuple[int, ...] = ()
@@ -195,23 +200,51 @@ class RecommenderStates:
 
         The caller is inside a transaction.
         """
-        if self._store.runs.load(task_id) != msgspec.msgpack.encode(state):
+        found = self._store.runs.load(task_id)  # maybe of a version that had fewer fields
+        if found is None or decoded(found, TaskState, "runs") != state:
             raise DeclinedError("busy", "another process, or the owner, has changed this task")
 
     def release(self, task_id: bytes, begin: int) -> None:
-        """Drop a task that nothing left for, so that it is asked about again while it lasts."""
-        self.end(task_id)
+        """Drop a task that no report left for, so that it is asked about again while it lasts.
+
+        Its tokens stay: there are no others.
+        """
+        self._drop(task_id)
         self._store.tables.agreed_tasks.delete(task_id)
         self.change(until=begin)  # no earlier task was agreed to beyond that
 
     def end(self, task_id: bytes) -> None:
         """Drop a task and what is left of its reports."""
+        self._store.runs.drop(_tokens(task_id))
+        self._drop(task_id)
+
+    def _drop(self, task_id: bytes) -> None:
         self._store.runs.drop(task_id)
         known = self.state()
         if known.task == task_id:
             self.change(task=b"")
         if known.shared == task_id:
             self.change(shared=b"")
+
+    def blinded(self, task_id: bytes, user: int) -> BlindedToken | None:
+        """The request for the token of a user's report; None if there is none yet."""
+        data = self._store.runs.get_part(_tokens(task_id), _blinded(user))
+        return None if data is None else decoded(data, BlindedToken, "runs")
+
+    def put_blinded(self, task_id: bytes, user: int, blinded: BlindedToken) -> None:
+        """Keep the request for a token, so that no other is ever asked for."""
+        self._store.runs.put_part(_tokens(task_id), _blinded(user), msgspec.msgpack.encode(blinded))
+
+    def put_token(self, task_id: bytes, user: int, token: Token) -> None:
+        """Keep a token."""
+        self._store.runs.put_part(_tokens(task_id), _token(user), token.encode())
+
+    def token(self, task_id: bytes, user: int) -> Token:
+        """The token of a user's report."""
+        data = self._store.runs.get_part(_tokens(task_id), _token(user))
+        if data is None:
+            raise StorageError("a token that is to be used is not in the store: it is damaged")
+        return Token.decode(data)
 
     def put_shares(self, task_id: bytes, user: int, shares: SplitReport) -> None:
         """Keep a user's report before it is encrypted."""
@@ -269,3 +302,16 @@ def _report(user: int) -> bytes:
 
 def _shares(user: int) -> bytes:
     return b"shares" + user.to_bytes(8, "big")
+
+
+def _tokens(task_id: bytes) -> bytes:
+    """Return the run that tokens of a task are kept under: they outlive a question to the owner."""
+    return sha256(b"hdpmf tokens " + task_id).digest()
+
+
+def _blinded(user: int) -> bytes:
+    return b"blinded" + user.to_bytes(8, "big")
+
+
+def _token(user: int) -> bytes:
+    return b"token" + user.to_bytes(8, "big")

@@ -41,7 +41,10 @@ metadata = sa.MetaData()
 
 
 class ReportState(IntEnum):
-    """State of a report. Its id stays as long as its task, so that no report counts twice."""
+    """State of a report. Its id stays as long as its task, so that no report counts twice.
+
+    The id is in the token of an enrolled device, so that no token counts twice either.
+    """
 
     STORED = 0
     CLAIMED = 1
@@ -66,19 +69,8 @@ tasks = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("id", sa.LargeBinary, nullable=False, unique=True),
     sa.Column("document", sa.LargeBinary, nullable=False),
-    sa.Column("devices", sa.LargeBinary, nullable=False),  # digest of the list, to see a repeat
     sa.Column("end", sa.BigInteger, nullable=False),
     sa.Column("purged", sa.Boolean, nullable=False),
-)
-
-devices = sa.Table(  # leader: who may report, and how many different reports came
-    "devices",
-    metadata,
-    _task(),
-    sa.Column("identity", sa.String(64), primary_key=True),
-    sa.Column("users", sa.Integer, nullable=False),
-    sa.Column("taken", sa.Integer, nullable=False, default=0),
-    sqlite_with_rowid=False,
 )
 
 reports = sa.Table(
@@ -232,11 +224,21 @@ def _make_key_table(connection: sa.Connection) -> None:
     key_rows.create(connection)
 
 
+def _drop_devices(connection: sa.Connection) -> None:
+    """Delete who may report, and who has: devices show tokens, and the leader knows none of them.
+
+    Tasks that had such a list take no more reports. Those that are here are counted.
+    """
+    connection.execute(sa.text("DROP TABLE devices"))
+    connection.execute(sa.text("ALTER TABLE tasks DROP COLUMN devices"))
+
+
 MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     _begin_to_seal,
     _give_identity,
     _make_log,
     _make_key_table,
+    _drop_devices,
 )
 """The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
 in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was

@@ -86,9 +86,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         int, Meta(description="Reports to be aggregated; above this: 503, try again.")
     ] = 1_000_000
     retry_after: Annotated[int, Meta(description="Seconds to wait after a 503.")] = 30
-    task_bytes: Annotated[
-        int, Meta(description="Largest task with its list of devices, in bytes.")
-    ] = 64 << 20
+    task_bytes: Annotated[int, Meta(description="Largest task, in bytes.")] = 16 << 20
     job_reports: Annotated[int, Meta(description="Reports of an aggregation job.")] = 256
 
     def __post_init__(self) -> None:

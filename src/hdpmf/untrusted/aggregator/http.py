@@ -51,17 +51,15 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_details,
 )
+from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.traces import count, span
 from hdpmf.common.net.https import HEALTH_PATH, date_of
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
 from hdpmf.common.protocol.task import (
-    DEVICE_HEADER,
-    SIGNATURE_HEADER,
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    decode_submission,
     task_id,
 )
 from hdpmf.common.protocol.void_task import VOID_MEDIA_TYPE
@@ -355,18 +353,14 @@ class Resources:
         return task
 
     def _add_task(self, asking: str, stated: bytes, body: bytes) -> None:
-        given = decode_submission(body, self._limits.task_bytes)
-        task = decode(given.document)
-        if task_id(given.document) != stated:
+        task = decode(body)
+        if task_id(body) != stated:
             raise DapError("the id in the path is not that of the document")
         if not isinstance(task, Task) or task.collector.identity != asking:
             raise DapError(
                 "a recommender gives tasks of its own only", Problem.UNAUTHORIZED_REQUEST
             )
-        if isinstance(self._engine, Leader):
-            self._engine.add_task(given.document, given.devices)
-        else:
-            self._engine.add_task(given.document)
+        self._engine.add_task(body)
 
     async def _health(self, request: Request) -> Response:
         with suppress(DapError):  # it is for everybody
@@ -442,7 +436,7 @@ class LeaderResources(Resources):
         task = await self._task(request)
         media_type = MEDIA_TYPES[Report]
         check_body(request, media_type, task.report_size, exactly=True)
-        device, signature = _device(request) if task.document.enrolled else ("", b"")
+        token = _token(request) if task.document.enrolled else None
         self._check_clocks()
         if self._driver.overloaded(self._writer.expected) or not await self._has_room():
             raise _TryLaterError(
@@ -450,7 +444,7 @@ class LeaderResources(Resources):
             )
         try:
             report = await read_body(request, media_type, task.report_size, exactly=True)
-            await self._writer.put(Upload(task.id, report, device, signature))
+            await self._writer.put(Upload(task.id, report, token))
         finally:
             self._writer.release()
 
@@ -548,16 +542,12 @@ class HelperResources(Resources):
         return Response(found, media_type=MEDIA_TYPES[AggregateShare])
 
 
-def _device(request: Request) -> tuple[str, bytes]:
-    """Return the device's identity and signature from the headers, before the report is read."""
-    device = request.headers.get(DEVICE_HEADER, "")
-    signature = request.headers.get(SIGNATURE_HEADER, "")
+def _token(request: Request) -> Token:
+    """Return the device's token from the header, before the report is read."""
     try:
-        if len(device) == 64 and len(signature) == 128:
-            bytes.fromhex(device)
-            return device, bytes.fromhex(signature)
-    except ValueError:
-        pass
-    raise DapError(
-        "this task is for enrolled devices, which sign their reports", Problem.UNAUTHORIZED_REQUEST
-    )
+        return Token.from_header(request.headers.get(TOKEN_HEADER, ""))
+    except ProtocolError:
+        raise DapError(
+            "this task is for enrolled devices, which show a token of the recommender's",
+            Problem.UNAUTHORIZED_REQUEST,
+        ) from None

@@ -35,6 +35,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import DapError, PrioError, TransportError, needs
@@ -115,18 +116,13 @@ class Leader(Aggregator):
         )
         self._jobs = AggregationJobs(*shared, self._clock)
 
-    def add_task(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent.
+    def add_task(self, document: bytes) -> bytes:
+        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent."""
+        return self._task_store.add(document)
 
-        A task for enrolled devices comes with the identity and the number of users of each.
-        """
-        return self._task_store.add(document, devices)
-
-    def upload(
-        self, task_id: bytes, report: bytes, device: str = "", signature: bytes = b""
-    ) -> None:
+    def upload(self, task_id: bytes, report: bytes, token: Token | None = None) -> None:
         """Store a report durably; raise DapError if it is refused."""
-        (refused,) = self.upload_many([Upload(task_id, report, device, signature)])
+        (refused,) = self.upload_many([Upload(task_id, report, token)])
         if refused is not None:
             raise refused
 

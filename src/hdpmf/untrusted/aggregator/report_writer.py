@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem, Report
+from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.traces import span
-from hdpmf.common.protocol.task import signed_bytes
 from hdpmf.errors import DapError, HdpmfError, StorageError, needs
 from hdpmf.untrusted.aggregator.collection import closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
-    devices,
     lock_task,
     payloads,
     reports,
@@ -28,10 +27,6 @@ from hdpmf.untrusted.aggregator.datastore import (
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, TaskStore
-
-with needs("cryptography"):
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -46,14 +41,12 @@ class Upload:
 
     Attributes:
         report: Encoded.
-        device: Ed25519 public key (hexadecimal), in tasks for enrolled devices.
-        signature: Of ``signed_bytes``, by this key.
+        token: In tasks for enrolled devices.
     """
 
     task_id: bytes
     report: bytes = field(repr=False)
-    device: str = ""
-    signature: bytes = field(default=b"", repr=False)
+    token: Token | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -129,9 +122,9 @@ class Uploads:
             raise _rejected("the task is over")
         digest = hashlib.sha256(upload.report).digest()
         if task.document.enrolled:
-            _check_signature(upload, digest)
-        elif upload.device or upload.signature:
-            raise DapError("this task takes reports without a device's name; do not send it")
+            _check_token(task, upload.token, report.report_metadata.report_id)
+        elif upload.token is not None:
+            raise DapError("this task takes reports without a token; do not send one")
         readable = self._knows_key(
             report.leader_encrypted_input_share.config_id
         ) and self._helper_knows_key(report.helper_encrypted_input_share.config_id)
@@ -149,13 +142,12 @@ class Uploads:
                 results[index] = _rejected("the task is over")
             return
         closed = closed_intervals(connection, task)
-        remaining = self._remaining(connection, given) if task.document.enrolled else {}
         known = _digests(connection, task, {checked.report_id for _, checked in given})
         fresh: dict[bytes, list[tuple[int, _Checked]]] = {}
         for index, checked in given:
             before = known.get(checked.report_id)
             if before is None:
-                results[index] = _refusal(checked, closed, remaining)
+                results[index] = _refusal(checked, closed)
                 if results[index] is None:
                     known[checked.report_id] = checked.digest
                     fresh[checked.report_id] = [(index, checked)]
@@ -205,30 +197,6 @@ class Uploads:
             for checked in stored
         ]
         connection.execute(payloads.insert(), bodies)
-        if task.document.enrolled:
-            taken: dict[str, int] = {}
-            for checked in stored:
-                taken[checked.upload.device] = taken.get(checked.upload.device, 0) + 1
-            here = sa.and_(
-                devices.c.task == task.number, devices.c.identity == sa.bindparam("device_")
-            )
-            more = (
-                sa.update(devices).where(here).values(taken=devices.c.taken + sa.bindparam("more"))
-            )
-            connection.execute(
-                more,
-                [{"device_": identity, "more": count} for identity, count in sorted(taken.items())],
-            )
-
-    def _remaining(
-        self, connection: sa.Connection, given: list[tuple[int, _Checked]]
-    ) -> dict[str, int]:
-        """Return the number of reports that each device may still send."""
-        names = {checked.upload.device for _, checked in given}
-        here = sa.and_(devices.c.task == given[0][1].task.number, devices.c.identity.in_(names))
-        # In one order, so that no two workers wait for each other.
-        found = sa.select(devices).where(here).order_by(devices.c.identity).with_for_update()
-        return {row.identity: row.users - row.taken for row in connection.execute(found)}
 
 
 def _digests(
@@ -244,10 +212,8 @@ def _digests(
     }
 
 
-def _refusal(
-    checked: _Checked, closed: list[Interval], remaining: dict[str, int]
-) -> DapError | None:
-    """Return the reason to refuse a new report, or None; count down ``remaining``."""
+def _refusal(checked: _Checked, closed: list[Interval]) -> DapError | None:
+    """Return the reason to refuse a new report, or None."""
     if any(checked.time in interval for interval in closed):
         return _rejected("its batch is collected")
     if not checked.readable:
@@ -255,24 +221,22 @@ def _refusal(
             "the report is encrypted for a key that is not in use; ask for the keys again",
             Problem.OUTDATED_CONFIG,
         )
-    if checked.task.document.enrolled:
-        device = checked.upload.device
-        if device not in remaining:
-            return DapError("the device may not report in this task", Problem.UNAUTHORIZED_REQUEST)
-        if remaining[device] < 1:
-            return _rejected("the device has sent as many reports as it has users")
-        remaining[device] -= 1
     return None
 
 
-def _check_signature(upload: Upload, digest: bytes) -> None:
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(upload.device))
-        key.verify(upload.signature, signed_bytes(upload.task_id, digest))
-    except (InvalidSignature, ValueError):
+def _check_token(task: AggregatorTask, token: Token | None, report_id: bytes) -> None:
+    """Raise DapError unless the recommender has signed a token for a report of this id.
+
+    Ids count once in a task, so that the token does, too: nothing else of it is kept.
+    """
+    key = task.token_key
+    if token is None or token.challenge != task.token_challenge or not key.holds(token):
         raise DapError(
-            "the device's signature does not hold", Problem.UNAUTHORIZED_REQUEST
-        ) from None
+            "reports to this task come with a token of the recommender's for it",
+            Problem.UNAUTHORIZED_REQUEST,
+        )
+    if token.report_id != report_id:
+        raise DapError("the token is for another report", Problem.UNAUTHORIZED_REQUEST)
 
 
 def _rejected(why: str) -> DapError:

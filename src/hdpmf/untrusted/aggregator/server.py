@@ -21,7 +21,6 @@ from hdpmf.untrusted.aggregator.datastore import (
     answers,
     batches,
     collections,
-    devices,
     jobs,
     lock_task,
     payloads,
@@ -238,7 +237,7 @@ class Aggregator:
         return len(found)
 
     def _purge(self, number: int) -> None:
-        """Delete all of a task but report ids and devices, and take nothing of it any more."""
+        """Delete all of a task but report ids, and take nothing of it any more."""
         with self._database.write() as connection:
             lock_task(connection, number, alone=True)
             lost = connection.execute(
@@ -258,24 +257,23 @@ class Aggregator:
         self._task_store.forget(number)
 
     def _delete_ids(self) -> int:
-        """Delete report ids and devices of purged tasks, in steps: others write in between."""
+        """Delete report ids of purged tasks, in steps: others write in between."""
         deleted = 0
-        for table, column in ((reports, reports.c.id), (devices, devices.c.identity)):
-            left = sa.exists().where(table.c.task == tasks.c.number)
-            with self._database.read() as connection:
-                numbers = connection.execute(
-                    sa.select(tasks.c.number).where(tasks.c.purged, left)
-                ).scalars()
-                purged = list(numbers)
-            for number in purged:
-                here = table.c.task == number
-                some = sa.select(column).where(here).limit(_DELETED_AT_ONCE)
-                step = -1
-                while step:
-                    with self._database.write() as connection:
-                        gone = sa.delete(table).where(here, column.in_(some))
-                        step = connection.execute(gone).rowcount
-                    deleted += step
+        left = sa.exists().where(reports.c.task == tasks.c.number)
+        with self._database.read() as connection:
+            numbers = connection.execute(
+                sa.select(tasks.c.number).where(tasks.c.purged, left)
+            ).scalars()
+            purged = list(numbers)
+        for number in purged:
+            here = reports.c.task == number
+            some = sa.select(reports.c.id).where(here).limit(_DELETED_AT_ONCE)
+            step = -1
+            while step:
+                with self._database.write() as connection:
+                    gone = sa.delete(reports).where(here, reports.c.id.in_(some))
+                    step = connection.execute(gone).rowcount
+                deleted += step
         return deleted
 
     def void_task(self, task_id: bytes) -> bytes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,15 +15,15 @@ from msgspec import Meta
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, is_supported
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, Problem, Role
 from hdpmf.common.aggregation.two_servers.prio import Prio3
+from hdpmf.common.aggregation.two_servers.tokens import TokenKey
 from hdpmf.common.net.parties import PartyKey, verify_key
 from hdpmf.common.privacy.sampling import grid_scale
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import verifies
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import OneRating, prio_of, task_id
+from hdpmf.common.protocol.task import OneRating, prio_of, task_id, token_challenge
 from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, tasks
-from hdpmf.untrusted.aggregator.datastore import devices as devices_table
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 
 with needs("sqlalchemy"):
@@ -112,9 +110,7 @@ _METADATA = 16 + 8 + 4  # report id, time, length of the public share
 _CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AES-GCM
 _PLAINTEXT = 2 + 4  # no extensions, length
 _MOST_DOCUMENT = 64 << 20
-_MOST_USERS = 1_000_000  # of a device
 _SMALLEST_SKEW = 5.0
-_IDENTITY = re.compile("[0-9a-f]{64}")
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -175,6 +171,26 @@ class AggregatorTask:
     collector: HpkeConfig = field(repr=False)
 
     @cached_property
+    def token_key(self) -> TokenKey:
+        """The key that tokens of enrolled devices are checked with.
+
+        Raises:
+            DapError: Nobody can report: the task is of version 1.0.0, and came with a list.
+        """
+        if not self.document.token_key:
+            raise DapError(
+                "the task is for devices of a list, as version 1.0.0 had it, and takes no more "
+                "reports; those that came are counted",
+                Problem.UNAUTHORIZED_REQUEST,
+            )
+        return TokenKey(self.document.token_key)
+
+    @cached_property
+    def token_challenge(self) -> bytes:
+        """The digest in tokens for this task."""
+        return token_challenge(self.document, self.id)
+
+    @cached_property
     def report_size(self) -> int:
         """Size of every report in bytes, whatever its content."""
         return _METADATA + self.public_share_size + self._share_size(0) + self._share_size(1)
@@ -213,37 +229,18 @@ class TaskStore:
         self._open: dict[bytes, AggregatorTask] = {}
         self._purged: set[int] = set()
 
-    def add(self, document: bytes, devices: Sequence[tuple[str, int]] = ()) -> bytes:
-        """Add a task; ``devices`` are identities and users of enrolled devices. Idempotent."""
+    def add(self, document: bytes) -> bytes:
+        """Add a task and return its id. Idempotent."""
         found_id = task_id(document)
-        listed = sorted((who, users) for who, users in devices)
-        digest = hashlib.sha256(msgspec.msgpack.encode(listed)).digest()
         with self._database.read() as connection:
             found = connection.execute(
-                sa.select(tasks.c.devices).where(tasks.c.id == found_id)
+                sa.select(tasks.c.number).where(tasks.c.id == found_id)
             ).scalar()
         if found is None:
-            task = self._accept(document, listed)
+            task = self._accept(document)
+            row = {"id": found_id, "document": document, "end": task.end, "purged": False}
             with self._database.write() as connection:
-                row: dict[str, object] = {"id": found_id, "document": document, "devices": digest}
-                row |= {"end": task.end, "purged": False}
-                made = connection.execute(
-                    self._database.insert(tasks).on_conflict_do_nothing().returning(tasks.c.number),
-                    row,
-                ).scalar()
-                if made is not None and listed:
-                    rows = [
-                        {"task": made, "identity": who, "users": users, "taken": 0}
-                        for who, users in listed
-                    ]
-                    connection.execute(devices_table.insert(), rows)
-                found = connection.execute(
-                    sa.select(tasks.c.devices).where(tasks.c.id == found_id)
-                ).scalar()
-        if found != digest:
-            raise ProtocolError(
-                "this task is here already, with other devices; make another task for these"
-            )
+                connection.execute(self._database.insert(tasks).on_conflict_do_nothing(), row)
         return found_id
 
     def get(self, found_id: bytes) -> AggregatorTask:
@@ -306,7 +303,7 @@ class TaskStore:
         collector = HpkeConfig.decode(bytes.fromhex(task.collector.hpke))
         return AggregatorTask(row.number, row.id, task, prio, key, collector)
 
-    def _accept(self, document: bytes, devices: list[tuple[str, int]]) -> Task:
+    def _accept(self, document: bytes) -> Task:
         task = _read_task(document)
         rules = self._rules
         now = self._clock()
@@ -327,8 +324,11 @@ class TaskStore:
         except HdpmfError as error:
             raise ProtocolError(f"refused: {error}") from None
         _require(supported, "nothing can be encrypted to the collector's key; use X25519")
-        if self._keys.role == "leader":
-            _check_devices(task, devices)
+        _require(
+            task.enrolled == bool(task.token_key),
+            "a task for enrolled devices has a key for their tokens; the recommender is of "
+            "version 1.0.0: update it, give its run up, and begin a new one",
+        )
         return task
 
 
@@ -371,17 +371,3 @@ def _check_noise(task: Task, rules: Rules) -> None:
                 "the task has no noise for numbers that tell something; state its scale",
             )
         start = end
-
-
-def _check_devices(task: Task, devices: list[tuple[str, int]]) -> None:
-    _require(
-        task.enrolled == bool(devices),
-        "a task for enrolled devices comes with their list, and no other task does",
-    )
-    for identity, users in devices:
-        _require(
-            _IDENTITY.fullmatch(identity) is not None and 1 <= users <= _MOST_USERS,
-            "a device is 64 hexadecimal digits and a number of users, 1 or more",
-        )
-    distinct = len({identity for identity, _ in devices})
-    _require(distinct == len(devices), "a device is listed twice")

@@ -27,6 +27,7 @@ from hdpmf.errors import (
     SecureSumError,
     StorageError,
 )
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from hdpmf.untrusted.service.metrics import Metrics
@@ -51,6 +52,7 @@ class Peers:
     """Connections of the recommender to participants and the two servers.
 
     Attributes:
+        issuer: Gives tokens to devices that report to two servers.
         inbox: Takes what people show beside sums by two servers.
         admit: Called with the identities on the roster, which people join meanwhile.
         wait_for_fetches: Waits until participants had time to fetch what was published last.
@@ -58,6 +60,7 @@ class Peers:
 
     devices: RecommenderTransport | None = None
     servers: SumServers | None = None
+    issuer: TokenIssuer | None = None
     inbox: SharedInbox | None = None
     admit: Callable[[Collection[str]], None] = lambda devices: None
     wait_for_fetches: Callable[[], None] = lambda: None
@@ -111,6 +114,7 @@ class Daemon:
             self._folder,
             peers.devices,
             servers=peers.servers,
+            issuer=peers.issuer,
             inbox=peers.inbox,
             metrics=self._metrics,
             admit=peers.admit,

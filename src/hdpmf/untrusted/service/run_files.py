@@ -136,6 +136,10 @@ class RunFiles:
         """Return where messages with what people show are kept; None: in memory."""
         return None
 
+    def token_folder(self) -> Path | None:
+        """Return where the keys for tokens are, and who has one; None: in memory."""
+        return None
+
 
 class RunFolder(RunFiles):
     """A run's folder on disk, which exists."""
@@ -198,6 +202,10 @@ class RunFolder(RunFiles):
     def shared_folder(self) -> Path | None:
         """As in ``RunFiles``."""
         return self.folder / "shared"
+
+    def token_folder(self) -> Path | None:
+        """As in ``RunFiles``."""
+        return self.folder
 
     def _log_path(self, number: int) -> Path:
         return self.folder / f"sum-{number}.log"

@@ -29,6 +29,7 @@ from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation import Aggregation
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
@@ -56,6 +57,7 @@ class Service:
         folder: Its files.
         transport: To devices, for runs with messages and masked sums.
         servers: To the two servers, for runs with these.
+        issuer: Where enrolled devices get tokens for reports to two servers.
         inbox: Where devices put what people show beside sums.
         metrics: Counts messages, bytes and refusals.
         admit: Called with the identities on the roster.
@@ -70,6 +72,7 @@ class Service:
         transport: RecommenderTransport | None = None,
         *,
         servers: SumServers | None = None,
+        issuer: TokenIssuer | None = None,
         inbox: SharedInbox | None = None,
         metrics: Metrics | None = None,
         admit: Callable[[Collection[str]], None] = lambda devices: None,
@@ -81,6 +84,7 @@ class Service:
         self.metrics = Metrics() if metrics is None else metrics
         self._way = transport
         self._servers = servers
+        self._issuer = TokenIssuer() if issuer is None else issuer
         self._inbox = inbox
         self._admit = admit
         self._unwritten = False  # what it is doing; it was said
@@ -210,6 +214,7 @@ class Service:
             keys,
             self._servers,
             publish=self.publish,
+            issuer=self._issuer,
             inbox=self._inbox,
             follow_keys=self.publish_keys,
             clock=self._clock,
@@ -303,6 +308,7 @@ class Service:
         periods = self.folder.run_files(run).load().periods
         void = [period for period in periods if period.placed and not period.collection]
         VoidTasks(self.folder).add([task_id(period.document) for period in void])
+        self._issuer.drop(self.folder.run_files(run).token_folder())
         summary = {"run": run.hex(), "given_up": True} | ({"cause": cause} if cause else {})
         self.folder.finish(run, None, msgspec.json.encode(summary))
         self._follow_void()

@@ -11,11 +11,13 @@ import base64
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
+from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOKENS_PATH
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ensure_certificates
@@ -25,6 +27,7 @@ from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.common.net.signing import server_name
 from hdpmf.common.protocol.task import DEVICE_HEADER, SHARED_PATH, SIGNATURE_HEADER
 from hdpmf.errors import StorageError, needs
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
 from hdpmf.untrusted.service.shared_inbox import SharedInbox
@@ -57,12 +60,25 @@ class _Held:
     headers: dict[str, str]
 
 
+class Desk(Protocol):
+    """Takes messages of devices for a task: ``SharedInbox`` or ``TokenIssuer``."""
+
+    def refusal(self, task: str, device: str, length: int) -> int:
+        """Return the status of a refusal before any of so many bytes is read, or 0."""
+
+    def take(
+        self, task: str, device: str, signature: bytes, body: bytes, /
+    ) -> int | tuple[int, bytes]:
+        """Return the status of the answer, with a body if there is one."""
+
+
 class Website:
     """Serves a folder of public files, cached in memory while the index is the same.
 
     Args:
         folder: Of ``PublicFiles``.
         mailbox: Of participants that poll, if any.
+        issuer: Gives tokens to devices that report to two servers, if any do.
         inbox: Takes what people show beside sums by two servers, if anything does.
         requests: Counts requests by status.
     """
@@ -71,6 +87,7 @@ class Website:
         self,
         folder: Path,
         mailbox: Mailbox | None = None,
+        issuer: TokenIssuer | None = None,
         inbox: SharedInbox | None = None,
         requests: Counter[int] | None = None,
     ) -> None:
@@ -79,11 +96,13 @@ class Website:
         self._held: dict[str, _Held] = {}
         self._mailbox = mailbox
         files = Route("/{name}", self._answer, methods=["GET", "HEAD"])
-        self._inbox = inbox
-        self._sending: set[str] = set()
-        offers = [] if mailbox is None else mailbox.routes
-        shown = [] if inbox is None else [Route(SHARED_PATH, self._share, methods=["PUT"])]
-        routed = Starlette(routes=[*offers, *shown, files])
+        self._sending: set[tuple[str, str]] = set()
+        routes = [] if mailbox is None else list(mailbox.routes)
+        if issuer is not None:
+            routes.append(Route(TOKENS_PATH, self._desk(issuer), methods=["POST"]))
+        if inbox is not None:
+            routes.append(Route(SHARED_PATH, self._desk(inbox), methods=["PUT"]))
+        routed = Starlette(routes=[*routes, files])
         self.app: ASGIApp = routed if requests is None else _counting(routed, requests)
         if mailbox is not None:
             mailbox.files_version = self._version
@@ -99,33 +118,41 @@ class Website:
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
 
-    async def _share(self, request: Request) -> Response:
-        """Take what a person shows, as ``SharedInbox`` answers; strangers get no body read."""
-        inbox = self._inbox
-        task, device = request.path_params["task_id"], request.headers.get(DEVICE_HEADER, "")
-        length = request.headers.get("content-length", "")
-        if inbox is None or not (length.isdigit() and len(length) < 13):
-            return _empty(411)
-        status = inbox.refusal(task, device, int(length))
-        if not status and device in self._sending:
-            status = 429
-        if status:
-            return _empty(status)
-        self._sending.add(device)
-        try:
-            signature = bytes.fromhex(request.headers.get(SIGNATURE_HEADER, ""))
-            body = await asyncio.wait_for(request.body(), BODY_SECONDS)
-            return _empty(await run_in_threadpool(inbox.take, task, device, signature, body))
-        except TimeoutError:
-            return _empty(408)
-        except ValueError:
-            return _empty(401)
-        except ClientDisconnect:
-            return _empty(400)
-        except StorageError:
-            return _empty(507)
-        finally:
-            self._sending.discard(device)
+    def _desk(self, desk: Desk) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of messages that devices sign; strangers get no body read."""
+
+        async def answer(request: Request) -> Response:
+            task, device = request.path_params["task_id"], request.headers.get(DEVICE_HEADER, "")
+            length = request.headers.get("content-length", "")
+            if not (length.isdigit() and len(length) < 13):
+                return _empty(411)
+            sending = request.method, device
+            status = desk.refusal(task, device, int(length))
+            if not status and sending in self._sending:
+                status = 429
+            if status:
+                return _empty(status)
+            self._sending.add(sending)
+            try:
+                signature = bytes.fromhex(request.headers.get(SIGNATURE_HEADER, ""))
+                body = await asyncio.wait_for(request.body(), BODY_SECONDS)
+                found = await run_in_threadpool(desk.take, task, device, signature, body)
+            except TimeoutError:
+                return _empty(408)
+            except ValueError:
+                return _empty(401)
+            except ClientDisconnect:
+                return _empty(400)
+            except StorageError:
+                return _empty(507)
+            finally:
+                self._sending.discard(sending)
+            if isinstance(found, int):
+                return _empty(found)
+            status, data = found
+            return Response(data, media_type=RESPONSE_MEDIA_TYPE) if data else _empty(status)
+
+        return answer
 
     def _version(self) -> str:
         index = self._find(INDEX)
@@ -201,10 +228,11 @@ def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None)
 def serve_website(
     service: ServiceFolder,
     mailbox: Mailbox | None = None,
+    issuer: TokenIssuer | None = None,
     inbox: SharedInbox | None = None,
     requests: Counter[int] | None = None,
 ) -> Iterator[str]:
-    """Serve the public files, a mailbox and an inbox if given, while inside; yield the address.
+    """Serve the public files and what else is given, while inside; yield the address.
 
     ``requests`` counts requests by status.
 
@@ -214,7 +242,7 @@ def serve_website(
     """
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
-    website = Website(service.path / "public", mailbox, inbox, requests)
+    website = Website(service.path / "public", mailbox, issuer, inbox, requests)
     try:
         with serving(
             website.app, listen(config.host, config.port), tls, LIMITS, idle=IDLE_SECONDS

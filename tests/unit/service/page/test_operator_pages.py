@@ -140,7 +140,7 @@ def test_a_task_of_two_servers_says_who_sums_it_and_until_when(visitor, tmp_path
         method="hdp-sum", view="two-servers", minimum=3, rounds=1, period=7300, precision=1
     )
     run = town.service.begin(settings)
-    task = make_task(settings, folder.known, pair, keys, time.time() - 60)
+    task = make_task(settings, folder.known, pair, keys, time.time() - 60, token_key=b"")
     period = Period(document=encode(task), job=b"j" * 16, placed=True)
     folder.run_files(run).save(Checkpoint(stage="open", periods=[period]))
     visit = visitor(folder.path)
@@ -149,7 +149,7 @@ def test_a_task_of_two_servers_says_who_sums_it_and_until_when(visitor, tmp_path
     assert "What we see sums by two servers Rounds 0/1 Devices unknown" in text
     assert f"by {pair.names}: takes reports. Accepts reports until 20" in text
     assert "UTC , in 2 h" in text
-    task = make_task(settings, folder.known, pair, keys, time.time() - 9000)
+    task = make_task(settings, folder.known, pair, keys, time.time() - 9000, token_key=b"")
     period = Period(document=encode(task), job=b"j" * 16, placed=True)
     folder.run_files(run).save(Checkpoint(stage="open", periods=[period]))
     assert "its sum is asked for. Accepted reports until 20" in told(visit, "/runs")

@@ -7,20 +7,29 @@ not taken, the same shares are encrypted anew under the same id, which servers c
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 
-from hdpmf.common.aggregation.two_servers.dap.messages import REPORTS_PATH, id_to_text
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    REPORT_ID_SIZE,
+    REPORTS_PATH,
+    id_to_text,
+)
+from hdpmf.common.aggregation.two_servers.tokens import TOKENS_PATH, BlindedToken, TokenKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import prio_of
+from hdpmf.common.protocol.task import prio_of, token_challenge
 from hdpmf.common.protocol.void_task import VoidTask
-from hdpmf.errors import ProtocolError
+from hdpmf.errors import ProtocolError, StorageError, TransportError
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import (
     SplitReport,
     report_headers,
     sealed_report,
     split_report,
+    token_headers,
+    token_request,
 )
 from hdpmf.private.device.budget import (
     agreed_words,
@@ -43,7 +52,7 @@ from hdpmf.private.device.disclosures.sent_bytes import (
 )
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import facts_digest
-from hdpmf.private.device.outbox.sending import Sending, keep_refusal
+from hdpmf.private.device.outbox.sending import REFUSED, Sending, keep_refusal
 from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.published_files import (
     Carrier,
@@ -120,7 +129,8 @@ class Reports(Sending):
             return  # its time comes when the one under way, or a day, is over
         if not self._owner_agrees(read, run):
             return  # looked at again when the index is, for as long as the task lasts
-        state = TaskState(moment=self._draw(read, now), run=run)
+        moment = self._draw(read, now)
+        state = TaskState(moment=moment, run=run, token_at=self._draw(read, now, moment))
         with self._store.transaction():
             if known.counted is not None and known.counted.run != run:
                 end_consent(self._store, known.counted.run)  # it got no labels
@@ -258,7 +268,7 @@ class Reports(Sending):
             client.resume()
             client.group(task.grouping)
         prio = prio_of(task, read.id)
-        waiting: dict[int, SplitReport] = {}
+        waiting: dict[int, tuple[SplitReport, BlindedToken | None]] = {}
         for user, entries in enumerate(client.entries(store.users)):
             if (
                 len(waiting) >= _AT_A_TIME
@@ -266,7 +276,9 @@ class Reports(Sending):
                 self._put(read, waiting)
                 waiting = {}
             # All reports carry the task's begin, so that they do not tell when they were made.
-            waiting[user] = split_report(prio, entries, at=task.begin)
+            blinded = self._blinded(read, user)
+            name = secrets.token_bytes(REPORT_ID_SIZE) if blinded is None else blinded.report_id
+            waiting[user] = split_report(prio, entries, name, at=task.begin), blinded
         with store.transaction():
             self.book.require(read.id, state)
             if store.ratings() is not part.table:  # who pays is who is in the reports
@@ -285,6 +297,56 @@ class Reports(Sending):
                 read, state, built=True, content=part.content, unsent=tuple(range(store.users))
             )
 
+    def _blinded(self, read: ReadTask, user: int) -> BlindedToken | None:
+        """Return the request for a user's token: one in a task, also for a report made anew."""
+        if not read.task.token_key:
+            return None
+        return self.book.blinded(read.id, user) or token_request(read.task, read.id)
+
+    def _lacks_tokens(self, read: ReadTask, state: TaskState) -> bool:
+        return bool(read.task.token_key) and not state.left and state.tokens < len(state.unsent)
+
+    def _ask_for_tokens(self, read: ReadTask, state: TaskState, now: float) -> None:
+        """Ask the recommender for the token of each report, always by the same bytes.
+
+        Nothing leaves soon after the last one: of two who compare times one should not know the
+        other's.
+
+        Raises:
+            ProtocolError: The recommender refuses, or gives something that is no token.
+        """
+        task = read.task
+        key, challenge = TokenKey(task.token_key), token_challenge(task, read.id)
+        path = TOKENS_PATH.format(task_id=id_to_text(read.id))
+        for user in range(state.tokens, len(state.unsent)):
+            blinded = self.book.blinded(read.id, user)
+            if blinded is None:
+                raise StorageError("a request for a token is not in the store: it is damaged")
+            headers = token_headers(self._store.identity, read.id, blinded.request)
+            try:
+                status, body = self._carrier.request_token(path, headers, blinded.request)
+            except TransportError as error:
+                self._wait(read, state, now, str(error))
+                return
+            if status in REFUSED:
+                raise ProtocolError(f"refused: the recommender gives no token (answer {status})")
+            if status != HTTPStatus.OK:
+                self._wait(read, state, now, f"its answer was {status}")
+                return
+            token = blinded.finish(key, challenge, body)
+            with self._store.transaction():
+                self.book.require(read.id, state)
+                self.book.put_token(read.id, user, token)
+                self._keep(read, state, tokens=user + 1, tries=0, retry_at=0.0)
+        if state.moment <= now:
+            with self._store.transaction():
+                self.book.require(read.id, state)
+                self._keep(read, state, moment=self._draw(read, now))
+        self._setup.log(
+            f"Task {read.id.hex()[:8]}: {self._setup.recommender} gave a token, signed blindly: it "
+            "knows that this device takes part, and not which report is its."
+        )
+
     def _seal(self, read: ReadTask, user: int) -> bytes:
         """Encrypt a report to the newest keys; TransportError while there are none that hold."""
         configs = self._keys.configs(read.task.servers, self._setup.clock())
@@ -293,9 +355,9 @@ class Reports(Sending):
     def _is_outdated(self, read: ReadTask, body: bytes) -> bool:
         return not self._keys.can_open(read.task.servers, body)
 
-    def _post(self, read: ReadTask, body: bytes, leaving: Callable[[], None]) -> int:
+    def _post(self, read: ReadTask, user: int, body: bytes, leaving: Callable[[], None]) -> int:
         path = REPORTS_PATH.format(task_id=id_to_text(read.id))
-        headers = report_headers(self._store.identity, read.id, body, signed=read.task.enrolled)
+        headers = report_headers(self.book.token(read.id, user) if read.task.token_key else None)
         return self._carrier.upload(read.task.servers.leader, path, headers, body, leaving)
 
     def _return_held(self, read: ReadTask, state: TaskState, words: str) -> None:
@@ -319,10 +381,14 @@ class Reports(Sending):
         if not (read.part == "counts" and state.left) and not self.book.state().shared:
             end_consent(self._store, state.run)
 
-    def _put(self, read: ReadTask, reports: dict[int, SplitReport]) -> None:
+    def _put(
+        self, read: ReadTask, reports: dict[int, tuple[SplitReport, BlindedToken | None]]
+    ) -> None:
         with self._store.transaction():
-            for user, shares in reports.items():
+            for user, (shares, blinded) in reports.items():
                 self.book.put_shares(read.id, user, shares)
+                if blinded is not None:
+                    self.book.put_blinded(read.id, user, blinded)
 
     def _note_leaving(self, read: ReadTask, state: TaskState, body: bytes) -> None:
         report_leaves(self._store, state.run, read.terms, read.task.servers, read.number, body)

@@ -1,6 +1,7 @@
 """Something that leaves for a task: made once, paid once, sent until it is taken.
 
-It is made when its task is taken, and leaves at a moment that was drawn then. A step either works
+It is made when its task is taken, and leaves at a moment that was drawn then. Where it needs a
+token, this is asked for at an earlier moment, which is drawn as well. A step either works
 on ratings or sends, so that no moment tells how many ratings there are. Ratings are held when it is
 made, and pay right before the first byte leaves. Until then the owner's word counts as it is: in
 the commit that lets it leave, policy, servers, membership, consent, ratings, weights and levels are
@@ -114,9 +115,17 @@ class Sending(ABC):
         """Return True if who gets these bytes has said that they cannot be opened any more."""
         return False
 
+    def _lacks_tokens(self, read: ReadTask, state: TaskState) -> bool:
+        """Return True if tokens have to be asked for before anything can leave."""
+        return False
+
+    def _ask_for_tokens(self, read: ReadTask, state: TaskState, now: float) -> None:
+        """Ask for tokens. This depends on no rating, and comes in a step of its own."""
+        raise StorageError(f"a {self.what} needs no tokens: the store is damaged")
+
     @abstractmethod
-    def _post(self, read: ReadTask, body: bytes, leaving: Callable[[], None]) -> int:
-        """Send bytes, and return the status of the answer.
+    def _post(self, read: ReadTask, user: int, body: bytes, leaving: Callable[[], None]) -> int:
+        """Send bytes of a user, and return the status of the answer.
 
         ``leaving`` is called when a connection is open, before any of them is given to it.
 
@@ -165,7 +174,9 @@ class Sending(ABC):
         if opened is None:
             return False
         read, state = opened
-        looked_at = state.left or (state.built and self._is_current(read))
+        looked_at = state.left or (
+            state.built and (self._lacks_tokens(read, state) or self._is_current(read))
+        )
         return now >= read.task.end or (looked_at and now >= self._due(read, state, now))
 
     def go_on(self) -> None:
@@ -185,10 +196,10 @@ class Sending(ABC):
             self._rest_until = now + _AFTER_ERROR
             raise
 
-    def _draw(self, read: ReadTask, now: float) -> float:
-        """Draw a moment from the rest of a task's period."""
+    def _draw(self, read: ReadTask, now: float, until: float | None = None) -> float:
+        """Draw a moment from the rest of a task's period, or from what there is until a time."""
         begin = max(now, read.task.begin)
-        rest = read.task.end - begin
+        rest = (read.task.end if until is None else until) - begin
         lead = 0.0 if self._setup.simulation else min(_LEAD, rest / 20)
         return begin + lead + self._setup.uniform() * _LATEST * (rest - lead)
 
@@ -197,7 +208,9 @@ class Sending(ABC):
         again = (
             state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
         )  # or the clock was put back
-        if state.built and not state.is_out:
+        if state.built and self._lacks_tokens(read, state):
+            again = max(state.token_at, again)
+        elif state.built and not state.is_out:
             again = max(state.moment, again) - (0.0 if self._is_current(read) else _AHEAD)
         return min(again, read.task.end)
 
@@ -215,14 +228,21 @@ class Sending(ABC):
         if now >= read.task.end:
             self._give_up(read, state, "its time is over")
             return
+        if read.task.enrolled and not read.task.token_key:
+            self._give_up(read, state, "its leader has a list of devices, as version 1.0.0 had")
+            return
         try:
             if state.is_out:
                 self._tell_what_left(read, state)
             else:
                 self._require_agreement(read, state)
+                if state.built and self._lacks_tokens(read, state):
+                    self._ask_for_tokens(read, state, now)
+                    return
                 if not (state.built and self._is_current(read)):
                     self._prepare(read, state)
-                if self._setup.clock() < max(state.moment, state.retry_at):
+                first = max(state.moment, state.retry_at)
+                if self._lacks_tokens(read, state) or self._setup.clock() < first:
                     return
             self._send(read, state, now)
         except HdpmfError as error:
@@ -276,13 +296,14 @@ class Sending(ABC):
             self._make(read, state)
         self._checked = read.id, version
         after = self._setup.clock() + (0.0 if self._setup.simulation else _SETTLE)
-        if max(state.moment, state.retry_at) >= after:
+        lacks = self._lacks_tokens(read, state)
+        if (state.token_at if lacks else max(state.moment, state.retry_at)) >= after:
             return
         shortly = min(_SOON, read.task.end - after) * self._setup.uniform()
         moment = self._draw(read, after) if made_anew else after + _LATEST * shortly
         with self._store.transaction():
             self.book.require(self._key(read), state)
-            self._keep(read, state, moment=moment, retry_at=0.0)
+            self._keep(read, state, **{"token_at" if lacks else "moment": moment}, retry_at=0.0)
 
     def _discard(self, read: ReadTask, state: TaskState) -> None:
         """Throw away what nothing has left of; what was held for it is given back."""
@@ -323,7 +344,7 @@ class Sending(ABC):
             try:
                 body = self._seal(read, user) if kept is None else kept
                 leaving = partial(self._leaves, read, state, user, body, fresh=kept is None)
-                status = self._post(read, body, leaving)
+                status = self._post(read, user, body, leaving)
             except OutdatedError:
                 return  # it is looked at again in the next step
             except TransportError as error:
@@ -392,10 +413,10 @@ class Sending(ABC):
             if answer is not None:
                 self._note_answer(state, *answer, last=False)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
-        self._setup.log(
-            f"Task {read.id.hex()[:8]}: {self._receiver(read)} did not take the {self.what} yet "
-            f"({why})."
-        )
+        who = f"{self._receiver(read)} did not take the {self.what}"
+        if self._lacks_tokens(read, state):
+            who = f"{self._setup.recommender} did not give a token"
+        self._setup.log(f"Task {read.id.hex()[:8]}: {who} yet ({why}).")
 
     def _keep(self, read: ReadTask, state: TaskState, **changes: object) -> None:
         for name, value in changes.items():

@@ -110,7 +110,7 @@ class SharedRatings(Sending):
                 self.book.require(self._key(read), state)
                 self._end(read, state)
 
-    def _post(self, read: ReadTask, body: bytes, leaving: Callable[[], None]) -> int:
+    def _post(self, read: ReadTask, user: int, body: bytes, leaving: Callable[[], None]) -> int:
         path = SHARED_PATH.format(task_id=id_to_text(read.id))
         headers = shared_headers(self._store.identity, read.id, body)
         return self._carrier.share(path, headers, body, leaving)

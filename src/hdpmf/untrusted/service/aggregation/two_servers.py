@@ -1,7 +1,8 @@
 """Sums by two servers: publish a task, wait until its period is over, collect the sum.
 
-Nobody has to be online at the same time, and the recommender does not learn who reported. Every
-step is in the checkpoint before it happens: a killed run resumes with the same task and request.
+Nobody has to be online at the same time. The recommender learns who asked for a token, which says
+nothing about the report that comes with it: it signs blindly. Every step is in the checkpoint
+before it happens: a killed run resumes with the same task and request.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Query,
     Role,
 )
+from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol import Grouping, Popularity, SumContribution, decode, encode
 from hdpmf.common.protocol.catalogue import KnownItems
@@ -32,6 +34,7 @@ from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
 from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.run_files import Period, Trouble
 from hdpmf.untrusted.service.settings import RunSettings
@@ -94,6 +97,8 @@ class TwoServers(Aggregation):
         keys: The recommender's.
         sum_servers: Client of the pair.
         publish: Shows devices the task under way, or withdraws it (None); may be repeated.
+        issuer: Issues tokens to enrolled devices while a task is under way. Without one the tasks
+            are for everybody who can reach the leader: in simulations.
         inbox: Takes what people show beside the sums, while a task is under way.
         follow_keys: Shows devices newer keys of the servers; called while reports are taken.
         clock: For tests.
@@ -108,6 +113,7 @@ class TwoServers(Aggregation):
         sum_servers: SumServers,
         *,
         publish: Callable[[bytes | None], None] = not_published,
+        issuer: TokenIssuer | None = None,
         inbox: SharedInbox | None = None,
         follow_keys: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
@@ -117,6 +123,7 @@ class TwoServers(Aggregation):
         self._keys = keys
         self._sum_servers = sum_servers
         self._publish = publish
+        self._issuer = issuer
         self._inbox = SharedInbox() if inbox is None else inbox
         self._clock = clock
 
@@ -183,6 +190,7 @@ class TwoServers(Aggregation):
         run = self.run
         periods = run.checkpoint.periods
         if job.number == len(periods):
+            key = None if self._issuer is None else IssuerKey.generate()
             task = make_task(
                 run.settings,
                 run.known,
@@ -191,8 +199,12 @@ class TwoServers(Aggregation):
                 self._clock(),
                 job.part,
                 job.grouping,
+                token_key=b"" if key is None else key.public.encoded,
             )
-            periods.append(Period(document=encode(task), job=secrets.token_bytes(JOB_ID_SIZE)))
+            document = encode(task)
+            if self._issuer is not None and key is not None:
+                self._issuer.create(task_id(document), key, run.files.token_folder())
+            periods.append(Period(document=document, job=secrets.token_bytes(JOB_ID_SIZE)))
             run.save()
         return periods[job.number]
 
@@ -209,17 +221,30 @@ class TwoServers(Aggregation):
                     "reached",
                 )
             self.run.stage(f"giving task {name} to {task.servers.names}")
-            devices = [(card.identity, card.users) for card in self.run.enrolled.cards]
-            self._try(lambda: self._sum_servers.add_task(period.document, devices))
+            self._try(lambda: self._sum_servers.add_task(period.document))
             period.placed = True
             self.run.save()
         if self._clock() < task.end:
             if task.survey is not None and task.survey.sharing:
                 self._open_inbox(period)
+            self._issue(period, task, name)
             self._publish(period.document)
             self._wait(task, name)
         self._publish(None)
         self._inbox.close()
+        if self._issuer is not None:
+            self._issuer.drop(self.run.files.token_folder())
+
+    def _issue(self, period: Period, task: Task, name: str) -> None:
+        """Give tokens to devices that ask, while the task is under way."""
+        if self._issuer is None or not task.token_key:
+            return
+        users = self.run.enrolled.users
+        if not self._issuer.open(task_id(period.document), users, self.run.files.token_folder()):
+            self.run.log(
+                f"task {name}: who has a token was forgotten, as after a restore; no more tokens "
+                "are given out, and devices that have one report"
+            )
 
     def _wait(self, task: Task, name: str) -> None:
         self.run.stage(f"task {name} takes reports")
@@ -335,8 +360,13 @@ def make_task(
     now: float,
     part: Part = "whole",
     grouping: Grouping | None = None,
+    *,
+    token_key: bytes,
 ) -> Task:
-    """Return the task for the two servers, from the next multiple of the precision on."""
+    """Return the task for the two servers, from the next multiple of the precision on.
+
+    Without a key for tokens it is for everybody.
+    """
     survey = settings.survey(known, settings.sharing(()))
     circuit, noise = survey_circuit(survey, part, grouping)
     begin = -int(-now // settings.rounded) * settings.rounded
@@ -349,6 +379,8 @@ def make_task(
         end=begin + settings.seconds,
         precision=settings.rounded,
         minimum=settings.minimum,
+        enrolled=bool(token_key),
+        token_key=token_key,
         survey=survey,
         part=part,
         grouping=grouping,

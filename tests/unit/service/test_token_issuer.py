@@ -1,0 +1,168 @@
+"""The issuer of tokens: one for each user of an enrolled device, whatever is killed or restored."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
+from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, blind_token, challenge_digest
+from hdpmf.common.protocol.task import signed_token_request
+from hdpmf.errors import StorageError
+from hdpmf.private.client.outgoing import token_headers
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
+from hdpmf.untrusted.service.backup import back_up
+from hdpmf.untrusted.service.website import Website
+from tests.world import issuer
+
+TASK, OTHER = b"t" * 32, b"o" * 32
+DEVICE, SILO, STRANGER = (DeviceIdentity.generate() for _ in range(3))
+USERS = {DEVICE.public.hex(): 1, SILO.public.hex(): 2}
+CHALLENGE = challenge_digest("films", TASK)
+
+
+def a_request() -> BlindedToken:
+    return blind_token(issuer().public, CHALLENGE, sha256(b"nonce").digest())
+
+
+def ask(
+    desk: TokenIssuer, request: bytes, device: DeviceIdentity = DEVICE, task: bytes = TASK
+) -> tuple[int, bytes]:
+    signature = device.sign(signed_token_request(task, sha256(request).digest()))
+    return desk.take(id_to_text(task), device.public.hex(), signature, request)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> TokenIssuer:
+    made = TokenIssuer()
+    made.create(TASK, issuer(), tmp_path)
+    assert made.open(TASK, USERS, tmp_path)
+    return made
+
+
+def test_one_token_for_each_user_and_the_same_for_the_same_request(desk: TokenIssuer) -> None:
+    first, second, third = a_request(), a_request(), a_request()
+    status, answer = ask(desk, first.request)
+    assert status == 200
+    assert issuer().public.holds(first.finish(issuer().public, CHALLENGE, answer))
+    assert ask(desk, second.request) == (409, b"")
+    assert ask(desk, first.request) == (200, answer)
+    assert [ask(desk, it.request, SILO)[0] for it in (first, second, third)] == [200, 200, 409]
+
+
+def test_strangers_and_malformed_requests_get_nothing_and_take_no_place(desk: TokenIssuer) -> None:
+    request = a_request().request
+    assert ask(desk, request, STRANGER) == (401, b"")
+    assert ask(desk, request, task=OTHER) == (404, b"")
+    stolen = STRANGER.sign(signed_token_request(TASK, sha256(request).digest()))
+    assert desk.take(id_to_text(TASK), DEVICE.public.hex(), stolen, request) == (401, b"")
+    signed = DEVICE.sign(signed_token_request(OTHER, sha256(request).digest()))
+    assert desk.take(id_to_text(TASK), DEVICE.public.hex(), signed, request) == (401, b"")
+    assert ask(desk, request + b"x") == (413, b"")
+    assert ask(desk, request[:-1]) == (422, b"")
+    assert ask(desk, bytes(len(request))) == (422, b"")
+    assert ask(desk, request)[0] == 200
+    desk.close()
+    assert ask(desk, request) == (410, b"")
+
+
+def test_a_killed_issuer_goes_on_with_what_it_knew(desk: TokenIssuer, tmp_path: Path) -> None:
+    first = a_request()
+    answer = ask(desk, first.request)
+    again = TokenIssuer()  # the other one was killed
+    assert again.open(TASK, USERS, tmp_path)
+    assert ask(again, a_request().request) == (409, b"")
+    assert ask(again, first.request) == answer
+
+
+def test_nothing_is_handed_out_that_is_not_written_down(desk: TokenIssuer) -> None:
+    assert desk._file is not None
+    desk._file._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StorageError, match="devices ask again"):
+        ask(desk, a_request().request)
+    desk._file._connection.execute("PRAGMA query_only = OFF")
+    assert ask(desk, a_request().request)[0] == 200
+
+
+def test_a_restored_folder_issues_no_tokens_for_the_task_under_way(
+    desk: TokenIssuer, tmp_path: Path
+) -> None:
+    """It has forgotten who has one: a device would get a second one, and count twice."""
+    ask(desk, a_request().request)
+    (path,) = tmp_path.glob(".tokens-*.sqlite")
+    assert path.stat().st_mode & 0o777 == 0o600
+    restored = TokenIssuer()
+    assert not restored.open(TASK, USERS, tmp_path / "from a backup, without files of that name")
+    assert ask(restored, a_request().request) == (410, b"")
+
+
+def test_backups_leave_the_file_out(desk: TokenIssuer, tmp_path: Path) -> None:
+    from hdpmf.common.data import synthetic_world
+    from hdpmf.common.protocol.catalogue import catalogue_table
+    from hdpmf.untrusted.service.folder import Config, ServiceFolder
+
+    ratings = synthetic_world(3, 5, 9, rng=1)
+    table = catalogue_table(ratings.items, ratings.scale, ratings.item_table)
+    folder = ServiceFolder.create(tmp_path / "r", Config(name="films"), table)
+    run = folder.path / "runs" / "ab"
+    run.mkdir(parents=True)
+    TokenIssuer().create(TASK, issuer(), run)
+    assert list(run.glob(".tokens-*"))
+    made = back_up(folder.path, tmp_path / "backup.tar")
+    assert made.files
+    assert not [name for name in made.files if "tokens" in name]
+
+
+def test_the_key_and_who_has_a_token_go_with_the_period(desk: TokenIssuer, tmp_path: Path) -> None:
+    ask(desk, a_request().request)
+    desk.drop(tmp_path)
+    assert not list(tmp_path.glob(".tokens-*"))
+    assert ask(desk, a_request().request) == (410, b"")
+    assert not desk.open(TASK, USERS, tmp_path)
+
+
+def test_no_rating_and_no_unblinded_value_is_in_the_file(desk: TokenIssuer, tmp_path: Path) -> None:
+    blinded = a_request()
+    _, answer = ask(desk, blinded.request)
+    token = blinded.finish(issuer().public, CHALLENGE, answer)
+    connection = sqlite3.connect(next(tmp_path.glob(".tokens-*.sqlite")))
+    rows = connection.execute("SELECT device, request FROM issued").fetchall()
+    connection.close()
+    assert rows == [(DEVICE.public, sha256(blinded.request).digest())]
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob(".tokens-*"))
+    for value in (token.nonce[:16], token.nonce[16:], token.authenticator[:16]):
+        assert value not in kept
+
+
+def test_by_http(desk: TokenIssuer, tmp_path: Path) -> None:
+    app = Website(tmp_path, issuer=desk).app
+    request = a_request().request
+    path = f"/tokens/{id_to_text(TASK)}"
+    signed, foreign = (token_headers(who, TASK, request) for who in (DEVICE, STRANGER))
+
+    async def answers() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="https://films") as client:
+            return [
+                await client.post(path, content=body, headers=headers)
+                for body, headers in (
+                    (request, signed),
+                    (request, signed),
+                    (request, foreign),
+                    (request, signed | {"hdpmf-signature": "no hex"}),
+                    (request + b"x", signed),
+                )
+            ]
+
+    found = asyncio.run(answers())
+    assert [answer.status_code for answer in found] == [200, 200, 401, 401, 413]
+    assert found[0].headers["content-type"] == "application/private-token-response"
+    assert found[0].content == found[1].content
+    assert len(found[0].content) == 256
+    assert all(answer.headers["connection"] == "close" for answer in found[2:])
