@@ -29,7 +29,6 @@ import argparse
 import json
 import re
 import resource
-import secrets
 import statistics
 import sys
 import tempfile
@@ -38,12 +37,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import (
     KeyPair,
@@ -65,10 +62,12 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Role,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3
+from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
 from hdpmf.common.protocol.servers import Collector, Server
-from hdpmf.common.protocol.task import Noise, OneRating, prio_of, signed_bytes
+from hdpmf.common.protocol.task import Noise, OneRating, prio_of, token_challenge
+from hdpmf.private.client.outgoing import token_request
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
@@ -175,7 +174,11 @@ def keys() -> tuple[ServerKeys, ServerKeys]:
 
 
 def make_report(
-    prio: Prio3, task_id: bytes, both: tuple[ServerKeys, ServerKeys], rng: np.random.Generator
+    prio: Prio3,
+    task_id: bytes,
+    both: tuple[ServerKeys, ServerKeys],
+    rng: np.random.Generator,
+    report_id: bytes,
 ) -> tuple[bytes, np.ndarray]:
     """A device's report, and what it adds to the sums: every twentieth item is rated."""
     items = prio.circuit.output_length // 2
@@ -185,7 +188,7 @@ def make_report(
     )
     total = (weights * np.array(RULERS)[levels]).sum()
     adds = np.concatenate([weights * np.array(CODES)[levels], weights, [total]])
-    metadata = ReportMetadata(secrets.token_bytes(16), BEGIN)
+    metadata = ReportMetadata(report_id, BEGIN)
     sharded = prio.shard(prio.circuit.encode(weights, levels), metadata.report_id)  # type: ignore[attr-defined]
     aad = InputShareAad(task_id, metadata, sharded.public_share).encode()
     sealed = [
@@ -221,7 +224,7 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
         state=states[0],
         **options,
     )
-    collector, device = KeyPair.generate(), Ed25519PrivateKey.generate()
+    collector, issuer = KeyPair.generate(), IssuerKey.generate()
     card = Collector(
         organisation="shop",
         hpke=collector.config.encode().hex(),
@@ -236,29 +239,27 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
         end=BEGIN + HOUR,
         precision=HOUR,
         minimum=2,
+        token_key=issuer.public.encoded,
     )
     document = encode(task)
-    identity = device.public_key().public_bytes_raw().hex()
     helper.add_task(document)
-    task_id = leader.add_task(document, [(identity, reports + JOB)])
+    task_id = leader.add_task(document)
+    challenge = token_challenge(task, task_id)
     prio, plain, size = prio_of(task, task_id), np.zeros(2 * items + 1, np.int64), 0
 
     done = -JOB  # the first block compiles, and is not counted
     while done < reports:
         block = []
-        with watch("device"):
-            for _ in range(min(JOB, reports - max(done, 0)) if done >= 0 else 3):
-                report, adds = make_report(prio, task_id, both, rng)
-                plain += adds
-                block.append(
-                    Upload(
-                        task_id,
-                        report,
-                        identity,
-                        device.sign(signed_bytes(task_id, sha256(report).digest())),
-                    )
-                )
-                size = len(report)
+        for _ in range(min(JOB, reports - max(done, 0)) if done >= 0 else 3):
+            with watch("device"):
+                blinded = token_request(task, task_id)
+                report, adds = make_report(prio, task_id, both, rng, blinded.report_id)
+            answer = issuer.sign(blinded.request)  # the recommender's (tokens.py)
+            with watch("device"):
+                token = blinded.finish(issuer.public, challenge, answer)
+            plain += adds
+            block.append(Upload(task_id, report, token))
+            size = len(report)
         for start in range(0, len(block), COMMIT):
             with watch("upload"):
                 refused = [
@@ -314,13 +315,12 @@ def measure_processes(items: int, reports: int, folder: Path, *, fresh: bool) ->
     rng = np.random.default_rng(0)
     with Pair(folder, limits=Limits(per_address=1000)) as pair:
         circuit = OneRating(items=items, codes=CODES, rulers=RULERS)
-        asked = make_task(pair.servers, pair.collector.card, circuit, devices=1)
-        device = next(iter(asked.devices))
+        asked = make_task(pair.servers, pair.collector.card, circuit, enrolled=True)
         with (
             open_server(pair.folders[LEADER]) as leader,
             open_server(pair.folders[HELPER]) as other,
         ):
-            leader.add_task(asked.document, [(device, reports + JOB)])  # type: ignore[call-arg]
+            leader.add_task(asked.document)
             other.add_task(asked.document)
 
         def made(count: int) -> list[bytes]:

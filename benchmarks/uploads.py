@@ -32,7 +32,6 @@ import sys
 import tempfile
 import threading
 import time
-from hashlib import sha256
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.net.server import listen
-from hdpmf.common.protocol.task import OneRating, signed_bytes
+from hdpmf.common.protocol.task import OneRating
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.prefork import open_server, run_worker
 from tests.aggregator.server_processes import LEADER, Asked, Pair, make_task
+from tests.world.tokens import make_token
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 TARGET = 400
@@ -76,16 +76,14 @@ def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
 
 
 def put_request(asked: Asked, report: bytes, *, fresh: bool) -> bytes:
-    """An upload of the task's only device, ready to be sent."""
-    ((device, key),) = asked.devices.items()
-    signature = key.sign(signed_bytes(asked.id, sha256(report).digest())).hex()
+    """An upload of an enrolled device, ready to be sent."""
+    token = make_token(asked.task, asked.id, report[:16])
     lines = [
         f"PUT /tasks/{text(asked.id)}/reports HTTP/1.1",
         "host: localhost",
         "content-type: application/dap-report",
         f"content-length: {len(report)}",
-        f"hdpmf-device: {device}",
-        f"hdpmf-signature: {signature}",
+        f"authorization: {token.to_header()}",
         f"connection: {'close' if fresh else 'keep-alive'}",
         "",
         "",
@@ -159,9 +157,9 @@ def measure(
         limits = Limits(per_address=1000)
         pair = Pair(Path(place), limits=limits, databases={LEADER: database} if database else None)
         circuit = OneRating(items=items, codes=CODES, rulers=RULERS)
-        asked = make_task(pair.servers, pair.collector.card, circuit, devices=1)
+        asked = make_task(pair.servers, pair.collector.card, circuit, enrolled=True)
         with open_server(pair.folders[LEADER]) as leader:
-            leader.add_task(asked.document, [(next(iter(asked.devices)), 1_000_000)])
+            leader.add_task(asked.document)
         ours, theirs = multiprocessing.Pipe()
         port = pair.folders[LEADER].config.port
         spawn = multiprocessing.get_context("spawn")

@@ -196,11 +196,11 @@ def test_a_device_that_is_killed_asks_by_the_same_bytes_and_reports_once() -> No
     world, store, task = World(), make_store(), make_task()
     world.publish(task=task)
     world.issues = ["unreachable", 503, 404]
-    for _ in range(60):  # a new process at every step
-        device = reporter(store, world, 0.3)
-        world.now += min(device.step(), PERIOD / 40)
-        if world.now >= START + PERIOD:
-            break
+    device, asked = reporter(store, world, 0.3), 0
+    while world.now < START + PERIOD:
+        world.now += device.step()
+        if len(world.tokens) + len(world.issues) != asked:  # a new process after each request
+            asked, device = len(world.tokens) + len(world.issues), reporter(store, world, 0.3)
     requests = {request for _, _, request in world.tokens}
     assert (len(world.tokens), len(requests)) == (3, 1)  # two answers, then a token
     assert len(world.uploads) == 1
@@ -245,10 +245,10 @@ def test_a_late_token_does_not_let_the_report_leave_at_once() -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
     world.issues = ["unreachable"] * 6
-    device = reporter(store, world, 0.1)
+    device = reporter(store, world, 0.05)
     until(world, device, lambda: bool(world.tokens))
     got = world.now
-    assert got > START + 10 + 0.1 * PERIOD  # the moment that was drawn has passed
+    assert got > START + 10 + 0.05 * PERIOD  # the moment that was drawn has passed
     until(world, device, lambda: bool(world.uploads))
     assert world.now - got > 60
 

@@ -34,9 +34,9 @@ def _by_two_servers(reason: str, sees: str, presence: float, needs: str = "") ->
         status="proved",
         against=TWO_SERVERS,
         reason=f"{reason}; each server adds the whole noise, so that the honest one's is enough",
-        sees=f"{sees}; the leader of the two sees which devices reported, and when; each "
-        "server alone sees shares that "
-        "are uniformly random",
+        sees=f"{sees}; it also sees which devices took part (they ask it for a token), and the "
+        "leader of the two sees when reports came, from which address and not of whom; each "
+        "server alone sees shares that are uniformly random",
         value=1.0,
         presence=presence,
         needs=HONEST_SERVER + needs,

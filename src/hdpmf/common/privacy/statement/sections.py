@@ -135,7 +135,7 @@ def parties(subject: Subject) -> tuple[Party, ...]:
             Party(
                 who="Each of the two servers, by itself",
                 sees="one share of every report, which is uniformly random; the leader also sees "
-                "which devices reported, and when",
+                "when reports came and from which address, but no device's name",
             ),
             Party(
                 who="The recommender together with one of the servers",

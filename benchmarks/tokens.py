@@ -1,0 +1,113 @@
+"""What a blind token costs: the recommender that issues it, the device, and the leader.
+
+Processor time per token, the median of blocks of 50. The issuer writes each device down in its
+file, durably, before it answers; what the disk takes is not in it.
+
+Usage:
+    python benchmarks/tokens.py [--tokens 500] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
+from hdpmf.common.aggregation.two_servers.tokens import (
+    IssuerKey,
+    Token,
+    blind_token,
+    challenge_digest,
+)
+from hdpmf.common.protocol.task import signed_token_request
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
+
+TASK = sha256(b"a task").digest()
+CHALLENGE = challenge_digest("films", TASK)
+BLOCK = 50
+
+
+def milliseconds(count: int, work: Callable[[int], object]) -> float:
+    """Processor milliseconds of one call, the median over blocks."""
+    laps = []
+    for start in range(0, count, BLOCK):
+        begin = time.process_time()
+        for number in range(start, min(start + BLOCK, count)):
+            work(number)
+        laps.append(1e3 * (time.process_time() - begin) / min(BLOCK, count - start))
+    return statistics.median(laps)
+
+
+def measure(count: int) -> dict[str, float]:
+    """All parts of so many tokens."""
+    begin = time.process_time()
+    key = IssuerKey.generate()
+    found = {"tokens": float(count), "key_ms": 1e3 * (time.process_time() - begin)}
+    devices = [DeviceIdentity.generate() for _ in range(count)]
+    asked = [None] * count
+    answers = [b""] * count
+    tokens: list[Token] = []
+
+    def blind(number: int) -> None:
+        asked[number] = blind_token(key.public, CHALLENGE, sha256(bytes([number % 256])).digest())  # type: ignore[call-overload]
+
+    found["blind_ms"] = milliseconds(count, blind)
+    requests = [blinded.request for blinded in asked]  # type: ignore[attr-defined]
+    signed = [
+        device.sign(signed_token_request(TASK, sha256(request).digest()))
+        for device, request in zip(devices, requests, strict=True)
+    ]
+    with tempfile.TemporaryDirectory(prefix="hdpmf-tokens-") as place:
+        desk = TokenIssuer()
+        desk.create(TASK, key, Path(place))
+        desk.open(TASK, {device.public.hex(): 1 for device in devices}, Path(place))
+
+        def issue(number: int) -> None:
+            status, answers[number] = desk.take(
+                id_to_text(TASK), devices[number].public.hex(), signed[number], requests[number]
+            )
+            if status != 200:
+                raise SystemExit(f"a token was refused ({status})")
+
+        found["issue_ms"] = milliseconds(count, issue)
+        desk.close()
+        size = sum(path.stat().st_size for path in Path(place).glob(".tokens-*"))
+        found["file_bytes_per_device"] = size / count
+
+    def finish(number: int) -> None:
+        tokens.append(asked[number].finish(key.public, CHALLENGE, answers[number]))  # type: ignore[attr-defined]
+
+    found["finish_ms"] = milliseconds(count, finish)
+
+    def verify(number: int) -> None:
+        shown = Token.from_header(tokens[number].to_header())
+        if not key.public.holds(shown):
+            raise SystemExit("a token does not hold")
+
+    found["verify_ms"] = milliseconds(count, verify)
+    return found
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--tokens", type=int, default=500)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    found = measure(given.tokens)
+    if given.json:
+        print(json.dumps(found))
+        return
+    for name, value in found.items():
+        print(f"{name:24} {value:10.3f}")
+
+
+if __name__ == "__main__":
+    main()
