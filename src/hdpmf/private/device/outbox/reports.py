@@ -129,14 +129,15 @@ class Reports(Sending):
             return  # its time comes when the one under way, or a day, is over
         if not self._owner_agrees(read, run):
             return  # looked at again when the index is, for as long as the task lasts
-        moment = self._draw(read, now)
-        state = TaskState(moment=moment, run=run, token_at=self._draw(read, now, moment))
+        state = TaskState(moment=self._draw(read, now), run=run)
+        # also where everything is hidden: the moment tells nothing
+        shown = TaskState(moment=self._draw(read, now), run=shared_run(read.id))
+        state.token_at = self._draw_before(read, now, state.moment)
         with self._store.transaction():
             if known.counted is not None and known.counted.run != run:
                 end_consent(self._store, known.counted.run)  # it got no labels
             self.book.begin(read.id, state, self._held[1], read.task.end, now)
-            if read.survey.sharing:  # also where everything is hidden: the moment tells nothing
-                shown = TaskState(moment=self._draw(read, now), run=shared_run(read.id))
+            if read.survey.sharing:
                 self.book.begin_shared(shown.run, shown, self._held[1])
             self.book.change(
                 collector=collector,

@@ -196,12 +196,21 @@ class Sending(ABC):
             self._rest_until = now + _AFTER_ERROR
             raise
 
-    def _draw(self, read: ReadTask, now: float, until: float | None = None) -> float:
-        """Draw a moment from the rest of a task's period, or from what there is until a time."""
+    def _draw(self, read: ReadTask, now: float) -> float:
+        """Draw a moment from the rest of a task's period."""
+        first = self._first(read, now)
+        return first + self._setup.uniform() * _LATEST * (read.task.end - first)
+
+    def _draw_before(self, read: ReadTask, now: float, moment: float) -> float:
+        """Draw another moment, before one that was drawn."""
+        first = self._first(read, now)
+        return first + self._setup.uniform() * max(moment - first, 0.0)
+
+    def _first(self, read: ReadTask, now: float) -> float:
+        """Return the first moment that may be drawn: until then everything is made."""
         begin = max(now, read.task.begin)
-        rest = (read.task.end if until is None else until) - begin
-        lead = 0.0 if self._setup.simulation else min(_LEAD, rest / 20)
-        return begin + lead + self._setup.uniform() * _LATEST * (rest - lead)
+        lead = 0.0 if self._setup.simulation else min(_LEAD, (read.task.end - begin) / 20)
+        return begin + lead
 
     def _due(self, read: ReadTask, state: TaskState, now: float) -> float:
         """Return the time at which there is something to do for a task."""
