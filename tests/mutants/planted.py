@@ -70,6 +70,9 @@ _SHARED = "tests/unit/device/test_shared_ratings.py"
 _VOID = "tests/attacks/servers/test_void_tasks.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _INBOX = "tests/unit/service/test_shared_inbox.py"
+_ISSUER = "tests/unit/service/test_token_issuer.py"
+_BLIND = "tests/unit/protocol/test_tokens.py"
+_TOKENS = "tests/attacks/servers/test_tokens.py"
 _SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
 _TOO_FEW = f"{_SUMS}::test_one_share_less_than_the_threshold_opens_neither_secret"
 
@@ -630,7 +633,7 @@ PLANTED = (
     Planted(
         "a report is made at the moment it leaves",
         "private/device/outbox/sending.py",
-        "if max(state.moment, state.retry_at) >= after:",
+        "if (state.token_at if lacks else max(state.moment, state.retry_at)) >= after:",
         "if True:",
         (f"{_WITHDRAWN}::test_a_change_at_the_moment_draws_another_one",),
     ),
@@ -1039,5 +1042,96 @@ PLANTED = (
         "return late or task.number in self._purged",
         "return late",
         (f"{_DISKS}::test_who_reported_and_report_ids_are_deleted_with_the_task",),
+    ),
+    Planted(
+        "the issuer gives a device any number of tokens",
+        "untrusted/service/aggregation/token_issuer.py",
+        "return known is not None or count < most",
+        "return True",
+        (f"{_ISSUER}::test_one_token_for_each_user_and_the_same_for_the_same_request",),
+    ),
+    Planted(
+        "anybody asks for another device's token",
+        "untrusted/service/aggregation/token_issuer.py",
+        "if not verifies(bytes.fromhex(device), signature, said):",
+        "if False:",
+        (f"{_ISSUER}::test_strangers_and_malformed_requests_get_nothing_and_take_no_place",),
+    ),
+    Planted(
+        "a restored issuer makes a new file",
+        "untrusted/service/aggregation/token_issuer.py",
+        "elif path.exists():\n                self._file = _TokenFile(path)",
+        "else:\n                self._file = _TokenFile(path, IssuerKey.generate())",
+        (f"{_ISSUER}::test_the_key_and_who_has_a_token_go_with_the_period",),
+    ),
+    Planted(
+        "what the issuer computes is not checked",
+        "common/aggregation/two_servers/tokens.py",
+        "if pow(signature, public.e, public.n) != blinded:",
+        "if False:",
+        (f"{_BLIND}::test_a_wrong_computation_is_not_handed_out",),
+    ),
+    Planted(
+        "what the issuer computes is not blinded",
+        "common/aggregation/two_servers/tokens.py",
+        "factor = _factor(public.n)  # the time",
+        "factor = 1  # the time",
+        (f"{_BLIND}::test_what_is_raised_to_the_secret_exponent_is_blinded",),
+    ),
+    Planted(
+        "a device's blinding factor is always the same",
+        "common/aggregation/two_servers/tokens.py",
+        "factor = _factor(key.modulus) if factor is None else factor",
+        "factor = 65_539 if factor is None else factor",
+        (f"{_BLIND}::test_factors_are_uniform",),
+    ),
+    Planted(
+        "a device takes any answer for a token",
+        "common/aggregation/two_servers/tokens.py",
+        "if not key.holds(token):\n            raise",
+        "if False:\n            raise",
+        (f"{_TOKENS}::test_an_issuer_that_signs_with_another_key_gets_no_report",),
+    ),
+    Planted(
+        "a token of another task is taken",
+        "untrusted/aggregator/report_writer.py",
+        "token.challenge != task.token_challenge or ",
+        "",
+        (f"{_TOKENS}::test_a_token_of_another_task_or_of_nobody_is_refused",),
+    ),
+    Planted(
+        "a forged token is taken",
+        "untrusted/aggregator/report_writer.py",
+        " or not key.holds(token):",
+        ":",
+        (f"{_TOKENS}::test_a_token_of_another_task_or_of_nobody_is_refused",),
+    ),
+    Planted(
+        "a token is for any number of reports",
+        "untrusted/aggregator/report_writer.py",
+        "if token.report_id != report_id:",
+        "if False:",
+        (f"{_TOKENS}::test_no_device_gets_two_tokens_and_no_token_counts_twice",),
+    ),
+    Planted(
+        "a device asks for a token by other bytes each time",
+        "private/device/outbox/reports.py",
+        "return self.book.blinded(read.id, user) or token_request(read.task, read.id)",
+        "return token_request(read.task, read.id)",
+        (f"{_TOKENS}::test_a_report_that_is_made_anew_has_the_same_token",),
+    ),
+    Planted(
+        "a token is asked for as soon as the report is made",
+        "private/device/outbox/reports.py",
+        "state.token_at = self._draw_before(read, now, state.moment)",
+        "pass",
+        (f"{_TOKENS}::test_a_token_is_asked_for_at_its_own_moment_whatever_is_rated",),
+    ),
+    Planted(
+        "a report leaves right after its token",
+        "private/device/outbox/reports.py",
+        "if state.moment <= now:",
+        "if False:",
+        (f"{_TOKENS}::test_a_late_token_does_not_let_the_report_leave_at_once",),
     ),
 )
