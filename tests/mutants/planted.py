@@ -1125,7 +1125,7 @@ PLANTED = (
         "private/device/outbox/reports.py",
         "state.token_at = self._draw_before(read, now, state.moment)",
         "pass",
-        (f"{_TOKENS}::test_a_token_is_asked_for_at_its_own_moment_whatever_is_rated",),
+        (f"{_SHOWN}::test_no_moment_tells_how_long_ratings_took",),
     ),
     Planted(
         "a report leaves right after its token",

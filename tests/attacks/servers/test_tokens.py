@@ -220,6 +220,8 @@ def test_a_report_that_is_made_anew_has_the_same_token() -> None:
     live(device, world, PERIOD)
     assert (len(world.tokens), len(world.uploads)) == (1, 1)
     assert world.sums(task) == plain_sums(task, STARS | {"item 00": 1.0})
+    ((_, nonce, body),) = world.uploads
+    assert bytes.fromhex(nonce)[:16] == Report.decode(body).report_metadata.report_id
 
 
 def test_a_token_is_asked_for_at_its_own_moment_whatever_is_rated() -> None:

@@ -125,17 +125,15 @@ def test_the_second_task_gets_zeros_where_ratings_have_spent_all() -> None:
     assert store.ledger.spent_total() == pytest.approx(0.5 * len(STARS))
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.3, 0.999])
+@pytest.mark.parametrize("moment", [0.1, 0.3, 0.999])
 def test_the_moment_is_drawn_in_the_period_and_kept(moment: float) -> None:
     world, store = World(), make_store()
     world.publish(task=make_task())
     expected = START + 10 + moment * 0.9 * (PERIOD - 10)
     live(reporter(store, world, moment), world, 10)
-    assert len(world.uploads) == (moment == 0.0)
     device = reporter(store, world, 0.0)  # a restart draws no other one
-    live(device, world, max(expected - 2 - world.now, 0.0))
-    assert len(world.uploads) == (moment == 0.0)
-    assert len(world.tokens) == 1
+    live(device, world, expected - 2 - world.now)
+    assert (len(world.tokens), len(world.uploads)) == (1, 0)
     world.now = expected + 1
     device.step()
     assert len(world.uploads) == 1
@@ -155,9 +153,11 @@ def test_who_joins_very_late_still_has_a_twentieth_of_it_to_make_the_report() ->
     world.publish(task=make_task())
     world.now = START + PERIOD - 100.0
     device = reporter(store, world, 0.0)
-    for seconds, sent in ((4.9, 0), (0.2, 1)):
+    for seconds, asked in ((4.9, 0), (0.2, 1)):
         live(device, world, seconds)
-        assert len(world.uploads) == sent
+        assert (len(world.tokens), len(world.uploads)) == (asked, 0)
+    live(device, world, 6)  # a twentieth of what is left after the token
+    assert len(world.uploads) == 1
 
 
 def test_a_task_that_begins_later_waits() -> None:
