@@ -216,10 +216,10 @@ def test_a_report_that_is_made_anew_has_the_same_token() -> None:
     world.publish(task=task)
     device = reporter(store, world, 0.5)
     until(world, device, lambda: bool(world.tokens))
-    store.rate("item 00", 1.0)
+    store.rate("item 00", 5.0)
     live(device, world, PERIOD)
     assert (len(world.tokens), len(world.uploads)) == (1, 1)
-    assert world.sums(task) == plain_sums(task, STARS | {"item 00": 1.0})
+    assert world.sums(task) == plain_sums(task, STARS | {"item 00": 5.0})
     ((_, nonce, body),) = world.uploads
     assert bytes.fromhex(nonce)[:16] == Report.decode(body).report_metadata.report_id
 
