@@ -291,6 +291,8 @@ def test_an_erased_key_cannot_be_opened_after_two_days(
             host.open("keys")
             host.move_forward()
         assert [host.open("keys").get(name(1)) for host in hosts] == [kept, kept]
+        restarted = KeyTables(database, tmp_path / "second", clock).open("keys")
+        assert restarted.get(name(1)) == kept
 
 
 def test_another_servers_folder_or_a_row_in_another_place_opens_nothing(
