@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # tests start hundreds of interpreters.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
-.PHONY: help demo format check test lint style types docs statement dist bench soak mutants clean
+.PHONY: help demo format check test lint style types docs statement dist bench soak image mutants clean
 
 help:
 	@echo "make demo   set up .venv and compare all methods on a synthetic world (about a minute the first time)"
@@ -22,6 +22,7 @@ help:
 	@echo "make app    build the download that people double-click, for this system, into dist (two minutes)"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
 	@echo "make soak   100 runs of a real federation with a random kill -9 in each, 50 kills of two servers, and docs/deploy.md ten times (root; about two hours)"
+	@echo "make image   the container image, built without a daemon, and a federation in it (root, buildah, debootstrap; minutes)"
 	@echo "make mutants 120 small faults at random, one at a time; an error if fewer than 110 have a test that fails (N=120 SEED=11, which no test was written for: about nine of ten have one, docs/threat-model.md; an hour or two)"
 	@echo "make clean  remove .venv and caches"
 
@@ -101,6 +102,10 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python tests/federation/soak.py --runs 100
 	$(BIN)/python -m tests.aggregator.soak_servers --kills 50
 	$(BIN)/python -m tests.deploy.test_three_hosts 10
+
+# Root, buildah and debootstrap, and no daemon: the image, and a federation of three services in it. Minutes.
+image: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.deploy.image
 
 # Not for CI: all 13,000 take days. ARGS=--planted plants those that were once missed, which takes minutes.
 N ?= 120

@@ -1,7 +1,8 @@
 """The container image as far as it can be tested where no container engine runs: what is in it, and
 what it does.
 
-No engine runs in CI, so the image itself is never built there. These tests read the Dockerfile as a
+No engine runs in CI, so the image itself is not built there (``image.py`` builds and runs it, with
+root and buildah: ``make image``). These tests read the Dockerfile as a
 linter does, work out the build context by .dockerignore, and do what its RUN lines do, with a home
 and a program that cannot be written.
 """
