@@ -18,7 +18,7 @@ pytest.importorskip("sqlalchemy")
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Problem
 from hdpmf.common.net.sum_servers import ServersHere
-from hdpmf.common.protocol import SumContribution, decode, encode
+from hdpmf.common.protocol import SumContribution, Task, decode, encode
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import task_id
 from hdpmf.common.protocol.void_task import VoidTask, read_void_tasks, void_statement
@@ -33,6 +33,7 @@ from hdpmf.errors import (
 from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.aggregation.two_servers import open_collection
 from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -472,6 +473,36 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
         world.servers.digest,
         second.run.hex(),
     )
+
+
+def test_tokens_are_given_out_after_a_restart_while_a_server_is_away(tmp_path: Any) -> None:
+    world = World()
+    service = make_service(world, tmp_path / "shop")
+    publish = service.publish
+
+    def killed(task: bytes | None = None) -> None:
+        publish(task)
+        if task is not None:
+            raise Killed
+
+    service.publish = killed  # type: ignore[method-assign]
+    run = service.begin(SETTINGS)
+    with pytest.raises(Killed):
+        service.conduct(run)
+    world.issuer.close()
+    world.issuer = TokenIssuer()
+    again = Service(service.folder, issuer=world.issuer, clock=world.clock)
+    (period,) = service.folder.run_files(run).load().periods
+    task = decode(period.document)
+    assert isinstance(task, Task)
+
+    def waits(task: bytes | None = None) -> None:
+        raise Killed  # as while it waits for the helper's answer
+
+    again.publish = waits  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        again.conduct(run)
+    assert world.token(task, task_id(period.document), world.devices[0])
 
 
 def test_without_servers_no_run_begins(tmp_path: Any) -> None:

@@ -30,7 +30,7 @@ from hdpmf.untrusted.service.aggregation import Aggregation
 from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
-from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
+from hdpmf.untrusted.service.aggregation.two_servers import TwoServers, read_task
 from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pinned_servers
@@ -169,6 +169,7 @@ class Service:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
         earlier = [self.survey_answer(bytes.fromhex(name)) for name in record.earlier]
+        self._issue_again(run, record)
         self.publish()  # the items that its terms will name
         try:
             with span("run"):
@@ -182,6 +183,15 @@ class Service:
         self.publish()
         self.write_state()
         return outcome
+
+    def _issue_again(self, run: bytes, record: RunRecord) -> None:
+        """Give tokens for the task under way after a restart, also while a server is away."""
+        files = self.folder.run_files(run)
+        for period in files.load().periods[-1:]:
+            task = read_task(period.document)
+            if period.placed and task.token_key and self._clock() < task.end:
+                users = Enrolled(record.devices).users
+                self._issuer.open(task_id(period.document), users, files.token_folder())
 
     def _run(self, run: bytes, record: RunRecord) -> Run:
         return Run(
