@@ -236,3 +236,10 @@ def test_too_few_devices_for_a_secure_sum_are_refused_before_any_work(call: Call
     assert ended.code == 2
     assert "a secure sum by masks is over at least 3 devices, not 2" in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_the_demo_says_that_it_has_no_pair_of_servers(call: Call) -> None:
+    result = call("federate", "demo", "--method", "hdp-sum", "--sums", "two-servers")
+    assert result.code == 2
+    assert "starts no pair of servers" in result.err
+    assert "hdpmf federate simulate --sums two-servers" in result.err.replace("\n", " ")

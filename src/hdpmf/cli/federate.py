@@ -73,6 +73,11 @@ def demo(
     from hdpmf.common.privacy import PrivacySpec
     from hdpmf.lab.simulate.demo import run_demo
 
+    if run_options.view(method) == "two-servers":
+        raise ConfigError(
+            "the demo starts no pair of servers; run hdpmf federate simulate --sums two-servers, "
+            "or set up real ones (docs/two-servers.md)"
+        )
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise ConfigError(f"{keep} is not empty; give --keep a new folder")
     ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
