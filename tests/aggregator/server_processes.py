@@ -59,7 +59,7 @@ from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.world.tokens import issuer, make_token
 
-LEADER, HELPER = "leader", "helper"
+LEADER, HELPER = ROLES = ("leader", "helper")
 SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
 MINIMUM = 2
 
@@ -206,8 +206,12 @@ class Pair:
         rules: Rules | None = None,
         keys: KeyRules | None = None,
         environment: dict[str, str] | None = None,
+        clocks: bool = False,
     ) -> None:
         self.collector = CollectorHere()
+        self._clocks = {role: folder / f"{role}.clock" for role in ROLES} if clocks else {}
+        for role in self._clocks:
+            self.set_clock(role, 0)
         self.folders = {
             role: AggregatorFolder.create(
                 folder / role,
@@ -247,12 +251,36 @@ class Pair:
     def context(self, role: str) -> ssl.SSLContext:
         return client_context(self.cards[role].authority)
 
+    @property
+    def has_clocks(self) -> bool:
+        """Clocks of the servers can be set."""
+        return bool(self._clocks)
+
+    def set_clock(self, role: str, ahead: int) -> None:
+        """Set a server's clock so many seconds ahead of ours, also while it runs."""
+        path = self._clocks[role]
+        path.with_suffix(".new").write_text(f"{ahead:+d}\n")
+        path.with_suffix(".new").rename(path)
+
+    def serve(self, role: str, options: Iterable[str] = ()) -> None:
+        """Start a server."""
+        arguments = ("aggregator", "serve", str(self.folders[role].path), *options)
+        self.deployment.start(role, "hdpmf", *arguments, environment=self._faketime(role))
+
+    def _faketime(self, role: str) -> dict[str, str]:
+        if not self._clocks:
+            return {}
+        return {
+            "LD_PRELOAD": faketime_library(),
+            "FAKETIME_TIMESTAMP_FILE": str(self._clocks[role]),
+            "FAKETIME_CACHE_DURATION": "1",  # seconds after which the file is read again
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
     def start(self, *roles: str, options: Iterable[str] = ()) -> None:
         """Start servers, and wait until they answer."""
         for role in roles:
-            self.deployment.start(
-                role, "hdpmf", "aggregator", "serve", str(self.folders[role].path), *options
-            )
+            self.serve(role, options)
         for role in roles:
             self.wait_for(role)
         if {LEADER, HELPER} <= set(roles):
@@ -344,6 +372,12 @@ class Pair:
                 last = repr(error)
             time.sleep(0.1)
         raise TimeoutError(last)
+
+
+def faketime_library() -> str:
+    """The library that sets a process's clock, of Debian's package libfaketime; "" without it."""
+    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    return str(found[0]) if found else ""
 
 
 def near(found: Sequence[int], expected: Sequence[int], tolerance: int = 60) -> bool:

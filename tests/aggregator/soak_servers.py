@@ -3,9 +3,10 @@
 
 A leader and a helper run as processes over TLS. In every period devices upload to a new task, the
 servers check the reports together, and the collector collects. All the while one of the two is
-killed with ``kill -9`` at a random moment and started again. Every report that was confirmed must
-be in the sum once, and no other. Who asks for the sum again must get the same bytes, so that noise
-was drawn once.
+killed with ``kill -9`` at a random moment and started again, and now and then the clock of one is
+an hour off for some seconds (libfaketime; without it no clock jumps). Every report that was
+confirmed must be in the sum once, and no other. Who asks for the sum again must get the same bytes,
+so that noise was drawn once.
 """
 
 from __future__ import annotations
@@ -26,10 +27,20 @@ import httpx
 import sqlalchemy as sa
 
 from hdpmf.untrusted.aggregator.datastore import released
-from tests.aggregator.server_processes import HELPER, LEADER, Asked, Pair, make_task, near
+from tests.aggregator.server_processes import (
+    HELPER,
+    LEADER,
+    Asked,
+    Pair,
+    faketime_library,
+    make_task,
+    near,
+)
 
 REPORTS = 40
 SECONDS = 8  # of a task
+JUMPS = 0.3  # of what happens to servers is a jump of a clock
+HOUR = 3600
 
 
 @dataclass
@@ -38,6 +49,7 @@ class Ended:
 
     seed: int
     kills: list[tuple[str, float]] = field(default_factory=list)
+    jumps: list[tuple[str, int]] = field(default_factory=list)
     seconds: float = 0.0
     reports: int = 0
     faults: list[str] = field(default_factory=list)
@@ -65,14 +77,19 @@ class Killer:
             self._rng.uniform(0.0, 6.0)
         ):
             victim = self._rng.choice((LEADER, HELPER))
+            if self._pair.has_clocks and self._rng.random() < JUMPS:
+                self._jump(victim, self._rng.choice((-HOUR, HOUR)))
+                continue
             self._pair.kill(victim)
             self._ended.kills.append((victim, round(time.monotonic() - self._begin, 2)))
             time.sleep(self._rng.uniform(0.0, 0.5))
-            serve(self._pair, victim)
+            self._pair.serve(victim)
 
-
-def serve(pair: Pair, role: str) -> None:
-    pair.deployment.start(role, "hdpmf", "aggregator", "serve", str(pair.folders[role].path))
+    def _jump(self, role: str, ahead: int) -> None:
+        self._ended.jumps.append((role, ahead))
+        self._pair.set_clock(role, ahead)
+        time.sleep(self._rng.uniform(1.0, 8.0))
+        self._pair.set_clock(role, 0)
 
 
 def one_period(pair: Pair, seed: int, kills: int, timeout: float = 240.0) -> Ended:
@@ -127,8 +144,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--first", type=int, default=0, help="seed of the first period")
     given = parser.parse_args()
-    killed, bad, seed = 0, 0, given.first
-    with tempfile.TemporaryDirectory(prefix="hdpmf-soak-") as folder, Pair(Path(folder)) as pair:
+    killed, jumps, bad, seed = 0, 0, 0, given.first
+    with (
+        tempfile.TemporaryDirectory(prefix="hdpmf-soak-") as folder,
+        Pair(Path(folder), clocks=bool(faketime_library())) as pair,
+    ):
         pair.start(HELPER, LEADER)
         while killed < given.kills:
             ended = one_period(pair, seed, min(5, given.kills - killed))
@@ -138,9 +158,10 @@ def main() -> int:
                 for role in (LEADER, HELPER):
                     print(f"--- {role}", *pair.log(role).splitlines()[-12:], sep="\n", flush=True)
             killed, seed = killed + len(ended.kills), seed + 1
+            jumps += len(ended.jumps)
             pair.wait_for(LEADER)
             pair.wait_for(HELPER)
-    print(json.dumps({"kills": killed, "bad": bad}))
+    print(json.dumps({"kills": killed, "jumps": jumps, "bad": bad}))
     return 1 if bad else 0
 
 

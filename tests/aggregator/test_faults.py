@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hdpmf.untrusted.aggregator.folder import Limits
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
-from tests.aggregator.soak_servers import one_period, serve
+from tests.aggregator.soak_servers import one_period
 
 VECTORS = [[200, 150, 190, 255], [201, 160, 180, 254], [155, 170, 160, 150]]
 
@@ -41,7 +41,7 @@ def test_a_helper_that_is_away_is_caught_up_with(tmp_path: Path) -> None:
         while "aggregation-failed" not in pair.log(LEADER):
             assert time.monotonic() < end
             time.sleep(0.05)
-        serve(pair, HELPER)
+        pair.serve(HELPER)
         found, count = pair.collect(asked, 90)
         assert count == taken
         assert near(found, [taken * number for number in (200, 150, 190, 255)])

@@ -116,8 +116,16 @@ class Deployment:
     ) -> None:
         self.stop_all()
 
-    def start(self, name: str, module: str, *options: str) -> Child:
+    def start(
+        self,
+        name: str,
+        module: str,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> Child:
         """Run ``python -m module options``; a name can be used again once its process has ended.
+
+        ``environment`` is added to that of all processes.
 
         Raises:
             StorageError: The log cannot be written.
@@ -128,7 +136,8 @@ class Deployment:
         if held is not None:
             held.release()
         arguments = ["-m", "hdpmf.lab.simulate.deploy", module, *options]
-        self._children[name] = Child(name, arguments, self._logs / f"{name}.log", self._environment)
+        added = {**self._environment, **(environment or {})}
+        self._children[name] = Child(name, arguments, self._logs / f"{name}.log", added)
         return self._children[name]
 
     def recommender(self, folder: Path, *options: str) -> Child:
