@@ -220,6 +220,6 @@ def test_sigterm_ends_serving_in_order(
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Daemon, "live", lambda self: os.kill(os.getpid(), signal.SIGTERM))
     ended = call("recommender", "serve", folder)
-    assert (ended.code, "goes on at the next start" in ended.err) == (0, True)
+    assert (ended.code, "continues at the next start" in ended.err) == (0, True)
     assert signal.getsignal(signal.SIGTERM) is before
     assert not ServiceFolder(folder).is_serving()

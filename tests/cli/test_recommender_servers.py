@@ -167,7 +167,7 @@ def test_status_shows_the_task(call: Call, shop: Path) -> None:
     files = place.begin_run(
         run, RunRecord(settings=settings, devices=place.enrolled.cards, cohort=())
     )
-    task = make_task(settings, place.known, pair, keys, time.time() - 600)
+    task = make_task(settings, place.known, pair, keys, time.time() - 600, token_key=b"")
     states = []
     for more in ({}, {"placed": True}, {"placed": True, "collection": b"1"}):
         files.save(

@@ -149,7 +149,7 @@ def test_noise_of_the_operating_system_is_no_simulation(
 def test_the_page_says_what_is_in_plain_sight(call: Call, released: Path) -> None:
     page = call("privacy", "release", released).out
     assert "In plain sight. Which items each person rated" in page
-    assert "right at most so often" in page
+    assert "right at most this often" in page
     assert "SIMULATED" in page
     found = call("privacy", "release", released, "--json").json
     assert found["people"] == 60

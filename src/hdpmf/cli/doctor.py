@@ -55,6 +55,7 @@ _PURPOSES = {
     "optuna": "tuning by Bayesian search (hdpmf tune --search bayes)",
     "dask": "experiments on a cluster (--backend dask://HOST:8786), frames of dask",
     "ray": "experiments on a cluster (--backend ray://HOST:10001)",
+    "traces": "OpenTelemetry traces of services (OTEL_EXPORTER_OTLP_ENDPOINT)",
     "bench": "benchmarks against other libraries",
     "docs": "the site of the documentation (make docs)",
     "dev": "every check and test (make test)",
