@@ -210,8 +210,6 @@ class Pair:
     ) -> None:
         self.collector = CollectorHere()
         self._clocks = {role: folder / f"{role}.clock" for role in ROLES} if clocks else {}
-        for role in self._clocks:
-            self.set_clock(role, 0)
         self.folders = {
             role: AggregatorFolder.create(
                 folder / role,
@@ -234,6 +232,8 @@ class Pair:
         self.folders[HELPER].pair(cards[LEADER], same_host=True)
         for made in self.folders.values():
             made.admit(self.collector.card)
+        for role in self._clocks:
+            self.set_clock(role, 0)
         self.cards = cards
         self.deployment = Deployment(folder / "logs", environment)
         self.clients = {

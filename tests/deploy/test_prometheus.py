@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -36,24 +37,29 @@ from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import endpoint
-from tests.aggregator.server_processes import HELPER, LEADER, Asked, Pair, make_task
+from tests.aggregator.server_processes import (
+    HELPER,
+    LEADER,
+    Asked,
+    Pair,
+    faketime_library,
+    make_task,
+)
 from tests.deploy.prometheus import ALERTS, Prometheus, alert_names, example_for, missing, promtool
 from tests.world import small_federation
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.skipif(
-    "CI" not in os.environ and bool(missing() or os.geteuid()),
-    reason="needs root for a disk of its own, and apt-get install prometheus",
+    "CI" not in os.environ and bool(missing() or os.geteuid() or not faketime_library()),
+    reason="needs root for a disk of its own, and apt-get install prometheus libfaketime",
 )
 
 ONLY_SERIES = {
     "HdpmfServerTroubles",  # more than ten failures, with growing pauses: half an hour
     "HdpmfServerErrors",  # needs a fault that we do not know
     "HdpmfPartnerAway",  # five minutes
-    "HdpmfClocksDiffer",  # tests/aggregator sets clocks
     "HdpmfOldDatabase",  # tests/attacks/servers brings old ones back
-    "HdpmfRestarting",
-    "HdpmfFilesRunningOut",
+    "HdpmfRestarting",  # four starts within seconds
 }
 
 _AT = 'job="hdpmf-server",instance="sums:9444"'
@@ -189,7 +195,9 @@ class World:
         self.disk = disk
         self.folder: ServiceFolder = small_federation([1, 1], disk / "recommender").folder
         ensure_certificates(self.folder.tls_folder, ("localhost",))
-        self.pair = stack.enter_context(Pair(disk / "servers", limits=Limits(waiting_reports=4)))
+        self.pair = stack.enter_context(
+            Pair(disk / "servers", limits=Limits(waiting_reports=4), clocks=True)
+        )
         self.port = stack.enter_context(
             endpoint(Metrics(), 0, inspect_folder=lambda: inspect_folder(self.folder))
         )
@@ -286,6 +294,23 @@ def certificates_end(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
         yield "HdpmfCertificateEnding", "HdpmfCertificateEnded", "HdpmfServerCertificateEnding"
 
 
+def clocks_differ(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
+    """Somebody has set the helper's clock an hour ahead."""
+    world.pair.set_clock(HELPER, 3600)
+    yield ("HdpmfClocksDiffer",)
+    world.pair.set_clock(HELPER, 0)
+
+
+def files_run_out(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
+    """The leader may have hardly more files and connections than it has."""
+    pid = world.pair.deployment.child(LEADER).process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    some = len(list(Path(f"/proc/{pid}/fd").iterdir())) + 2
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (some, before[1]))
+    yield ("HdpmfFilesRunningOut",)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
 def runs_go_wrong(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
     """A run stops, needs more people than there are, and more refuse than before."""
     world.finish(world.begin_run(1))
@@ -321,6 +346,7 @@ FAULTS = (
     (database_is_taken, runs_go_wrong),
     (reports_are_broken,),
     (disk_is_full,),
+    (clocks_differ, files_run_out),
     (folder_is_damaged, another_program_answers),
     (nothing_is_watched,),
 )
