@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) -> None:
-    assert "This device has never sent anything" in call("device", "ledger", rated).out
+    assert "None of your ratings have ever been sent" in call("device", "ledger", rated).out
     pay(rated)
     said = " ".join(call("device", "ledger", rated).out.split())
     for words in (

@@ -330,7 +330,7 @@ def test_what_was_refused_is_in_the_ledger_in_words_and_as_json(call: Call, path
             book.note("protocol", f"nonsense\x1b[2J number {number}.")
         book.settle()
     said = " ".join(call("device", "ledger", path).out.split())
-    assert "This device has never sent anything" in said
+    assert "None of your ratings have ever been sent" in said
     assert "(the last 20; --all for all)" in said
     assert "\x1b" not in said
     assert "number 29." in said

@@ -123,7 +123,7 @@ def test_a_person_joins_agrees_and_gets_a_list(page: Page, heard: Heard, tmp_pat
         page.goto(f"{served.origin}/recommendations")
         expect(page.locator(".list strong")).to_have_count(FILMS - 5)
         page.goto(f"{served.origin}/disclosures")
-        assert "This device has never sent anything" not in main.inner_text()
+        assert "None of your ratings have ever been sent" not in main.inner_text()
         settle(page)
         assert heard.complaints == []
         assert "Secret Film" not in "".join(served.log)

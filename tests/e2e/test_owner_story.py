@@ -136,7 +136,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             assert "It takes 50 % of the lifetime budget of these ratings." in told
             assert "These numbers contain no noise." in told
             assert "With noise" not in told
-            assert "This device has never sent anything" in told
+            assert "None of your ratings have ever been sent" in told
             with DeviceStore.open(mine) as store:
                 assert store.ledger.entries() == []
             pictures(page, served, "disclosures")
@@ -189,7 +189,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         line.click()
         told = main.inner_text()
         assert "a report for each user, in shares for" in told
-        assert "This device has never sent anything" not in told
+        assert "None of your ratings have ever been sent" not in told
         strips = page.locator(".strips li")
         expect(strips).to_have_count(10)
         assert "The Quiet Harbour" in " ".join(page.locator(".strips .title").all_text_contents())
@@ -268,4 +268,4 @@ def leave_and_forget(page: Page, served: ServedPage, mine: Path) -> None:
         assert [entry.action for entry in store.ledger.entries()] == ["agreed", "sent", "received"]
         assert store.ledger.spent_total() == pytest.approx(10 * 0.5 * RUN_EPSILON, rel=0.01)
     page.goto(f"{served.origin}/disclosures")
-    assert "This device has never sent anything" not in main.inner_text()
+    assert "None of your ratings have ever been sent" not in main.inner_text()

@@ -154,7 +154,7 @@ def test_what_waits_can_be_withdrawn_until_it_has_left(asked: Person):
     assert re.search(r"gets your report (today|tomorrow) at \d\d:\d\d or shortly after", page)
     withdrawn = asked.post("/disclosures/withdraw", {"address": FILMS})
     page = asked.get(withdrawn.headers["location"]).text
-    assert "Withdrawn. Nothing has been sent." in page
+    assert "Withdrawn. None of your ratings have been sent." in page
     assert "gets your report" not in page
     assert "you answered not now" in page
     assert permitted(asked) is None
@@ -174,7 +174,10 @@ def test_what_was_agreed_without_asking_can_be_withdrawn_too(asked: Person):
     assert ">Withdraw<" in asked.get("/disclosures").text
     asked.post("/disclosures/withdraw", {"address": FILMS})
     page = asked.get("/disclosures").text
-    assert "Withdrawn. Nothing has been sent. You will be asked again after a day." in page
+    assert (
+        "Withdrawn. None of your ratings have been sent. You will be asked again after a day."
+        in page
+    )
     assert "gets your report" not in page
     assert "you answered not now" in page
 

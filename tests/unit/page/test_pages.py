@@ -378,7 +378,7 @@ def test_a_run_is_one_line_and_one_that_brought_nothing_says_that_it_is_spent(pe
         agreed = Entry(**run, action="agreed", words="agreed")
         store.ledger.charge(agreed, store.ratings(), np.arange(2), pays)
     assert line().startswith("films.example:9443, today at ")
-    assert line().endswith(": nothing has been sent yet")
+    assert line().endswith(": no ratings have been sent yet")
     for action, words, ending in (
         ("sent", "a report", "in a sum. No model so far; the budget stays used."),
         ("received", "a model", "2 ratings in a sum. You got a model."),

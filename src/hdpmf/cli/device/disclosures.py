@@ -246,7 +246,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
 
     entries = store.ledger.entries()
     if not entries:
-        yield "This device has never sent anything."
+        yield "None of your ratings have ever been sent."
         yield from _refusals_text(load_refusals(store), last)
         return
     for run in past_runs(store):
