@@ -170,7 +170,9 @@ class LaterRatings(FittedModel):
 
         ``added`` are the positions there of items that the training did not know.
         """
-        raise NotImplementedError
+        raise RatingsError(
+            f"{type(self).__name__} cannot take in later ratings; fit again with all of them"
+        )
 
     def _new_table(self, items: Any) -> ItemTable:
         """Return what is said about items that the model does not know."""
