@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -20,11 +22,13 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, FederationError
+from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.aggregation.two_servers import make_task
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pin_servers
 from hdpmf.untrusted.service.run_files import Checkpoint, Period
+from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings, seconds
 
 pytestmark = pytest.mark.slow
@@ -188,3 +192,28 @@ def _file(shop: Path, pair: Servers) -> Path:
     path = shop.parent / "other.json"
     path.write_bytes(msgspec.json.encode(pair))
     return path
+
+
+def test_a_run_of_its_own_process_gives_out_tokens(
+    call: Call, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The issuer that the web server asks is the one for which the run makes keys."""
+    asked: list[object] = []
+
+    @contextmanager
+    def not_on_network(
+        folder: ServiceFolder, mailbox: object, issuer: object, *more: object
+    ) -> Iterator[str]:
+        asked.append(issuer)
+        yield "https://localhost:1"
+
+    def conduct(service: Service, run: bytes) -> None:
+        asked.append(service._issuer)
+        raise FederationError("enough", "nothing")
+
+    monkeypatch.setattr(website, "serve_website", not_on_network)
+    monkeypatch.setattr(Service, "conduct", conduct)
+    pin_servers(shop, "shop", a_pair())
+    assert call("recommender", "run", shop, "--sums", "two-servers", "--minimum", "3").code != 0
+    assert len(asked) == 2
+    assert asked[0] is asked[1]

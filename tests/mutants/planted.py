@@ -71,6 +71,7 @@ _VOID = "tests/attacks/servers/test_void_tasks.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _INBOX = "tests/unit/service/test_shared_inbox.py"
 _ISSUER = "tests/unit/service/test_token_issuer.py"
+_PINNED = "tests/cli/test_recommender_servers.py"
 _BLIND = "tests/unit/protocol/test_tokens.py"
 _TOKENS = "tests/attacks/servers/test_tokens.py"
 _SEED_OR_KEY = f"{_SUMS}::test_what_survivors_reveal_takes_off_one_mask_only"
@@ -1046,9 +1047,37 @@ PLANTED = (
     Planted(
         "the issuer gives a device any number of tokens",
         "untrusted/service/aggregation/token_issuer.py",
-        "return known is not None or count < most",
-        "return True",
+        "if count >= most:",
+        "if False:",
         (f"{_ISSUER}::test_one_token_for_each_user_and_the_same_for_the_same_request",),
+    ),
+    Planted(
+        "a token is given out although the commit has failed",
+        "untrusted/service/aggregation/token_issuer.py",
+        "each.status.set_exception(error)",
+        "each.status.set_result(200)",
+        (f"{_ISSUER}::test_a_disk_that_refuses_gives_nobody_of_a_commit_a_token",),
+    ),
+    Planted(
+        "each request has a commit of its own",
+        "untrusted/service/aggregation/token_issuer.py",
+        "for _ in range(len(self._waiting))]",
+        "for _ in range(1)]",
+        (f"{_ISSUER}::test_requests_that_wait_for_a_commit_share_the_next_one",),
+    ),
+    Planted(
+        "tokens are written down in a file that was deleted",
+        "untrusted/service/aggregation/token_issuer.py",
+        "memory or _identity(self._path) == self._identity",
+        "True",
+        (f"{_ISSUER}::test_nothing_is_issued_from_a_file_that_is_gone_or_was_replaced",),
+    ),
+    Planted(
+        "a run without serve issues no tokens",
+        "cli/recommender/run.py",
+        "            servers=peers.servers,\n            issuer=peers.issuer,\n",
+        "            servers=peers.servers,\n",
+        (f"{_PINNED}::test_a_run_of_its_own_process_gives_out_tokens",),
     ),
     Planted(
         "anybody asks for another device's token",
@@ -1061,21 +1090,21 @@ PLANTED = (
         "a restored issuer makes a new file",
         "untrusted/service/aggregation/token_issuer.py",
         "elif path.exists():\n                self._file = _TokenFile(path)",
-        "else:\n                self._file = _TokenFile(path, IssuerKey.generate())",
+        "else:\n                self._file = _TokenFile(path, of=(IssuerKey.generate(), {}))",
         (f"{_ISSUER}::test_the_key_and_who_has_a_token_go_with_the_period",),
     ),
     Planted(
         "what the issuer computes is not checked",
         "common/aggregation/two_servers/tokens.py",
-        "if pow(signature, public.e, public.n) != blinded:",
+        "if pow(signature, public.e, n) != blinded:",
         "if False:",
         (f"{_BLIND}::test_a_wrong_computation_is_not_handed_out",),
     ),
     Planted(
         "what the issuer computes is not blinded",
         "common/aggregation/two_servers/tokens.py",
-        "factor = _factor(public.n)  # the time",
-        "factor = 1  # the time",
+        "factor = number(_factor(public.n))",
+        "factor = number(1)",
         (f"{_BLIND}::test_what_is_raised_to_the_secret_exponent_is_blinded",),
     ),
     Planted(

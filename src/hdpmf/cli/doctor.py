@@ -49,6 +49,7 @@ _PURPOSES = {
     "federation": "devices and a recommender on machines of their own",
     "servers": "one of the two servers that sum reports",
     "postgres": "a sum server's database in PostgreSQL",
+    "tokens": "tokens of a recommender for reports to two servers, faster",
     "page": "the pages in the browser (hdpmf device open, hdpmf recommender page)",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "simulated devices on Flower and Ray",

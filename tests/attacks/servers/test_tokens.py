@@ -70,8 +70,8 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
     task = pair.leader.task(number).document
     people = [DeviceIdentity.generate() for _ in range(4)]
     desk = TokenIssuer()
-    desk.create(number, issuer(), tmp_path)
-    desk.open(number, {person.public.hex(): 1 for person in people}, tmp_path)
+    desk.create(number, issuer(), {person.public.hex(): 1 for person in people}, tmp_path)
+    desk.open(number, tmp_path)
     transcript = [by_issuer(desk, task, number, person) for person in people]
     for seed, (_, _, token) in enumerate(transcript):
         assert token is not None
@@ -101,8 +101,8 @@ def test_no_device_gets_two_tokens_and_no_token_counts_twice() -> None:
     pair, desk, person = Pair(), TokenIssuer(), DeviceIdentity.generate()
     number = pair.add(pair.a_task_with_tokens())
     task = pair.leader.task(number).document
-    desk.create(number, issuer())
-    desk.open(number, {person.public.hex(): 1})
+    desk.create(number, issuer(), {person.public.hex(): 1})
+    desk.open(number)
     _, _, token = by_issuer(desk, task, number, person)
     assert token is not None
     assert by_issuer(desk, task, number, person)[2] is None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
+import subprocess
+import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import gmpy2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -34,6 +37,13 @@ VECTORS = json.loads(Path(__file__).with_name("token_vectors.json").read_text())
 CHALLENGE = challenge_digest("films", bytes(32), "leader")
 
 
+@pytest.fixture(params=["GMP", "Python"])
+def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds of integers that an issuer computes with."""
+    kind = (gmpy2.mpz, gmpy2.powmod_sec) if request.param == "GMP" else (int, pow)
+    monkeypatch.setattr(tokens, "_arithmetic", lambda: kind)
+
+
 def _bytes(vector: dict[str, Any], *names: str) -> list[bytes]:
     return [bytes.fromhex(vector[name]) for name in names]
 
@@ -45,6 +55,7 @@ def _numbers(p: int, q: int, e: int, d: int) -> rsa.RSAPrivateNumbers:
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("arithmetic")
 @pytest.mark.parametrize("vector", VECTORS["rfc9474"], ids=lambda vector: vector["name"])
 def test_rfc_9474(vector: dict[str, Any]) -> None:
     p, q, e, d, inverse, blinded, signed, final = (
@@ -59,6 +70,7 @@ def test_rfc_9474(vector: dict[str, Any]) -> None:
     assert signed * inverse % n == final
 
 
+@pytest.mark.usefixtures("arithmetic")
 @pytest.mark.parametrize("vector", VECTORS["rfc9578"])
 def test_rfc_9578(vector: dict[str, Any]) -> None:
     secret, public, challenge, nonce, salt, request, response, token = _bytes(
@@ -75,6 +87,16 @@ def test_rfc_9578(vector: dict[str, Any]) -> None:
     assert key.sign(request) == response
     assert blinded.finish(key.public, digest, response).encode() == token
     assert key.public.holds(Token.decode(token))
+
+
+def test_gmp_is_used_where_it_is_installed_and_by_issuers_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert tokens._arithmetic() == (gmpy2.mpz, gmpy2.powmod_sec)
+    monkeypatch.setitem(sys.modules, "gmpy2", None)
+    assert tokens._arithmetic.__wrapped__() == (int, pow)
+    code = "import sys, hdpmf.private.device.outbox.reports; sys.exit('gmpy2' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_a_challenge_is_that_of_rfc_9577() -> None:
@@ -137,6 +159,7 @@ def test_an_answer_that_is_no_signature_is_refused() -> None:
         blinded.finish(key.public, CHALLENGE, tagged)
 
 
+@pytest.mark.usefixtures("arithmetic")
 def test_a_wrong_computation_is_not_handed_out() -> None:
     """One signature with a fault in one half would give the factors away."""
     numbers = issuer()._private.private_numbers()
@@ -148,19 +171,21 @@ def test_a_wrong_computation_is_not_handed_out() -> None:
         blind_sign(faulty, 12345)
 
 
+@pytest.mark.usefixtures("arithmetic")
 def test_what_is_raised_to_the_secret_exponent_is_blinded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time would tell about the key if a device chose it."""
     seen: list[int] = []
     numbers = issuer()._private.private_numbers()
+    number, power = tokens._arithmetic()
 
-    def noted(base: int, exponent: int, modulus: int) -> int:
-        if exponent == numbers.dmp1:
-            seen.append(base)
-        return pow(base, exponent, modulus)
+    def noted(base: int, exponent: int, modulus: int) -> Any:
+        seen.append(int(base))
+        return power(base, exponent, modulus)
 
-    monkeypatch.setattr(tokens, "pow", noted, raising=False)
+    monkeypatch.setattr(tokens, "_arithmetic", lambda: (number, noted))
     assert blind_sign(numbers, 12345) == blind_sign(numbers, 12345)
-    assert len(set(seen)) == 2
+    assert len(seen) == 4
+    assert seen[0] == seen[1] != seen[2] == seen[3]
     assert 12345 not in seen
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import httpx
 import pytest
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.aggregation.two_servers import tokens
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, blind_token, challenge_digest
 from hdpmf.common.protocol.task import signed_token_request
@@ -41,8 +45,8 @@ def ask(
 @pytest.fixture
 def desk(tmp_path: Path) -> TokenIssuer:
     made = TokenIssuer()
-    made.create(TASK, issuer(), tmp_path)
-    assert made.open(TASK, USERS, tmp_path)
+    made.create(TASK, issuer(), USERS, tmp_path)
+    assert made.open(TASK, tmp_path)
     return made
 
 
@@ -76,7 +80,7 @@ def test_a_killed_issuer_goes_on_with_what_it_knew(desk: TokenIssuer, tmp_path: 
     first = a_request()
     answer = ask(desk, first.request)
     again = TokenIssuer()  # the other one was killed
-    assert again.open(TASK, USERS, tmp_path)
+    assert again.open(TASK, tmp_path)
     assert ask(again, a_request().request) == (409, b"")
     assert ask(again, first.request) == answer
 
@@ -90,6 +94,71 @@ def test_nothing_is_handed_out_that_is_not_written_down(desk: TokenIssuer) -> No
     assert ask(desk, a_request().request)[0] == 200
 
 
+def test_requests_that_wait_for_a_commit_share_the_next_one(desk: TokenIssuer) -> None:
+    """And the rule holds within it: of two requests for one user one is answered."""
+    file = desk._file
+    assert file is not None
+    statements: list[str] = []
+    file._connection.set_trace_callback(statements.append)
+    asked = [(DEVICE, a_request()), (DEVICE, a_request()), (SILO, a_request()), (SILO, a_request())]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        with file._writing:
+            answers = [pool.submit(ask, desk, it.request, who) for who, it in asked]
+            end = time.monotonic() + 60
+            while len(file._waiting) < len(asked) and time.monotonic() < end:
+                time.sleep(0.001)
+        found = [answer.result() for answer in answers]
+    assert sorted(status for status, _ in found[:2]) == [200, 409]
+    assert [status for status, _ in found[2:]] == [200, 200]
+    assert statements.count("COMMIT") == 1
+    for (_, it), (status, data) in zip(asked, found, strict=True):
+        if status == 200:
+            assert it.finish(issuer().public, CHALLENGE, data)
+
+
+def test_a_disk_that_refuses_gives_nobody_of_a_commit_a_token(desk: TokenIssuer) -> None:
+    file = desk._file
+    assert file is not None
+    file._connection.execute("PRAGMA query_only = ON")
+    with ThreadPoolExecutor(2) as pool:
+        with file._writing:
+            answers = [pool.submit(ask, desk, a_request().request, SILO) for _ in range(2)]
+            end = time.monotonic() + 60
+            while len(file._waiting) < 2 and time.monotonic() < end:
+                time.sleep(0.001)
+        for answer in answers:
+            with pytest.raises(StorageError):
+                answer.result()
+
+
+def test_a_device_may_ask_again_where_the_machine_miscomputed(
+    desk: TokenIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = a_request().request
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "_arithmetic", lambda: (int, lambda *given: 2))
+        assert ask(desk, request) == (500, b"")
+    assert ask(desk, a_request().request) == (409, b"")
+    assert ask(desk, request)[0] == 200
+
+
+def test_a_device_has_one_name(desk: TokenIssuer) -> None:
+    request = a_request().request
+    signature = DEVICE.sign(signed_token_request(TASK, sha256(request).digest()))
+    for name in (DEVICE.public.hex().upper(), f" {DEVICE.public.hex()}", "no hex", ""):
+        assert desk.take(id_to_text(TASK), name, signature, request) == (401, b"")
+
+
+def test_nothing_is_issued_from_a_file_that_is_gone_or_was_replaced(
+    desk: TokenIssuer, tmp_path: Path
+) -> None:
+    (path,) = tmp_path.glob(".tokens-*.sqlite")
+    moved = path.rename(tmp_path / "moved")
+    assert ask(desk, a_request().request) == (410, b"")
+    shutil.copy(moved, path)
+    assert ask(desk, a_request().request) == (410, b"")
+
+
 def test_a_restored_folder_issues_no_tokens_for_the_task_under_way(
     desk: TokenIssuer, tmp_path: Path
 ) -> None:
@@ -98,7 +167,7 @@ def test_a_restored_folder_issues_no_tokens_for_the_task_under_way(
     (path,) = tmp_path.glob(".tokens-*.sqlite")
     assert path.stat().st_mode & 0o777 == 0o600
     restored = TokenIssuer()
-    assert not restored.open(TASK, USERS, tmp_path / "from a backup, without files of that name")
+    assert not restored.open(TASK, tmp_path / "from a backup, without files of that name")
     assert ask(restored, a_request().request) == (410, b"")
 
 
@@ -112,7 +181,7 @@ def test_backups_leave_the_file_out(desk: TokenIssuer, tmp_path: Path) -> None:
     folder = ServiceFolder.create(tmp_path / "r", Config(name="films"), table)
     run = folder.path / "runs" / "ab"
     run.mkdir(parents=True)
-    TokenIssuer().create(TASK, issuer(), run)
+    TokenIssuer().create(TASK, issuer(), USERS, run)
     assert list(run.glob(".tokens-*"))
     made = back_up(folder.path, tmp_path / "backup.tar")
     assert made.files
@@ -124,7 +193,7 @@ def test_the_key_and_who_has_a_token_go_with_the_period(desk: TokenIssuer, tmp_p
     desk.drop(tmp_path)
     assert not list(tmp_path.glob(".tokens-*"))
     assert ask(desk, a_request().request) == (410, b"")
-    assert not desk.open(TASK, USERS, tmp_path)
+    assert not desk.open(TASK, tmp_path)
 
 
 def test_no_rating_and_no_unblinded_value_is_in_the_file(desk: TokenIssuer, tmp_path: Path) -> None:
@@ -132,7 +201,9 @@ def test_no_rating_and_no_unblinded_value_is_in_the_file(desk: TokenIssuer, tmp_
     _, answer = ask(desk, blinded.request)
     token = blinded.finish(issuer().public, CHALLENGE, answer)
     connection = sqlite3.connect(next(tmp_path.glob(".tokens-*.sqlite")))
-    rows = connection.execute("SELECT device, request FROM issued").fetchall()
+    rows = connection.execute(
+        "SELECT device, request FROM issued JOIN devices USING (number)"
+    ).fetchall()
     connection.close()
     assert rows == [(DEVICE.public, sha256(blinded.request).digest())]
     kept = b"".join(path.read_bytes() for path in tmp_path.glob(".tokens-*"))

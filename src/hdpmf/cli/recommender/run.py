@@ -200,6 +200,7 @@ def _conduct(
             folder,
             peers.devices,
             servers=peers.servers,
+            issuer=peers.issuer,
             inbox=peers.inbox,
             metrics=metrics,
             admit=peers.admit,

@@ -169,7 +169,7 @@ class Service:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
         earlier = [self.survey_answer(bytes.fromhex(name)) for name in record.earlier]
-        self._issue_again(run, record)
+        self._issue_again(run)
         self.publish()  # the items that its terms will name
         try:
             with span("run"):
@@ -184,14 +184,13 @@ class Service:
         self.write_state()
         return outcome
 
-    def _issue_again(self, run: bytes, record: RunRecord) -> None:
+    def _issue_again(self, run: bytes) -> None:
         """Give tokens for the task under way after a restart, also while a server is away."""
         files = self.folder.run_files(run)
         for period in files.load().periods[-1:]:
             task = read_task(period.document)
             if period.placed and task.token_key and self._clock() < task.end:
-                users = Enrolled(record.devices).users
-                self._issuer.open(task_id(period.document), users, files.token_folder())
+                self._issuer.open(task_id(period.document), files.token_folder())
 
     def _run(self, run: bytes, record: RunRecord) -> Run:
         return Run(

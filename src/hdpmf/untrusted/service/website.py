@@ -127,7 +127,10 @@ class Website:
             if not (length.isdigit() and len(length) < 13):
                 return _empty(411)
             sending = request.method, device
-            status = desk.refusal(task, device, int(length))
+            try:
+                status = desk.refusal(task, device, int(length))
+            except StorageError:
+                status = 507
             if not status and sending in self._sending:
                 status = 429
             if status:

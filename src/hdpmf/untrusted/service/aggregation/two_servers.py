@@ -203,7 +203,8 @@ class TwoServers(Aggregation):
             )
             document = encode(task)
             if self._issuer is not None and key is not None:
-                self._issuer.create(task_id(document), key, run.files.token_folder())
+                users = run.enrolled.users
+                self._issuer.create(task_id(document), key, users, run.files.token_folder())
             periods.append(Period(document=document, job=secrets.token_bytes(JOB_ID_SIZE)))
             run.save()
         return periods[job.number]
@@ -239,8 +240,7 @@ class TwoServers(Aggregation):
         """Give tokens to devices that ask, while the task is under way."""
         if self._issuer is None or not task.token_key:
             return
-        users = self.run.enrolled.users
-        if not self._issuer.open(task_id(period.document), users, self.run.files.token_folder()):
+        if not self._issuer.open(task_id(period.document), self.run.files.token_folder()):
             self.run.log(
                 f"task {name}: who has a token was forgotten, as after a restore; no more tokens "
                 "are given out, and devices that have one report"
