@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sqlite3
 import stat
@@ -15,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from hdpmf.errors import StorageError
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, facts, payloads
 from tests.unit.aggregator.server_pair import Pair
 
 
@@ -84,9 +85,9 @@ def test_a_file_that_is_gone_under_a_running_server_confirms_nothing(
     if replaced:
         (tmp_path / "copy").rename(path)
     for _ in range(2):
-        with pytest.raises(StorageError, match="deleted or replaced while the server runs"):
+        with pytest.raises(StorageError, match="deleted, replaced or overwritten while the server"):
             pair.upload(task, [2])
-    with pytest.raises(StorageError, match="deleted or replaced"):
+    with pytest.raises(StorageError, match="deleted, replaced or"):
         pair.leader.check_database()
     assert path.exists() == replaced  # no empty one was made
 
@@ -94,7 +95,158 @@ def test_a_file_that_is_gone_under_a_running_server_confirms_nothing(
 def test_what_is_committed_while_the_file_goes_is_not_confirmed(tmp_path: Path) -> None:
     with (
         closing(ServerDatabase(f"sqlite:///{tmp_path / 'x.sqlite'}")) as database,
-        pytest.raises(StorageError, match="deleted or replaced"),
+        pytest.raises(StorageError, match="deleted, replaced or"),
         database.write(),
     ):
         (tmp_path / "x.sqlite").unlink()
+
+
+FILES = ("", "-wal", "-shm")
+
+
+def put(database: ServerDatabase, bodies: int = 1) -> None:
+    for _ in range(bodies):
+        with database.write() as connection:
+            row = {
+                "task": 1,
+                "report": secrets.token_bytes(16),
+                "body": secrets.token_bytes(99_999),
+            }
+            connection.execute(payloads.insert(), row)
+
+
+def copy_of(path: Path) -> dict[str, bytes]:
+    """Copies of the files that there are, by the end of their names."""
+    named = {end: path.with_name(path.name + end) for end in FILES}
+    return {end: file.read_bytes() for end, file in named.items() if file.exists()}
+
+
+def write_over(path: Path, copy: dict[str, bytes], *ends: str) -> None:
+    """As ``cp`` does: the file stays, its bytes change."""
+    for end in ends:
+        path.with_name(path.name + end).write_bytes(copy[end])
+
+
+def assert_notices(database: ServerDatabase) -> None:
+    lost = pytest.raises(StorageError, match="deleted, replaced or overwritten")
+    with lost:
+        put(database)
+    with lost, database.read():
+        pass
+
+
+@pytest.mark.parametrize("ends", [FILES[:1], FILES[:2], FILES, FILES[1:2], FILES[1:]])
+@pytest.mark.parametrize("made", ["before a checkpoint", "since the last one", "in a longer log"])
+def test_an_old_copy_that_is_written_over_the_file_is_noticed(
+    tmp_path: Path, made: str, ends: tuple[str, ...]
+) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(ServerDatabase(f"sqlite:///{path}")) as database:
+        database.take_over()
+        put(database, 9 if made == "in a longer log" else 3)
+        copy = copy_of(path)
+        put(database)
+        if made != "since the last one":
+            database.empty_log()
+            put(database, 3)
+        write_over(path, copy, *ends)
+        if (made, ends) == ("since the last one", ("",)):
+            put(database)  # no page of the file has changed since: it is the same one
+        else:
+            assert_notices(database)
+
+
+@pytest.mark.parametrize("copied", ["before the start", "another database", "nothing", "half"])
+def test_what_was_no_copy_of_the_running_server_is_noticed(tmp_path: Path, copied: str) -> None:
+    path = tmp_path / "x.sqlite"
+    other = tmp_path / "other.sqlite"
+    for each in (other, path):
+        with closing(ServerDatabase(f"sqlite:///{each}")) as database:
+            database.take_over()
+            put(database)
+        oldest = copy_of(path)
+        with closing(ServerDatabase(f"sqlite:///{each}")) as database:
+            database.take_over()
+            put(database, 9)  # more than the running server will have counted
+    copy = copy_of(other if copied == "another database" else path)
+    write_over(path, oldest, "")
+    with closing(ServerDatabase(f"sqlite:///{path}")) as database:
+        database.take_over()
+        put(database)
+        now = copy_of(path)
+        size = {"nothing": 0, "half": 50}.get(copied, len(copy[""]))
+        write_over(path, {"": copy[""][:size]}, "")
+        assert_notices(database)
+        write_over(path, now, "")
+        assert_notices(database)  # pages may be mixed: it stays refused
+
+
+def test_a_log_that_loses_what_another_process_wrote_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    url = f"sqlite:///{path}"
+    with closing(ServerDatabase(url)) as database, closing(ServerDatabase(url)) as other:
+        database.take_over()
+        put(database)
+        copy = copy_of(path)
+        put(other)
+        write_over(path, copy, "-wal")
+        assert_notices(database)
+
+
+def test_an_index_of_the_log_that_is_written_over_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(ServerDatabase(f"sqlite:///{path}")) as database:
+        database.take_over()
+        put(database)
+        copy = copy_of(path)
+        put(database)
+        write_over(path, copy, "-shm")
+        assert_notices(database)
+
+
+@pytest.mark.parametrize("end", FILES[1:])
+def test_a_log_that_is_deleted_under_a_running_server_is_noticed(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(ServerDatabase(f"sqlite:///{path}")) as database:
+        database.take_over()
+        put(database)
+        path.with_name(path.name + end).unlink()
+        assert_notices(database)
+
+
+def test_what_is_committed_while_an_old_copy_is_written_is_not_confirmed(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(ServerDatabase(f"sqlite:///{path}")) as database:
+        database.take_over()
+        put(database)
+        copy = copy_of(path)
+        put(database)
+        writing = database.write()
+        connection = writing.__enter__()
+        write_over(path, copy, "-wal")
+        connection.execute(facts.insert(), {"name": "x", "value": "y"})
+        with pytest.raises(StorageError, match="overwritten"):
+            writing.__exit__(None, None, None)
+
+
+def test_other_processes_write_and_checkpoint_and_nothing_is_wrong(tmp_path: Path) -> None:
+    """As ``hdpmf aggregator rotate-keys`` or a backup do; a reader delays checkpoints."""
+    url = f"sqlite:///{tmp_path / 'x.sqlite'}"
+    with closing(ServerDatabase(url)) as database, closing(ServerDatabase(url)) as other:
+        put(database)
+        with other.read() as reader:
+            reader.execute(sa.select(payloads.c.report)).all()
+            database.take_over()
+            put(database)
+        for _ in range(3):
+            put(other, 2)
+            other.empty_log()
+            put(database, 2)
+            database.rewrite()
+            put(database)
+        for count in ((1 << 31) - 2, -(1 << 30), -2):  # SQLite's number has a sign, and begins anew
+            with other.write() as connection:
+                connection.exec_driver_sql(f"PRAGMA user_version = {count}")
+            put(database, 5)
+            database.empty_log()
+            put(database)

@@ -19,6 +19,8 @@ import pytest
 from hdpmf.untrusted.aggregator import prefork
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import SHARED_FOLDER
 
 
@@ -179,9 +181,8 @@ def test_a_worker_serves_until_it_is_told_to_end(
     monkeypatch.setattr(AggregationJobDriver, "start", lambda driver: None)
     monkeypatch.setattr(prefork, "log_to_stderr", lambda **_: None)
     taken_over = []
-    monkeypatch.setattr(
-        "hdpmf.untrusted.aggregator.leader.Leader.take_over", lambda _: taken_over.append(True)
-    )
+    monkeypatch.setattr(Leader, "take_over", lambda _: taken_over.append("leader"))
+    monkeypatch.setattr(Helper, "take_over", lambda _: taken_over.append("helper"))
     folder, answers = folder_of(tmp_path, role), list[int]()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -197,4 +198,4 @@ def test_a_worker_serves_until_it_is_told_to_end(
             folder.path, listener, lambda: threading.Thread(target=ask).start(), tls=False
         )
     assert answers == [200]
-    assert taken_over == ([True] if role == "leader" else [])
+    assert taken_over == [role]

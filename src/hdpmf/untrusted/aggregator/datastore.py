@@ -7,7 +7,6 @@ What is committed is on the disk when ``write`` ends. Errors never contain what 
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
 import threading
@@ -15,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hdpmf.errors import ConfigError, StorageError, made_by_newer, needs
+from hdpmf.untrusted.aggregator.sqlite_file import SqliteFile
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -289,7 +289,7 @@ class ServerDatabase:
             ) from None
         self._sqlite = kind == "sqlite"
         self.in_memory = self._sqlite and parsed.database in (None, "", ":memory:")
-        self._file = _SqliteFile(Path(parsed.database or "")) if self._on_disk else None
+        self._file = SqliteFile(Path(parsed.database or "")) if self._on_disk else None
         self.shards = 1 if self._sqlite else _POSTGRES_SHARDS
         self._turn = threading.RLock()
         options: dict[str, Any] = {"poolclass": pool.StaticPool} if self.in_memory else {}
@@ -316,13 +316,21 @@ class ServerDatabase:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Begin a durable transaction."""
+        number: int | None = None
         with (
             self._timer("write"),
             self._connection(writes=True) as connection,
             connection.begin(),
         ):
+            if self._file is None:
+                yield connection
+                return
+            raw = _raw(connection.connection)
+            before = raw.total_changes
             yield connection
-        self._check_file()  # what is committed into a deleted file is lost
+            if raw.total_changes != before:
+                number = self._file.count(raw)
+        self._file.check(number)  # what is committed into another file is lost
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -379,16 +387,26 @@ class ServerDatabase:
 
     def empty_log(self) -> None:
         """Move SQLite's log into the database and cut it to nothing, if nobody is reading."""
-        self._outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def rewrite(self) -> None:
         """Rewrite the whole file, without its free pages. PostgreSQL does so by itself."""
-        self._outside_transaction("VACUUM")
+        self._run("VACUUM")
         self.empty_log()
+
+    def take_over(self) -> None:
+        """Notice from now on if a copy is written over a SQLite file.
+
+        Only if no other process serves the database.
+        """
+        if self._file is not None:
+            self._outside_transaction(self._file.watch)
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
 
     @property
     def identity(self) -> str:
@@ -413,13 +431,14 @@ class ServerDatabase:
 
     @contextmanager
     def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
-        self._check_file()  # a new connection would make an empty file, or open another one
+        if self._file is not None:
+            self._file.check()  # a new connection would make an empty file, or open another one
         if self.in_memory:
             self._turn.acquire()  # one connection for all threads
         try:
             with self._engine.connect() as connection:
                 yield connection.execution_options(hdpmf_writes=writes)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:
             raise StorageError(
                 f"the database refused: {_reason(error)}. What was not confirmed is not written; "
                 "free space or bring the database back, then try again"
@@ -432,16 +451,16 @@ class ServerDatabase:
     def _on_disk(self) -> bool:
         return self._sqlite and not self.in_memory
 
-    def _check_file(self) -> None:
-        if self._file is not None:
-            self._file.check()
+    def _run(self, statement: str) -> None:
+        self._outside_transaction(lambda raw: raw.execute(statement).fetchall())
 
-    def _outside_transaction(self, statement: str) -> None:
+    def _outside_transaction(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Do something with SQLite's own connection to a file; nothing with another database."""
         if not self._on_disk:
             return
-        with closing(self._engine.raw_connection()) as raw:
+        with closing(self._engine.raw_connection()) as pooled:
             try:
-                raw.cursor().execute(statement).fetchall()
+                work(_raw(pooled))
             except sqlite3.Error as error:
                 raise StorageError(f"the database refused: {error}; try again") from None
 
@@ -501,37 +520,9 @@ def _binary_cursor() -> type[Any]:
     return BinaryCursor
 
 
-class _SqliteFile:
-    """The file of a SQLite database: for its owner alone, and the same one while it is open."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            os.chmod(path, 0o600)  # SQLite's log has the same mode
-            self._known = self._look()
-        except OSError as error:
-            raise StorageError(
-                f"cannot open {path}: {error.strerror or error}; the server needs a database "
-                "that it can write"
-            ) from error
-
-    def check(self) -> None:
-        """Raise StorageError if the file was deleted or replaced since it was opened."""
-        try:
-            if self._look() == self._known:
-                return
-        except OSError:
-            pass
-        raise StorageError(
-            f"{self._path} was deleted or replaced while the server runs. Nothing is confirmed "
-            "any more. Stop the server and bring back the newest copy of the file; without one, "
-            "set up a new server"
-        )
-
-    def _look(self) -> tuple[int, int]:
-        found = os.stat(self._path)
-        return found.st_dev, found.st_ino
+def _raw(pooled: sa.PoolProxiedConnection) -> sqlite3.Connection:
+    """Return SQLite's own connection."""
+    return cast(sqlite3.Connection, pooled.driver_connection)
 
 
 def has_unsealed(connection: sa.Connection) -> bool:
@@ -560,7 +551,7 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _reason(error: SQLAlchemyError) -> str:
+def _reason(error: SQLAlchemyError | sqlite3.Error) -> str:
     """Return the first line of the database's message: it names tables, never their contents."""
-    original = getattr(error, "orig", None)
+    original = getattr(error, "orig", None) if isinstance(error, SQLAlchemyError) else error
     return (str(original).splitlines() or [""])[0] if original is not None else type(error).__name__

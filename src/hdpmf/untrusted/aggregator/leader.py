@@ -150,7 +150,8 @@ class Leader(Aggregator):
         self.partner_clock.compare(self._helper.now())
 
     def take_over(self) -> None:
-        """Resume jobs of a killed process at once. Only if no other process uses the database."""
+        """Resume jobs of a killed process at once, too."""
+        super().take_over()
         self._jobs.release_all()
 
     def aggregate(self, limit: int = 256) -> int:

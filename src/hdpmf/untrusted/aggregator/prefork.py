@@ -107,7 +107,7 @@ def run_worker(
         open_server(folder, metrics.transaction) as engine,
     ):
         metrics.watch(folder, engine)
-        if isinstance(engine, Leader) and folder.database_url.startswith("sqlite"):
+        if folder.database_url.startswith("sqlite"):
             engine.take_over()  # with SQLite there is one process, and it has the port
         resources: Resources
         if isinstance(engine, Leader):

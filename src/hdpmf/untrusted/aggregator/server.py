@@ -129,6 +129,10 @@ class Aggregator:
         self._seals.seal_old_rows(database)
         self._seals.erase_closed(database)
 
+    def take_over(self) -> None:
+        """Be the process that serves the database. Only if no other one does."""
+        self._database.take_over()
+
     def task(self, task_id: bytes) -> AggregatorTask:
         """Return a task that this server takes part in."""
         return self._task_store.get(task_id)
