@@ -363,11 +363,16 @@ class AggregatorFolder:
     @property
     def collectors(self) -> dict[str, Collector]:
         """The recommenders that may have tasks, by identity."""
-        cards = [
-            read_collector(_read(path))
-            for path in sorted((self.path / "collectors").glob("*.json"))
-        ]
-        return {card.identity: card for card in cards}
+        cards = {}
+        for path in sorted((self.path / "collectors").glob("*.json")):
+            try:
+                card = read_collector(_read(path))
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{path}: {error}; remove the file, and admit the recommender again"
+                ) from None
+            cards[card.identity] = card
+        return cards
 
     def admit(self, card: Collector) -> None:
         """Allow a recommender to add tasks; a new card replaces its old one."""
