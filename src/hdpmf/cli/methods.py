@@ -28,9 +28,10 @@ from hdpmf.cli.output import (
     privacy_line,
     short_claim,
 )
+from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, Method, method_named
-from hdpmf.errors import ConfigError, DatasetError, StorageError
+from hdpmf.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
@@ -139,10 +140,8 @@ def learn(
             n_threads=threads,
             progress=advance,
         )
-    try:
+    with storage_errors(f"could not write {out}"):
         prior.save(out)
-    except OSError as error:
-        raise StorageError(f"could not write {out}: {error.strerror}") from error
     fields = {
         "name": prior.name,
         "out": str(out),

@@ -442,11 +442,10 @@ def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterat
     yield f"Terms: {source['terms'] or 'not stated'}"
     yield from (f"SHA-256 of the content: {source['sha256']}", "")
     yield Paragraph(
-        "In plain sight. Which items each person rated: "
-        f"{numbers['bits_per_person_median']:,} of the median person, "
-        f"{numbers['bits_per_person_most']:,} of the one with most. Which privacy weight each "
-        "rating has. People have numbers here and no names, but anyone who knows a few items that "
-        "somebody rated can find that person's others."
+        f"In plain sight. Which items each person rated: {numbers['bits_per_person_median']:,} of "
+        f"the median person, {numbers['bits_per_person_most']:,} of the one with most. Which "
+        "privacy weight each rating has. People have numbers here and no names, but anyone who "
+        "knows a few items that somebody rated can find that person's others."
     )
     yield ""
     yield Paragraph(

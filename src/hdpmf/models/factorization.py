@@ -51,9 +51,8 @@ from hdpmf.untrusted.recommender import Catalogue
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 
 NOT_ON_GPU = (
-    "the mechanism 'paid' runs on the CPU: what devices send are whole numbers "
-    "with exact noise, which GPUs do not "
-    "compute here; use on='cpu' or 'auto'"
+    "the mechanism 'paid' runs on the CPU: what devices send are whole numbers with exact noise, "
+    "which GPUs do not compute here; use on='cpu' or 'auto'"
 )
 
 

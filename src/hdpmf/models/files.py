@@ -100,8 +100,7 @@ def learned_by(model: Estimator) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         else:
             raise ConfigError(
                 f"{type(model).__name__}.{name} is a {type(value).__name__}, which cannot be "
-                "saved; keep arrays of "
-                "numbers, numbers and strings"
+                "saved; keep arrays of numbers, numbers and strings"
             )
     return values, arrays
 
@@ -256,9 +255,8 @@ def _class_of(about: dict[str, Any]) -> type[Estimator]:
     method = METHODS.get(about.get("method", ""))
     if method is None:
         raise ModelFileError(
-            f"the model is a {name} of the method {about.get('method')!r}, which is not "
-            "known here; import what adds "
-            "it (on the command line: --plugin FILE)"
+            f"the model is a {name} of the method {about.get('method')!r}, which is not known "
+            "here; import what adds it (on the command line: --plugin FILE)"
         )
     kind: type[Estimator] = method.model
     return kind

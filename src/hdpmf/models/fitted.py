@@ -147,9 +147,8 @@ class FittedModel(Parameters):
         if len(unknown):
             more = f" (and {len(unknown) - 1:,} others)" if len(unknown) > 1 else ""
             raise UnknownIdError(
-                f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids "
-                f"are {kind_of(known)}; "
-                f"{hint('fold-in')} takes new users in"
+                f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids are "
+                f"{kind_of(known)}; {hint('fold-in')} takes new users in"
             )
         return codes
 
@@ -193,9 +192,8 @@ class FittedModel(Parameters):
                 name for name, method in METHODS.items() if method.model.takes_implicit
             )
             raise RatingsError(
-                f"{ratings.name} is implicit feedback, which says who chose what and not how "
-                "they liked it; "
-                f"{type(self).__name__} learns from ratings. Methods that take it: {able}"
+                f"{ratings.name} is implicit feedback, which says who chose what and not how they "
+                f"liked it; {type(self).__name__} learns from ratings. Methods that take it: {able}"
             )
         return ratings
 

@@ -186,8 +186,7 @@ def rank(
     if len(liked_users) == 0:
         raise RatingsError(
             "no user who is known from training has a test rating of "
-            f"{relevant_from(test.scale):g} or more, so "
-            "there is nothing to rank for"
+            f"{relevant_from(test.scale):g} or more, so there is nothing to rank for"
         )
     ranked, n_liked = np.unique(liked_users, return_counts=True)
     # One number per relevant pair; what is unknown (-1) has the place after the last item, which is

@@ -57,9 +57,8 @@ def add_method(
             estimator.__name__ if isinstance(estimator, type) else repr(type(estimator).__name__)
         )
         raise ConfigError(
-            f"{called} is no hdpmf.Estimator; write class {called}(hdpmf.Estimator) with "
-            "learn and expect, and give "
-            "the class itself (docs/own-method.md)"
+            f"{called} is no hdpmf.Estimator; write class {called}(hdpmf.Estimator) with learn and "
+            "expect, and give the class itself (docs/own-method.md)"
         )
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ConfigError(f"a method's name has small letters, digits and hyphens, not {name!r}")

@@ -255,11 +255,9 @@ def warn_if_far(model: Factorization, train: Ratings) -> None:
     epochs = len(model.history_)
     noise = "" if type(model).__name__ == "MF" else ", or its noise drowns them"
     warnings.warn(
-        f"{type(model).__name__} fits its own training ratings worse than each user's "
-        f"own mean does: after {epochs} "
-        f"epochs at learning rate {model.learning_rate:g} it is far from "
-        f"converged{noise}; train longer, or with a "
-        "larger rate",
+        f"{type(model).__name__} fits its own training ratings worse than each user's own mean "
+        f"does: after {epochs} epochs at learning rate {model.learning_rate:g} it is far from "
+        f"converged{noise}; train longer, or with a larger rate",
         FarFromConvergedWarning,
         stacklevel=4,
     )

@@ -276,11 +276,10 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     yield Paragraph(
         f"Together, the ratings of {whose} have used {together}. This is about the person: all of "
         f"their ratings against completely different ones. {proof}{' '.join(bounds_words(bounds))} "
-        "From now on, a single rating of weight 1 may use epsilon "
-        f"{store.policy.own_epsilon:g} over its lifetime, whoever asks{total}. Once that is used "
-        "up, this device sends nothing about it again. Each of your devices has its own ledger, "
-        "and what the others have used adds to this, unless each policy says how many devices "
-        "there are (devices = 2).",
+        f"From now on, a single rating of weight 1 may use epsilon {store.policy.own_epsilon:g} "
+        f"over its lifetime, whoever asks{total}. Once that is used up, this device sends nothing "
+        "about it again. Each of your devices has its own ledger, and what the others have used "
+        "adds to this, unless each policy says how many devices there are (devices = 2).",
         "  ",
     )
     shown = was_shown(store)

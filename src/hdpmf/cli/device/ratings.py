@@ -95,8 +95,7 @@ def rate(
     if sum(ways) != 1 or (remove and value is not None) or (unmark and weight is not None):
         raise ConfigError(
             "choose one of: ITEM VALUE, ITEM --remove, ITEM --weight W, ITEM --unmark, --weight W, "
-            "--list, "
-            "--search TEXT, --from FILE, --own FILE"
+            "--list, --search TEXT, --from FILE, --own FILE"
         )
     if take and own is None:
         raise ConfigError("--take goes with --own FILE")

@@ -16,7 +16,7 @@ from typing import Annotated
 from hdpmf.cli.device.store import StorePath
 from hdpmf.cli.options.common import command, option
 from hdpmf.cli.output import Result
-from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.errors import ConfigError, StorageError
 
 _SECONDS = 30.0
@@ -135,10 +135,8 @@ def remove(path: StorePath) -> Result:
         raise ConfigError(f"{path} has no service: there is no {service.file}")
     for words in service.stop:
         _run(words, f"the service could not be ended, so {service.file} is still there")
-    try:
+    with storage_errors(f"could not delete {service.file}"):
         service.file.unlink()
-    except OSError as error:
-        raise StorageError(f"could not delete {service.file}: {error.strerror}") from None
     return Result(
         {"service": service.file.stem, "file": str(service.file)},
         [f"The service of {path} has ended and does not start again. {path} is as it was."],

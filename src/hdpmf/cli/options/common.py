@@ -17,8 +17,9 @@ import typer
 from typer.models import OptionInfo
 
 from hdpmf.cli.output import Result, emit, json_output, note
+from hdpmf.common.base.files import storage_errors
 from hdpmf.common.methods import METHODS
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol.servers import Servers
@@ -240,9 +241,5 @@ def _source(path: Path, what: str) -> str:
 
 def make_folder(folder: Path) -> None:
     """Make the folder of ``--out`` before the work begins, so that a failure costs no time."""
-    try:
+    with storage_errors(f"cannot make the folder {folder}", "; choose another with --out"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"cannot make the folder {folder}: {error.strerror}; choose another with --out"
-        ) from error

@@ -86,6 +86,21 @@ def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644
 
 
 @contextmanager
+def storage_errors(what: str, advice: str = "") -> Iterator[None]:
+    """Raise StorageError for an OSError inside: what could not be done, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{what}: {error.strerror}{advice}") from error
+
+
+def read_file(path: Path) -> bytes:
+    """Return what is in a file; StorageError where it cannot be read."""
+    with storage_errors(f"cannot read {path}"):
+        return path.read_bytes()
+
+
+@contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder to fill; it replaces ``target`` whole or not at all.
 
@@ -199,10 +214,8 @@ class FolderLayout:
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """While inside, no other process brings this folder forward."""
-    try:
+    with storage_errors(f"cannot open {folder}"):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise StorageError(f"cannot open {folder}: {error.strerror}") from error
     try:
         lock_file(descriptor, wait=True)
         yield

@@ -58,12 +58,10 @@ HDP_SUM = Method(
                 status="proved",
                 against=SUMS_OVER_USERS,
                 reason="every rating enters one sum once, with discrete Laplace noise; what else "
-                "is computed never "
-                "leaves devices",
-                sees="one sum over devices, for every item: coded ratings and weights of all "
-                "users together, with "
-                "noise that nobody holds alone; not which items a device rated; and which "
-                "devices took part",
+                "is computed never leaves devices",
+                sees="one sum over devices, for every item: coded ratings and weights of all users "
+                "together, with noise that nobody holds alone; not which items a device rated; and "
+                "which devices took part",
                 value=1.0,
                 presence=0.75,
                 needs=ROSTER + ENOUGH_USERS,
@@ -91,16 +89,12 @@ HDP_SUM = Method(
                 status="proved",
                 against=SUMS_OVER_USERS,
                 reason="every rating enters two sums of weights and one of ratings, with discrete "
-                "Laplace noise, and "
-                "its presence the draw of its device's label; what else is computed never "
-                "leaves devices",
+                "Laplace noise, and its presence the draw of its device's label; what else is "
+                "computed never leaves devices",
                 sees="two sums over devices, with noise that nobody holds alone: for every item "
-                "the weights of all "
-                "users together, then coded ratings and weights, which for much-rated items "
-                "are apart by a label that "
-                "each device draws once at random and tells nobody; not which items a device "
-                "rated; and which devices "
-                "took part",
+                "the weights of all users together, then coded ratings and weights, which for "
+                "much-rated items are apart by a label that each device draws once at random and "
+                "tells nobody; not which items a device rated; and which devices took part",
                 value=1.0,
                 presence=0.992,
                 needs=ROSTER + ENOUGH_USERS + ", both times",
@@ -150,8 +144,7 @@ HDP_BIT = Method(
                 against=ALL_MESSAGES,
                 reason=_ONE_BIT,
                 sees="which items each device rated, how strict it is about each (the privacy "
-                "weight), and one "
-                "randomised bit per rating",
+                "weight), and one randomised bit per rating",
                 value=1.0,
             ),
             "sums": Claim(

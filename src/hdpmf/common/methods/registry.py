@@ -213,9 +213,8 @@ WHERE = {
 
 MEANING = {
     "proved": "PROVED: holds against everything that this observer sees, whatever else it knows.",
-    "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No "
-    "guarantee: the true cost may be "
-    "higher.",
+    "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No guarantee: "
+    "the true cost may be higher.",
     AUTHORS_CLAIM: "AUTHOR'S CLAIM: the author of the method says so; hdpmf has not checked it. "
     "'hdpmf audit run' puts it to the test.",
     "no guarantee": "NO GUARANTEE: nothing keeps this observer from being certain.",

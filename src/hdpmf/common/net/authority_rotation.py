@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.files import atomic_write, read_file
 from hdpmf.common.net.certificates import (
     Certificates,
     ensure_certificates,
@@ -20,7 +20,7 @@ from hdpmf.common.net.certificates import (
     make_authority,
     read_authorities,
 )
-from hdpmf.errors import ConfigError, ProtocolError, StorageError, needs
+from hdpmf.errors import ConfigError, ProtocolError, needs
 
 with needs("cryptography"):
     from cryptography import x509
@@ -64,13 +64,12 @@ def announce(folder: Path) -> Path:
     """
     if successor_of(folder) is not None:
         raise ConfigError(
-            "a new authority is announced already; when devices have learned it, change "
-            "over: hdpmf recommender "
-            "certificates FOLDER --change-over"
+            "a new authority is announced already; when devices have learned it, change over: "
+            "hdpmf recommender certificates FOLDER --change-over"
         )
     paths = _paths(folder)
     key = issuer_key(paths)
-    now = _read(paths.authority)
+    now = read_file(paths.authority)
     made = make_authority(folder / "successor.pem", folder / "successor.key")
     signature = key.sign(_signed(now, made), ECDSA(SHA256()))
     atomic_write(
@@ -91,10 +90,10 @@ def change_over(folder: Path, hosts: list[str]) -> None:
             "--new-authority first"
         )
     paths = _paths(folder)
-    if _read(paths.authority) != _read(folder / "successor.pem"):
-        atomic_write(folder / _PREDECESSOR, _read(paths.authority), mode=0o644)
+    if read_file(paths.authority) != read_file(folder / "successor.pem"):
+        atomic_write(folder / _PREDECESSOR, read_file(paths.authority), mode=0o644)
     for old, new, mode in ((paths.authority_key, "key", 0o600), (paths.authority, "pem", 0o644)):
-        atomic_write(old, _read(folder / f"successor.{new}"), mode=mode)
+        atomic_write(old, read_file(folder / f"successor.{new}"), mode=mode)
     ensure_certificates(
         folder, hosts
     )  # issues a server's certificate, since the old one is from another authority
@@ -105,18 +104,18 @@ def change_over(folder: Path, hosts: list[str]) -> None:
 def names_of(folder: Path) -> list[bytes]:
     """Return the certificates that devices may know the recommender by, old ones included."""
     paths = (folder / "authority.pem", folder / _PREDECESSOR)
-    return [_read(path) for path in paths if path.exists()]
+    return [read_file(path) for path in paths if path.exists()]
 
 
 def authority_message(folder: Path) -> bytes:
     """Return the encoded message to devices about the authorities in ``folder``."""
-    authority = _read(folder / "authority.pem").decode("ascii", "replace")
+    authority = read_file(folder / "authority.pem").decode("ascii", "replace")
     successor = successor_of(folder)
     if successor is None:
         return msgspec.msgpack.encode(AuthorityMessage(authority))
-    signature = _read(folder / "successor.signature")
+    signature = read_file(folder / "successor.signature")
     return msgspec.msgpack.encode(
-        AuthorityMessage(authority, _read(successor).decode("ascii", "replace"), signature)
+        AuthorityMessage(authority, read_file(successor).decode("ascii", "replace"), signature)
     )
 
 
@@ -189,10 +188,3 @@ def _paths(folder: Path) -> Certificates:
     return Certificates(
         *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
     )
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"could not read {path}: {error.strerror}") from error

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdpmf.common.base.files import atomic_write, folder_lock
-from hdpmf.errors import ConfigError, StorageError, needs
+from hdpmf.common.base.files import atomic_write, folder_lock, read_file, storage_errors
+from hdpmf.errors import ConfigError, needs
 
 with needs("cryptography"):
     from cryptography import x509
@@ -63,13 +63,11 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
     paths = Certificates(
         *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
     )
-    try:
+    with storage_errors(f"could not make {folder}"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise StorageError(f"could not make {folder}: {error.strerror}") from error
     if not paths.authority.exists():
         make_authority(paths.authority, paths.authority_key)
-    authority = check_authority(_read(paths.authority), str(paths.authority))
+    authority = check_authority(read_file(paths.authority), str(paths.authority))
     if not _still_good(paths, authority, names):
         with folder_lock(folder):  # of several workers one renews it
             if not _still_good(paths, authority, names):
@@ -88,7 +86,7 @@ def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
     paths = ensure_certificates(folder, hosts)
     _make_server(
         paths,
-        check_authority(_read(paths.authority), str(paths.authority)),
+        check_authority(read_file(paths.authority), str(paths.authority)),
         _alternative_names(hosts),
     )
     return paths
@@ -164,9 +162,9 @@ def make_authority(certificate: Path, secret: Path) -> bytes:
 
 def issuer_key(paths: Certificates) -> EllipticCurvePrivateKey:
     """The authority's secret key; ConfigError if it is not that of its certificate."""
-    authority = check_authority(_read(paths.authority), str(paths.authority))
+    authority = check_authority(read_file(paths.authority), str(paths.authority))
     try:
-        issuer = load_pem_private_key(_read(paths.authority_key), password=None)
+        issuer = load_pem_private_key(read_file(paths.authority_key), password=None)
     except ValueError:
         raise ConfigError(
             f"{paths.authority_key} is not a secret key (PEM, without a passphrase)"
@@ -203,8 +201,8 @@ def _still_good(
     if not (paths.server.exists() and paths.key.exists()):
         return False
     try:
-        certificate = x509.load_pem_x509_certificate(_read(paths.server))
-        key = load_pem_private_key(_read(paths.key), password=None)
+        certificate = x509.load_pem_x509_certificate(read_file(paths.server))
+        key = load_pem_private_key(read_file(paths.key), password=None)
         held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
@@ -267,13 +265,6 @@ def _secret_pem(key: EllipticCurvePrivateKey) -> bytes:
 
 def _signed(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> bytes:
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"could not read {path}: {error.strerror}") from error
 
 
 def _now() -> datetime.datetime:

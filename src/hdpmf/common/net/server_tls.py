@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.certificates import Certificates
 from hdpmf.common.net.https import server_context
-from hdpmf.errors import HdpmfError, StorageError
+from hdpmf.errors import HdpmfError
 
 CHECK_SECONDS = 3600.0
 """Between looks at the certificate."""
@@ -52,7 +53,5 @@ class ServerTls:
 
 
 def _content(paths: Certificates) -> bytes:
-    try:
+    with storage_errors(f"could not read {paths.server}"):
         return paths.server.read_bytes()
-    except OSError as error:
-        raise StorageError(f"could not read {paths.server}: {error.strerror}") from error

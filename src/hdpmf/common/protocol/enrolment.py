@@ -306,8 +306,7 @@ class KeyHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         if now.users != card.users:
             raise ConfigError(
                 f"device {card.name[:32]!r} is enrolled for {card.users} users, the new card is "
-                f"for {now.users}; new "
-                "keys do not change that"
+                f"for {now.users}; new keys do not change that"
             )
         return now
 

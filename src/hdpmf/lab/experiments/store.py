@@ -42,6 +42,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
@@ -199,12 +200,8 @@ class Store(AbstractContextManager["Store"]):
                 "them where --out says"
             )
         with _KIND.errors(self.path):
-            try:
+            with storage_errors(f"cannot make the folder {self.folder}"):
                 self.folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StorageError(
-                    f"cannot make the folder {self.folder}: {error.strerror}"
-                ) from error
             self._connection = sqlite3.connect(self.path, isolation_level=None, timeout=60)
             try:
                 self._prepare()

@@ -14,8 +14,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from hdpmf.common.base.files import atomic_write
-from hdpmf.errors import StorageError
+from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.lab.experiments import Experiment
 from hdpmf.lab.report import content as contents
 from hdpmf.lab.report.charts import (
@@ -143,12 +142,8 @@ def make_folders(out: str | PathLike[str]) -> None:
     """
     for kind in _KINDS:
         folder = Path(out, kind)
-        try:
+        with storage_errors(f"cannot make the folder {folder}", "; choose another one"):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"cannot make the folder {folder}: {error.strerror}; choose another one"
-            ) from error
 
 
 def write_files(

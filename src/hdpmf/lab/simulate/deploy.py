@@ -31,7 +31,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hdpmf.errors import ConfigError, FederationError, StorageError
+from hdpmf.common.base.files import storage_errors
+from hdpmf.errors import ConfigError, FederationError
 
 RECOMMENDER = "recommender"
 _STOP_SECONDS = 10.0
@@ -55,11 +56,9 @@ class Child:
     ) -> None:
         self.name = name
         self.log = log
-        try:
+        with storage_errors(f"could not write {log}"):
             log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            raise StorageError(f"could not write {log}: {error.strerror}") from error
         try:
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
                 [sys.executable, *arguments],

@@ -216,9 +216,8 @@ class DeviceGradientClient(GradientClient):
             return
         if int(message.raters.max()) > self._everyone:
             raise ProtocolError(
-                f"refused: an item is said to have more raters than the {self._everyone} users "
-                "of the run; each "
-                "rater's share of the noise would be too small"
+                f"refused: an item is said to have more raters than the {self._everyone} users of "
+                "the run; each rater's share of the noise would be too small"
             )
         stated = sha256(message.raters.tobytes()).digest()
         if self._stated not in (b"", stated):

@@ -75,9 +75,8 @@ class HPlausibility:
             if float(measured.max()) > largest_plausible(rounds * self._n_factors, log_error):
                 raise PrivacyError(
                     f"refused: row {int(measured.argmax())} of h is so small {when} that honest "
-                    "draws would be so "
-                    f"with a probability below {FALSE_ALARM:g}; the gradients would have too "
-                    "little noise"
+                    f"draws would be so with a probability below {FALSE_ALARM:g}; the gradients "
+                    "would have too little noise"
                 )
         self._total, self._seen = total, self._seen + 1
 

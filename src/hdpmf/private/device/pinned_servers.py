@@ -30,13 +30,11 @@ def pin_servers(
         before = pinned_servers(store)
         if before is not None and before != servers and not new:
             raise ConfigError(
-                f"another pair of servers is pinned here ({before.names}, digest "
-                f"{before.digest}; --servers has "
-                f"{servers.names}, digest {servers.digest}): an operator of both sees your "
-                "ratings. If both "
-                "organisations tell you, in another way, that this is right, add "
-                "--new-servers; if this is one more "
-                "recommender, add --another; otherwise leave --servers out"
+                f"another pair of servers is pinned here ({before.names}, digest {before.digest}; "
+                f"--servers has {servers.names}, digest {servers.digest}): an operator of both "
+                "sees your ratings. If both organisations tell you, in another way, that this is "
+                "right, add --new-servers; if this is one more recommender, add --another; "
+                "otherwise leave --servers out"
             )
         if before != servers:
             require_two_hosts(servers, same_host=same_host)

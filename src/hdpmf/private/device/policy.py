@@ -216,8 +216,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if worth == "proved" and terms.epsilon < self.min_epsilon_per_run:
             raise PrivacyError(
                 f"the run asks for epsilon {terms.epsilon:g}, from which nothing is learnt; the "
-                "policy asks for "
-                f"{self.min_epsilon_per_run:g} or more"
+                f"policy asks for {self.min_epsilon_per_run:g} or more"
             )
         if terms.view != "messages" and terms.minimum < self.min_participants:
             raise PrivacyError(
@@ -247,8 +246,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if terms.minimum < least:
             raise PrivacyError(
                 f"the run's sums may be over {terms.minimum} users; the policy asks for "
-                f"{self.min_fraction} of the "
-                f"roster, which is {math.ceil(least)}"
+                f"{self.min_fraction} of the roster, which is {math.ceil(least)}"
             )
         colluding = sum(credits[: math.ceil(self._fraction("max_colluding") * len(credits))])
         if terms.sharing > terms.minimum - colluding:

@@ -249,8 +249,7 @@ class SumOfJob:
             if int(credit[: plan.minimum].sum()) < self.terms.minimum:
                 raise SecureSumError(
                     f"refused: {plan.minimum} devices may count for fewer than the "
-                    f"{self.terms.minimum} users that "
-                    "were agreed on"
+                    f"{self.terms.minimum} users that were agreed on"
                 )
         about = self._about(store)
         words = self.layout(plan.n_participants).encode(self.numbers)

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdpmf.common.base.files import lock_file
+from hdpmf.common.base.files import lock_file, storage_errors
 from hdpmf.common.web.browser import OneTimeLink
 from hdpmf.common.web.local_server import IDLE_SECONDS, BrowserSessions, local_server
-from hdpmf.errors import ConfigError, StorageError, needs
+from hdpmf.errors import ConfigError, needs
 from hdpmf.private.device.store.device_store import MovedError
 from hdpmf.private.page.address import PageAddress
 from hdpmf.private.page.http import OwnerPage
@@ -33,10 +33,8 @@ def default_store() -> Path:
     with needs("platformdirs", "page"):
         from platformdirs import user_data_path
     folder = user_data_path("hdpmf", appauthor=False)
-    try:
+    with storage_errors(f"cannot make {folder}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make {folder}: {error.strerror}") from error
     return folder / _STORE
 
 
@@ -48,10 +46,8 @@ def only_server(store: Path) -> Iterator[str | None]:
         None to that one. To any other the link to the page that is served already; one that is
         only just starting is waited for.
     """
-    try:
+    with storage_errors(f"cannot use the folder of {store}"):
         beside = os.open(store.with_name(store.name + _LOCK), os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as error:
-        raise StorageError(f"cannot use the folder of {store}: {error.strerror}") from error
     try:
         until = time.monotonic() + _PATIENCE
         while not _locked(beside):

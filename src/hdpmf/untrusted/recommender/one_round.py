@@ -289,9 +289,8 @@ class OneRoundRecommender:
     ) -> None:
         if survey.labels and (features is None or score is None):
             raise ConfigError(
-                "taste labels are drawn by a public score of item features; give features, and "
-                "a prior that knows a "
-                "score (films, films-100k, or one of: hdpmf prior learn)"
+                "taste labels are drawn by a public score of item features; give features, and a "
+                "prior that knows a score (films, films-100k, or one of: hdpmf prior learn)"
             )
         self.survey = survey
         self._features = features

@@ -76,9 +76,8 @@ def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
             survey.labels,
         ):
             raise ProtocolError(
-                "answers of different designs or codings cannot be put together; keep the "
-                "design, and set the coding "
-                "where epsilon changes"
+                "answers of different designs or codings cannot be put together; keep the design, "
+                "and set the coding where epsilon changes"
             )
         if (asked.scale_low, asked.scale_high, asked.scale_step) != (
             survey.scale_low,
@@ -89,8 +88,7 @@ def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
         if asked.n_items > survey.n_items:
             raise ProtocolError(
                 f"an earlier survey was about {asked.n_items} items, this one is about "
-                f"{survey.n_items}; "
-                "items are added at the end of the table and never taken away"
+                f"{survey.n_items}; items are added at the end of the table and never taken away"
             )
         if survey.design == "L" and asked.epsilon != survey.epsilon:
             raise ProtocolError(

@@ -36,7 +36,13 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.base.files import FolderLayout, atomic_write, lock_file, read_config
+from hdpmf.common.base.files import (
+    FolderLayout,
+    atomic_write,
+    lock_file,
+    read_config,
+    storage_errors,
+)
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
 from hdpmf.common.protocol.catalogue import (
@@ -215,10 +221,8 @@ class ServiceFolder:
         folder = self.path / "runs" / run.hex()
         if (folder / "settings.json").exists():
             raise StorageError(f"there is a run {run.hex()} already")
-        try:
+        with storage_errors(f"could not make {folder}"):
             folder.mkdir(exist_ok=True)  # of a beginning that was killed, or had no room
-        except OSError as error:
-            raise StorageError(f"could not make {folder}: {error.strerror}") from error
         write_number(folder, 1 + max(map(number_of, begun_runs(self.path)), default=0))
         atomic_write(
             folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1)
@@ -266,12 +270,10 @@ class ServiceFolder:
         if model is not None:
             model.save(folder / "model")
             link = self.path / f".model.{run.hex()}"
-            try:
+            with storage_errors("could not put the model in place"):
                 link.unlink(missing_ok=True)
                 link.symlink_to(Path("runs") / run.hex() / "model", target_is_directory=True)
                 os.replace(link, self.path / "model")
-            except OSError as error:
-                raise StorageError(f"could not put the model in place: {error.strerror}") from error
         atomic_write(self.summary_path(run), summary)
 
     def model(self) -> PublicModel | None:
@@ -328,10 +330,8 @@ class ServiceFolder:
             yield
 
     def _read(self, name: str) -> bytes:
-        try:
+        with storage_errors(f"cannot read {self.path / name}"):
             return (self.path / name).read_bytes()
-        except OSError as error:
-            raise StorageError(f"cannot read {self.path / name}: {error.strerror}") from error
 
     def _read_config(self) -> Config:
         missing = f"{self.path} is no recommender; set one up with: hdpmf recommender init"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from hdpmf.errors import StorageError
+from hdpmf.common.base.files import storage_errors
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.run_files import Trouble
 
@@ -185,9 +185,8 @@ def _refusals(before: RunHealth, last: RunHealth) -> Alert | None:
         return None
     return Alert(
         REFUSALS,
-        f"refusals rose: {last.refusals} with {last.asked} devices asked in run "
-        f"{last.run[:12]}, {before.refusals} "
-        f"with {before.asked} in the one before",
+        f"refusals rose: {last.refusals} with {last.asked} devices asked in run {last.run[:12]}, "
+        f"{before.refusals} with {before.asked} in the one before",
         "see their reasons below, or in the run's summary.json, and what has changed "
         "between the two",
     )
@@ -231,10 +230,8 @@ class FolderHealth:
 def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHealth:
     """Look at a folder; nothing in it is changed."""
     now = time.time() if now is None else now
-    try:
+    with storage_errors(f"cannot look at the disk of {folder.path}"):
         disk = shutil.disk_usage(folder.path)
-    except OSError as error:
-        raise StorageError(f"cannot look at the disk of {folder.path}: {error.strerror}") from error
     ends = certificate_ends(folder)
     runs = []
     done = 0

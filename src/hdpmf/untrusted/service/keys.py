@@ -12,7 +12,7 @@ import msgspec
 
 from hdpmf.common.aggregation.masks.primitives import KEY_BYTES, identity_public, new_secret, sign
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.base.files import atomic_write, lock_file
+from hdpmf.common.base.files import atomic_write, lock_file, read_file, storage_errors
 from hdpmf.common.data import ItemTable
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, encode
@@ -56,7 +56,7 @@ class CollectorKeys:
 def pinned_servers(folder: Path) -> Servers | None:
     """The pair of servers of a recommender; None where none was pinned."""
     path = folder / SERVERS
-    return Servers.from_json(_read(path)) if path.exists() else None
+    return Servers.from_json(read_file(path)) if path.exists() else None
 
 
 def load_keys(folder: Path, name: str) -> CollectorKeys:
@@ -64,8 +64,8 @@ def load_keys(folder: Path, name: str) -> CollectorKeys:
     keys = folder / "collector"
     return CollectorKeys(
         name,
-        PartyKey.from_bytes(_read(keys / "party.key")),
-        KeyPair.from_bytes(_read(keys / "hpke.key")),
+        PartyKey.from_bytes(read_file(keys / "party.key")),
+        KeyPair.from_bytes(read_file(keys / "hpke.key")),
     )
 
 
@@ -87,17 +87,14 @@ def pin_servers(
     pinned = pinned_servers(folder)
     if pinned not in (None, servers) and not replace:
         raise ConfigError(
-            "another pair of servers is pinned; if this one is meant, and people have "
-            "compared its digest, say so: "
-            "--new-servers"
+            "another pair of servers is pinned; if this one is meant, and people have compared its "
+            "digest, say so: --new-servers"
         )
     if pinned != servers:
         require_two_hosts(servers, same_host=same_host)
     secret = folder / "collector"
-    try:
+    with storage_errors(f"could not make {secret}"):
         secret.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"could not make {secret}: {error.strerror}") from error
     fresh = CollectorKeys.generate(name)
     for file, data in (("party.key", fresh.party.to_bytes()), ("hpke.key", fresh.hpke.to_bytes())):
         if not (secret / file).exists():
@@ -106,13 +103,6 @@ def pin_servers(
     atomic_write(folder / CARD, msgspec.json.format(msgspec.json.encode(keys.card), indent=1))
     atomic_write(folder / SERVERS, servers.to_json())
     return keys
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
 
 
 CATALOGUE, KEY = "catalogue.msgpack", "catalogue.key"
@@ -144,14 +134,11 @@ class CatalogueKey:
     def load(cls, folder: Path) -> CatalogueKey:
         """The key of a recommender."""
         path = folder / KEY
-        try:
+        with storage_errors(
+            f"cannot read {path}",
+            ". Devices take no version of the catalogue that another key signed; restore a backup",
+        ):
             secret = path.read_bytes()
-        except OSError as error:
-            raise StorageError(
-                f"cannot read {path}: {error.strerror}. Devices take no version of the "
-                "catalogue that another key "
-                "signed; restore a backup"
-            ) from error
         if len(secret) != KEY_BYTES:
             raise StorageError(f"{path} is damaged; restore a backup")
         return cls(secret)

@@ -203,8 +203,7 @@ def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[floa
     if found.status == "proved" and math.isfinite(found.pure):
         words = (
             "PROVED. A change of one rating's value costs at most its weight times epsilon "
-            f"{rounded_up(found.pure, 4)}, pure "
-            f"differential privacy. {found.reason}"
+            f"{rounded_up(found.pure, 4)}, pure differential privacy. {found.reason}"
         )
         return found.pure, "proved", words + _presence(settings, scale)
     if found.status == "nominal":
@@ -219,11 +218,10 @@ def _worth(settings: RunSettings, found: Cost, scale: RatingScale) -> tuple[floa
 def _once(runs: int, epsilon: float) -> str:
     """Return the note that costs of runs do not add up: a rating is in one of them only."""
     return (
-        f" What {runs} runs released is put together. Each rating is in one of them and "
-        "pays once, whatever their "
-        f"number: its weight times the epsilon of that run, at most {rounded_up(epsilon, 4)}. All "
-        "ratings of a person cost the "
-        "sum of theirs, whichever runs they are in."
+        f" What {runs} runs released is put together. Each rating is in one of them and pays once, "
+        "whatever their number: its weight times the epsilon of that run, at most "
+        f"{rounded_up(epsilon, 4)}. All ratings of a person cost the sum of theirs, whichever runs "
+        "they are in."
     )
 
 

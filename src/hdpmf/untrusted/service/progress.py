@@ -48,8 +48,7 @@ def progress_line(metrics: Metrics) -> str:
     return (
         f"round {metrics.number} of {metrics.rounds}{pace}, {clock(metrics.seconds_left)} left; "
         f"{metrics.participants} users; sent {size(metrics.bytes_out)}, received "
-        f"{size(metrics.bytes_in)}; "
-        f"{sum(metrics.refusals.values())} refusals"
+        f"{size(metrics.bytes_in)}; {sum(metrics.refusals.values())} refusals"
     )
 
 

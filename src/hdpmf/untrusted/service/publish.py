@@ -26,12 +26,11 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.net.authority_rotation import authority_message
 from hdpmf.common.protocol import AnyCatalogue, Plan, encode
 from hdpmf.common.protocol.task import task_id
-from hdpmf.errors import StorageError
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
 
@@ -59,10 +58,8 @@ class PublicFiles:
             keys: The lists of the two servers' keys.
             void: Tasks of which both servers have signed that nothing is released.
         """
-        try:
+        with storage_errors(f"could not make {self.path}"):
             self.path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"could not make {self.path}: {error.strerror}") from error
         before = self._named()
         service = self._service
         pinned = pinned_servers(service.path)

@@ -20,9 +20,8 @@ _WORDS = {
     ),
     "catalogue": (
         "the catalogue does not follow from the one that they have seen last",
-        "after a restore, add what was added since once more (hdpmf recommender "
-        "items): the same items give the same "
-        "version",
+        "after a restore, add what was added since once more (hdpmf recommender items): the same "
+        "items give the same version",
     ),
     "secure-sum": (
         "a secure sum was not as they insist on, or broke off",

@@ -99,9 +99,8 @@ class Run:
             self.metrics.impossible += changed
             self.checkpoint.impossible += changed
             self.log(
-                f"{changed} numbers of the sum cannot come from {users} users and were brought "
-                "to what can: a device "
-                "has sent wrong numbers, and a secure sum hides which"
+                f"{changed} numbers of the sum cannot come from {users} users and were brought to "
+                "what can: a device has sent wrong numbers, and a secure sum hides which"
             )
 
     def conduct(

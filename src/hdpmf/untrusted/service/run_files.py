@@ -307,7 +307,6 @@ class SumLogFile(SumLog):
 
 def _refused(error: OSError) -> StorageError:
     return StorageError(
-        "could not write the log of a secure sum: "
-        f"{error.strerror or type(error).__name__}; the sum is broken off and "
-        "stays masked"
+        f"could not write the log of a secure sum: {error.strerror or type(error).__name__}; the "
+        "sum is broken off and stays masked"
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
+from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.traces import span
 from hdpmf.common.net import DeviceReply, RecommenderTransport
 from hdpmf.common.net.sum_servers import SumServers
@@ -139,11 +140,10 @@ class Service:
         earlier = self.earlier(settings)
         if earlier and settings.labels is not None:
             raise FederationError(
-                f"run {earlier[-1].hex()[:12]} was by taste labels, and answers by labels are "
-                "not put together with "
-                "later ones: there is one such run. Begin one without --labels, in which "
-                "ratings that are new since "
-                "take part; devices that are new get the model from serve"
+                f"run {earlier[-1].hex()[:12]} was by taste labels, and answers by labels are not "
+                "put together with later ones: there is one such run. Begin one without --labels, "
+                "in which ratings that are new since take part; devices that are new get the model "
+                "from serve"
             )
         if settings.view == "two-servers" and pinned_servers(self.folder.path) is None:
             raise ConfigError(
@@ -337,9 +337,8 @@ class Service:
             if not self._asks_the_same(before, settings):
                 raise ConfigError(
                     f"run {run.hex()[:12]} asked the same ratings in another way (design, coding, "
-                    "labels; of bits "
-                    "also epsilon), they answer once, and the answers cannot be put together; ask "
-                    "as it did"
+                    "labels; of bits also epsilon), they answer once, and the answers cannot be "
+                    "put together; ask as it did"
                 )
             alike.append(run)
         return alike
@@ -385,10 +384,8 @@ class OnRoster:
 
     def _now(self) -> frozenset[str]:
         path = self._folder.path / "roster.json"
-        try:
+        with storage_errors(f"cannot read {path}"):
             found = os.stat(path)
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror}") from error
         at = (found.st_ino, found.st_mtime_ns, found.st_size)
         if at != self._read_at:
             self._enrolled = frozenset(self._folder.enrolled.users)

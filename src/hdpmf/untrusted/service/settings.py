@@ -245,8 +245,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if left < 1:
             raise ConfigError(
                 f"a sum over {self.minimum} users leaves nobody to make the noise where "
-                f"{self.max_colluding:g} of "
-                f"{len(credits)} devices may collude; raise the minimum"
+                f"{self.max_colluding:g} of {len(credits)} devices may collude; raise the minimum"
             )
         return left
 

@@ -25,9 +25,8 @@ from shutil import rmtree
 
 from hdpmf.common.aggregation.masks.primitives import verifies
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
-from hdpmf.common.base.files import atomic_write
+from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.common.protocol.task import signed_shared
-from hdpmf.errors import StorageError
 
 
 class SharedInbox:
@@ -115,11 +114,9 @@ def _kept(folder: Path | None, devices: Container[str]) -> dict[str, bytes]:
     """The messages that a folder holds."""
     if folder is None or not folder.is_dir():
         return {}
-    try:
+    with storage_errors(f"cannot read {folder}"):
         return {
             path.stem: path.read_bytes()
             for path in sorted(folder.glob("*.msgpack"))
             if path.stem in devices
         }
-    except OSError as error:
-        raise StorageError(f"cannot read {folder}: {error.strerror}") from error

@@ -197,8 +197,7 @@ class TrainingRun:
         if not np.isfinite(self._recommender.factors.sum(dtype=np.float64)):
             raise DivergedError(
                 f"training ran away to infinity with learning rate {self.plan.learning_rate:g}; "
-                "start a new run with a "
-                "smaller one"
+                "start a new run with a smaller one"
             )
 
 
@@ -274,9 +273,8 @@ class _GradientAccumulator(Accumulator[Gradients]):
 
 def _wrong_counts() -> FederationError:
     return FederationError(
-        "the sum of the counts cannot be right, so a device has sent wrong numbers; a "
-        "secure sum hides which. Start a "
-        "new run, with fewer devices to find it"
+        "the sum of the counts cannot be right, so a device has sent wrong numbers; a secure sum "
+        "hides which. Start a new run, with fewer devices to find it"
     )
 
 

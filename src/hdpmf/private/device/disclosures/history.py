@@ -83,9 +83,8 @@ def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charge]]]:
 def released_words(entry: Entry, done: Literal["changed", "removed", "marked"]) -> str:
     """Return the notice for an owner who changes, removes or marks a rating that was sent."""
     return (
-        f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, "
-        f"run {entry.run[:8]}). {_STAYS}"
-        f"{_next(entry.method) if done == 'changed' else ''}"
+        f"It was released on {entry.at[:10]} to {entry.recommender} ({entry.method}, run "
+        f"{entry.run[:8]}). {_STAYS}{_next(entry.method) if done == 'changed' else ''}"
     )
 
 
@@ -312,8 +311,7 @@ def reveals(cost: Cost) -> str:
     elif cost.guess_is_exact:
         bound = f"at least {at_least(cost.guess)}"
     return (
-        "somebody who would guess 50:50 whether one of the ratings was the lowest or "
-        f"the highest is right {bound} of the time after looking at this run alone, for a rating "
-        "of weight 1 "
+        "somebody who would guess 50:50 whether one of the ratings was the lowest or the highest "
+        f"is right {bound} of the time after looking at this run alone, for a rating of weight 1 "
         f"({cost.in_numbers()}); less for smaller weights."
     )

@@ -79,9 +79,8 @@ class Rooms(NamedTuple):
             together[user] = together.get(user, 0.0) + epsilon
         if any(more > self.of(user) for user, more in together.items() if more > 0):
             raise PrivacyError(
-                "a user's ratings together would spend more than max_total of the policy "
-                "allows here "
-                f"({self.limit:g}); nothing was charged and nothing may be sent"
+                "a user's ratings together would spend more than max_total of the policy allows "
+                f"here ({self.limit:g}); nothing was charged and nothing may be sent"
             )
 
 
@@ -133,10 +132,9 @@ def check_ratings(spent: np.ndarray, pays: np.ndarray, weights: np.ndarray, poli
     over_run = int(np.count_nonzero(pays > weights * policy.epsilon_per_run * (1 + SLACK)))
     if over or over_run:
         raise PrivacyError(
-            f"{max(over, over_run)} of {len(pays)} ratings would spend more than the "
-            "policy allows "
-            f"({'over their whole life' if over else 'in one run'}); nothing was charged "
-            "and nothing may be sent"
+            f"{max(over, over_run)} of {len(pays)} ratings would spend more than the policy allows "
+            f"({'over their whole life' if over else 'in one run'}); nothing was charged and "
+            "nothing may be sent"
         )
 
 

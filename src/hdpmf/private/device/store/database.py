@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hdpmf.common.base.files import lock_file
+from hdpmf.common.base.files import lock_file, storage_errors
 from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.store.encryption import StoreCipher
@@ -383,12 +383,10 @@ class Database:
     def _check(self) -> None:
         if self.in_memory:
             raise ConfigError("a store in memory is made with create; there is none to open")
-        try:
+        with storage_errors(f"cannot keep {self.path} private"):
             mode = stat.S_IMODE(self.path.stat().st_mode)
             if mode & 0o077:
                 self.path.chmod(mode & 0o700)
-        except OSError as error:
-            raise StorageError(f"cannot keep {self.path} private: {error.strerror}") from error
         try:
             ours = _KIND.is_ours(self._connection)
         except sqlite3.DatabaseError:
@@ -398,8 +396,7 @@ class Database:
             if not count_tables(self._connection):
                 raise StorageError(
                     f"{self.path} is empty: making it was interrupted, or it was truncated; if it "
-                    "was never used, "
-                    "delete it and run init again"
+                    "was never used, delete it and run init again"
                 )
             raise ConfigError(
                 f"{self.path} is an SQLite file of something else, not a device store"

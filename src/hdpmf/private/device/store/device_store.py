@@ -585,7 +585,6 @@ def refuse_moved(path: Path, moved: Transfer | None) -> None:
         )
     raise MovedError(
         moved,
-        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where "
-        "that was imported. If it never "
-        f"was, take it back: hdpmf device unmove {path} {moved.file}",
+        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where that was "
+        f"imported. If it never was, take it back: hdpmf device unmove {path} {moved.file}",
     )

@@ -140,9 +140,8 @@ class PinnedItems:
                 raise DeclinedError(
                     "catalogue",
                     f"{error}. If the recommender had a good reason, this device's owner forgets "
-                    "the catalogue that is "
-                    "here, and takes the new one with the next conversation (hdpmf device forget "
-                    "--model)",
+                    "the catalogue that is here, and takes the new one with the next conversation "
+                    "(hdpmf device forget --model)",
                 ) from error
             if newer or known is None:
                 by_id, file = pinned(data), None if own is None else pinned(own)

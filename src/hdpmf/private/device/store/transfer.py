@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from hdpmf.common.base.files import storage_errors
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.disclosures.journal import entry_context, utc_now
 from hdpmf.private.device.store.database import Database
@@ -230,8 +231,7 @@ def take_back(
         if not (found or lost or mark.state == "returning"):
             raise ConfigError(
                 f"{file} is not the export of this store (it went to {mark.file}). If that was "
-                "imported, this store "
-                "must stay closed: both would spend"
+                "imported, this store must stay closed: both would spend"
             )
         store.change_device(transfer=msgspec.structs.replace(mark, state="returning"))
         for export in found:
@@ -340,7 +340,7 @@ def _is(file: Path, digest: str) -> bool:
 
 
 def _rename(source: Path, target: Path) -> None:
-    try:
+    with storage_errors(f"cannot write {target}", "; run the same command again"):
         os.replace(source, target)
         if os.name == "posix":  # Windows opens no folders
             folder = os.open(target.absolute().parent, os.O_RDONLY)
@@ -348,10 +348,6 @@ def _rename(source: Path, target: Path) -> None:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {target}: {error.strerror}; run the same command again"
-        ) from error
 
 
 def _delete(file: Path) -> None:
@@ -359,7 +355,6 @@ def _delete(file: Path) -> None:
         file.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(
-            f"cannot delete {file} ({error.strerror}), and while it is there it could be "
-            "imported a second time; make "
-            "it deletable and run the same command again"
+            f"cannot delete {file} ({error.strerror}), and while it is there it could be imported "
+            "a second time; make it deletable and run the same command again"
         ) from error
