@@ -51,7 +51,7 @@ def named(found: Recommendation) -> set[str]:
 def measure(data: str, given: argparse.Namespace) -> dict[str, Any]:
     """Shares over all items of all lists, and over people."""
     from hdpmf import PrivacySpec, load_dataset, make_model
-    from hdpmf.common.privacy.sharers import Sharers
+    from hdpmf.common.privacy.spec import Sharers
 
     ratings = load_dataset(data)
     sharers = Sharers.parse(given.share_levels)

@@ -17,10 +17,9 @@ from starlette.applications import Starlette
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.authority_rotation import names_of
-from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.certificates import ServerTls, ensure_certificates
 from hdpmf.common.net.mailbox import Mailbox
 from hdpmf.common.net.server import listen, serving
-from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.common.net.signing import server_name
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.untrusted.service.website import IDLE_SECONDS, LIMITS

@@ -808,21 +808,21 @@ PLANTED = (
     ),
     Planted(
         "a certificate is loaded without its key",
-        "common/net/server_tls.py",
+        "common/net/certificates.py",
         "            server_context(str(paths.server), str(paths.key))\n            self",
         "            self",
         ("tests/unit/net/test_server_tls.py::test_a_bad_certificate_is_not_taken",),
     ),
     Planted(
         "a marked item has the level of its owner",
-        "private/device/store/sharing.py",
+        "private/device/store/marks.py",
         "dict.fromkeys(self._marks.weights(few), HIDDEN)",
         "dict.fromkeys(self._marks.weights(few), OPEN)",
         (f"{_LEVELS}::test_marks_hide_whatever_the_level_is",),
     ),
     Planted(
         "an item of less weight is shown unless it is marked",
-        "private/device/store/sharing.py",
+        "private/device/store/marks.py",
         "                found.setdefault(name, HIDDEN)",
         "                found.setdefault(name, OPEN)",
         (f"{_LEVELS}::test_an_item_of_less_weight_is_hidden_until_it_has_a_level",),
@@ -1025,7 +1025,7 @@ PLANTED = (
     ),
     Planted(
         "one server's word gives budget back",
-        "common/protocol/void_task.py",
+        "common/protocol/task.py",
         "((servers.leader, self.leader), (servers.helper, self.helper))",
         "((servers.leader, self.leader),)",
         (f"{_VOID}::test_a_recommender_and_a_leader_give_nothing_back",),

@@ -69,6 +69,7 @@ NUMBERS: dict[str, dict[str, object]] = {
         "_NOISE_KEY_BYTES": 32,
     },
     "common.privacy.spec": {
+        "_STREAM": 25,
         "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [
             (0.54, 0.1, 0.5),
             (0.37, 0.5, 1.0),
@@ -249,6 +250,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "common.net.certificates": {
         "AUTHORITY_DAYS, SERVER_DAYS, RENEW_DAYS": (3650, 397, 30),
+        "CHECK_SECONDS": 3600.0,
         "_HOUR": datetime.timedelta(seconds=3600),
     },
     "common.net.authority_rotation": {
@@ -289,9 +291,6 @@ NUMBERS: dict[str, dict[str, object]] = {
         "MAX_HEADERS, GIVE_WAY_SECONDS, _HANDSHAKE_SECONDS": (2**14, 2.0, 10.0),
         "BACKLOG, _GRACE_SECONDS, _START_SECONDS, _GOODBYE_SECONDS": (2048, 2, 20.0, 1.0),
     },
-    "common.net.server_tls": {
-        "CHECK_SECONDS": 3600.0,
-    },
     "common.net.sum_servers": {
         "ANSWER_SECONDS, KEEP_SECONDS": (60.0, 10.0),
         "sorted(_LATER)": [408, 425, 429, 500, 502, 503, 504],
@@ -309,6 +308,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.page.items": {
         "MOST_SHOWN, _FOUND": (200, 20),
+        "_PART, _MOST": (20, 500),
         "ENOUGH, _WALL, _MOST_OF_WALL": (10, 24, 2000),
     },
     "private.page.disclosures": {
@@ -353,13 +353,10 @@ NUMBERS: dict[str, dict[str, object]] = {
         "_LARGEST_TILT, _DEVIATIONS, _RANGE, _ROUGH_CELLS": (16.0, 7.0, 500.0, 8),
         "_UNIT, _SLACK": (2.0**-53, 1e-9),
     },
-    "common.privacy.sharers": {
-        "_STREAM": 25,
-    },
     "private.client.ranking": {
         "_BLOCK_SCORES": 2**22,
     },
-    "private.client.reasons": {
+    "private.client.parts": {
         "HIGH, REAL, DRIVING, _NAMED": (4.0, 0.1, 0.25, 2),
         "_BESIDE": 0.25,
     },
@@ -442,9 +439,6 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.page.owner": {
         "_LINES, _PATIENCE": (100, 10.0),
-    },
-    "private.page.recommendations": {
-        "_PART, _MOST": (20, 500),
     },
     "private.page.request": {
         "HUES, MOST_LEVELS": (12, 11),

@@ -74,7 +74,6 @@ class Result:
         fields: The JSON document; a function, where it is expensive and text does not need it.
         text: The same for people. A generator is printed while it runs.
         notes: Remarks for stderr, printed after the result.
-        exit_code: The exit code of the command.
     """
 
     fields: Fields | Callable[[], Fields]

@@ -281,7 +281,7 @@ def level_facts(
     method: str, ratings: Ratings, weights: PrivacyWeights
 ) -> dict[str, dict[str, Any]] | None:
     """Return people and ratings by level with what each level has; None for other methods."""
-    from hdpmf.common.privacy.sharers import people_by_level
+    from hdpmf.common.privacy.spec import people_by_level
 
     says = method_named(method).levels
     if not says:

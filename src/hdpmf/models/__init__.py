@@ -2,7 +2,7 @@
 
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.priors import Prior, load_prior
-from hdpmf.models.base import Estimator
+from hdpmf.models.base import Estimator, add_method, make_model
 from hdpmf.models.baselines import (
     BPR,
     EASE,
@@ -20,7 +20,6 @@ from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import HDPSum
-from hdpmf.models.registry import add_method, make_model
 from hdpmf.models.search import grid_search
 from hdpmf.models.training import EpochRecord
 from hdpmf.models.validation import Metric, add_metric, compare, cross_validate

@@ -34,11 +34,11 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
-from hdpmf.models.gpu_training import gpu_epochs
 from hdpmf.models.later_ratings import rows_of_items
 from hdpmf.models.training import (
     EpochRecord,
     batch_epochs,
+    gpu_epochs,
     run_epochs,
     sequential_epochs,
     warn_if_far,

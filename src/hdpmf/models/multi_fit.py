@@ -20,8 +20,14 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, HdpmfError
 from hdpmf.models.factorization import NOT_ON_GPU, Factorization
-from hdpmf.models.gpu_training import gpu_run_of, recipe_of
-from hdpmf.models.training import EnteredRatings, diverged, enter, first_factors
+from hdpmf.models.training import (
+    EnteredRatings,
+    diverged,
+    enter,
+    first_factors,
+    gpu_run_of,
+    recipe_of,
+)
 from hdpmf.private.client import Devices
 from hdpmf.private.kernels.gpu.availability import gpu
 from hdpmf.untrusted.recommender import Catalogue

@@ -36,7 +36,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import ItemFacts, Survey
 from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
-from hdpmf.models.gpu_training import fit_devices
+from hdpmf.models.training import fit_devices
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.devices import (

@@ -22,9 +22,8 @@ from hdpmf.common.methods import method_named, method_of
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError
-from hdpmf.models.base import Estimator
+from hdpmf.models.base import Estimator, make_model
 from hdpmf.models.baselines import GlobalMean, UserMean
-from hdpmf.models.registry import make_model
 from hdpmf.models.result_tables import Comparison, Tabular, text_table
 
 LIST_LENGTH = 10

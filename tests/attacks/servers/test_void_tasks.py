@@ -14,12 +14,12 @@ import sqlalchemy as sa
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.protocol import Grouping
-from hdpmf.common.protocol.task import task_id
-from hdpmf.common.protocol.void_task import (
+from hdpmf.common.protocol.task import (
     MOST_VOID,
     VoidTask,
     encode_void_tasks,
     read_void_tasks,
+    task_id,
     void_statement,
 )
 from hdpmf.errors import DapError, PrivacyError, ProtocolError, TransportError

@@ -34,9 +34,10 @@ from hdpmf.common.protocol.key_list import verifies
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
+    VOID_MEDIA_TYPE,
     task_id,
+    void_statement,
 )
-from hdpmf.common.protocol.void_task import VOID_MEDIA_TYPE, void_statement
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder

@@ -16,14 +16,21 @@ from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.model.taste import ALONG, LIKE, choice_shares, taste
 from hdpmf.models import HDPSum
-from hdpmf.private.client.parts import Parts, TasteParts, joined, list_parts
+from hdpmf.private.client.parts import (
+    Parts,
+    Reason,
+    TasteParts,
+    in_words,
+    joined,
+    list_parts,
+    reasons,
+)
 from hdpmf.private.client.ranking import (
     BlendedOrder,
     ByListModel,
     ChooseAndLike,
     heights,
 )
-from hdpmf.private.client.reasons import Reason, in_words, reasons
 
 WORLD = synthetic_world(n_users=40, n_items=30, n_ratings=500, rng=3)
 FITTED = HDPSum(rng=0).fit(WORLD)

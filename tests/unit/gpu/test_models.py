@@ -26,8 +26,8 @@ pytestmark = pytest.mark.slow
 def _pretend(monkeypatch, device):
     """The device of the tests stands for the GPU."""
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
-    monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
-    monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: True)
+    monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_ratings_that_do_not_fit_are_streamed(world, name, monkeypatch):
     train, _, weights = world
     given = {"epochs": 3, "rng": 1, "on": "gpu", "learning_rate": 0.05}
     fitting = make_model(name, **given).fit(train, weights)
-    monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: False)
+    monkeypatch.setattr("hdpmf.models.training.fits", lambda n: False)
     monkeypatch.setattr("hdpmf.private.kernels.gpu.streaming.AT_A_TIME", 100)
     streamed = make_model(name, **given).fit(train, weights)
     assert relative(streamed.catalogue_.factors, fitting.catalogue_.factors) < 1e-6
@@ -180,7 +180,7 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import torch
-import hdpmf.models.gpu_training as training
+import hdpmf.models.training as training
 import hdpmf.models.factorization as factorization
 factorization.use_gpu = lambda name: True
 training.gpu = lambda: torch.device("cpu")

@@ -17,7 +17,7 @@ from hdpmf.models import make_model
 )
 def test_devices_are_fitted_as_on_a_cpu(name, given, device, monkeypatch):
     monkeypatch.setattr("hdpmf.models.one_round.use_gpu", lambda wanted: wanted == "gpu")
-    monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
     monkeypatch.setattr(
         "hdpmf.private.kernels.gpu.solvers._NUMBERS_AT_A_TIME", 1 << 12
     )  # several parts

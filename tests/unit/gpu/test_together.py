@@ -17,8 +17,8 @@ from hdpmf.models.multi_fit import Fit, fit_together
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device):
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
-    monkeypatch.setattr("hdpmf.models.gpu_training.gpu", lambda: device)
-    monkeypatch.setattr("hdpmf.models.gpu_training.fits", lambda n: True)
+    monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)
     monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf import HDPBit, HDPShare, HDPSum, PrivacyWeights, load_model, make_model
-from hdpmf.common.privacy.sharers import Sharers
+from hdpmf.common.privacy.spec import Sharers
 from hdpmf.errors import ConfigError
 from hdpmf.models import hdp_share
 from hdpmf.untrusted.recommender.sharing import facts_from_shares

@@ -24,11 +24,11 @@ from hdpmf.common.net.certificates import (
     RENEW_DAYS,
     SERVER_DAYS,
     Certificates,
+    ServerTls,
     ensure_certificates,
     renew_server,
 )
 from hdpmf.common.net.server import HttpLimits, listen, serving
-from hdpmf.common.net.server_tls import ServerTls
 
 HOSTS = ("127.0.0.1",)
 LIMITS = HttpLimits(connections=16, per_address=16, header_seconds=5.0, body_seconds=5.0)

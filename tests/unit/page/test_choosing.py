@@ -23,7 +23,7 @@ from hdpmf.private.device.memberships import join
 from hdpmf.private.device.recommendations import keep_model
 from hdpmf.private.device.store.catalogues import name_in
 from hdpmf.private.device.store.schema import LocalModel, Question
-from hdpmf.private.page import recommendations
+from hdpmf.private.page import items
 from tests.unit.device.reporting_world import SERVERS, make_facts
 from tests.world import table
 from tests.world import terms as make_terms
@@ -298,11 +298,11 @@ def test_lists_come_in_parts_by_genre_and_by_decade(
         assert found(rated="yes", decade=str(decade))[0] == own, decade
     assert found(rated="yes", decade="a while ago")[0] == everything
     assert found(rated="yes", decade="1" * 6)[0] == everything
-    monkeypatch.setattr(recommendations, "_PART", 2)
+    monkeypatch.setattr(items, "_PART", 2)
     assert found(rated="yes") == (everything[:2], True)
     assert found(rated="yes", offset="2") == (everything[2:4], len(everything) > 4)
     assert found(rated="yes", offset=str(len(everything))) == ([], False)
-    monkeypatch.setattr(recommendations, "_MOST", 2)
+    monkeypatch.setattr(items, "_MOST", 2)
     assert found(rated="yes") == (everything[:2], False)
 
 

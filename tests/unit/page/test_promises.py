@@ -47,7 +47,6 @@ from hdpmf.private.device.store.schema import Question
 from hdpmf.private.page import disclosures as page_disclosures
 from hdpmf.private.page import items as page_items
 from hdpmf.private.page import settings as page_settings
-from hdpmf.private.page import start as page_start
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import PageRequest
 from tests.world import table, terms
@@ -115,7 +114,7 @@ class Screens:
         return self.page("disclosures", page_disclosures.disclosures_page)
 
     def start(self) -> str:
-        return self.page("start", page_start.start_page)
+        return self.page("start", page_items.start_page)
 
     def meter(self) -> str:
         """What every page has in its header."""

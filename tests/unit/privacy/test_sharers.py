@@ -11,7 +11,7 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.accounting import Setting, cost, person_costs
 from hdpmf.common.privacy.levels import LEVELS
-from hdpmf.common.privacy.sharers import Sharers, people_by_level
+from hdpmf.common.privacy.spec import Sharers, people_by_level
 from hdpmf.errors import ConfigError, PrivacyError
 
 WORLD = synthetic_world(n_users=200, n_items=40, n_ratings=4_000, rng=0)

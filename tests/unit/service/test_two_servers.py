@@ -20,8 +20,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Proble
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol import SumContribution, Task, decode, encode
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import task_id
-from hdpmf.common.protocol.void_task import VoidTask, read_void_tasks, void_statement
+from hdpmf.common.protocol.task import VoidTask, read_void_tasks, task_id, void_statement
 from hdpmf.errors import (
     ConfigError,
     DapError,

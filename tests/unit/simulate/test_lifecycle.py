@@ -26,7 +26,7 @@ from hdpmf.untrusted.service.daemon import (
 )
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
-from hdpmf.untrusted.service.refusals import refusals_in_words
+from hdpmf.untrusted.service.outcome import refusals_in_words
 from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings

@@ -189,7 +189,7 @@ def test_a_device_that_cannot_follow_refuses_and_the_operator_sees_it(
         town.run(SUMS)
     assert "catalogue 8" in str(raised.value)
     assert town.service.metrics.refusals["catalogue"] == 8
-    from hdpmf.untrusted.service.refusals import refusals_in_words
+    from hdpmf.untrusted.service.outcome import refusals_in_words
 
     (line,) = refusals_in_words({"catalogue": 8})
     assert "does not follow from the one that they have seen last" in line

@@ -43,7 +43,6 @@ class LoginService:
 
     Attributes:
         file: The file that describes it.
-        content: Of that file.
         start: Commands that start it, now and at every login.
         stop: Commands that end it for good, before its file is deleted.
     """

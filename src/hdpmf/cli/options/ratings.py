@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hdpmf.common.data.checks import Duplicates as Merging
     from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
     from hdpmf.common.privacy.accounting.costs import Person
-    from hdpmf.common.privacy.sharers import Sharers
+    from hdpmf.common.privacy.spec import Sharers
 
 
 _HOLD_OUT = 10
@@ -397,7 +397,7 @@ class WeightOptions(SpecOptions):
     @property
     def sharers(self) -> Sharers | None:
         """The people who share."""
-        from hdpmf.common.privacy.sharers import Sharers
+        from hdpmf.common.privacy.spec import Sharers
 
         text = self.share_levels
         return None if text is None else Sharers.parse(text, "--share-levels")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.common.protocol.key_list import PublishedKeys
     from hdpmf.common.protocol.servers import Servers
-    from hdpmf.common.protocol.void_task import VoidTask
+    from hdpmf.common.protocol.task import VoidTask
     from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics

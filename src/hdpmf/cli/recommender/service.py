@@ -344,7 +344,7 @@ def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
 def _status_text(
     enrolled: Enrolled, fields: dict[str, Any], *, each: bool = True
 ) -> Iterator[Block]:
-    from hdpmf.untrusted.service.refusals import refusals_in_words
+    from hdpmf.untrusted.service.outcome import refusals_in_words
 
     yield from roster_text(enrolled, each=each)
     catalogue = fields["catalogue"]

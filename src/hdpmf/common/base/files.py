@@ -30,7 +30,6 @@ def read_config(path: Path, kind: type[T], missing: str) -> T:
     """Return an operator's TOML file as a value of a msgspec type.
 
     Args:
-        path: The file.
         kind: The type; it checks the values.
         missing: The message where there is no file.
 
@@ -150,7 +149,6 @@ class FolderLayout:
     """A kind of folder.
 
     Attributes:
-        name: For people.
         first: The oldest layout that this version reads.
         steps: Migrations, each from one layout to the next.
     """
@@ -233,7 +231,6 @@ def lock_file(descriptor: int, *, wait: bool = False, shared: bool = False) -> N
     """Lock an open file for this process, until the file is closed or the process ends.
 
     Args:
-        descriptor: The file.
         wait: Wait for another process that has it, as long as it takes.
         shared: Let others have it who share it, too. Windows knows no such lock: there it is as any
             other.

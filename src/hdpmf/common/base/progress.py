@@ -115,7 +115,6 @@ def progress_bar(
         label: What is being done.
         total: How much there is to do; None: nobody knows.
         show: Whether to show it; None: in a notebook only.
-        in_bytes: Whether bytes are counted.
     """
     notebook = in_notebook()
     terminal = bool(show) and sys.stderr.isatty()

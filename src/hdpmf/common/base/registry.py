@@ -31,7 +31,6 @@ class Registry(Mapping[str, Entry]):
         kind: Class of the values.
         noun: What one of them is called in messages.
         group: The entry points that add some.
-        ours: Those that are built in.
         error: Raised where a name is unknown.
     """
 

@@ -97,7 +97,6 @@ class DeviceFit:
     All of it is public; only theta_i, which is made of it and of raw ratings, is private.
 
     Attributes:
-        names: Of the columns.
         features: One row per item.
         offset: What is predicted where theta is zero, in stars (1 to 5).
         weight: How much a rating of each item counts, less where the offset is uncertain.
@@ -152,8 +151,6 @@ def device_columns(
     """Names, columns and ridges.
 
     Args:
-        facts: The released item facts.
-        features: Public features, or None.
         simple: Only an intercept and the features (design S).
         extra: Names of derived columns that a prior knows; those that these features cannot make
             are left out.

@@ -113,7 +113,6 @@ class PublicModel:
         fit: What devices fit their vectors to, in a one-round model of an estimator.
         features: Item features that were given to an estimator ready-made.
         prior: A population prior that was given to an estimator ready-made.
-        lists: A model for lists, where there is one.
     """
 
     about: dict[str, Any]

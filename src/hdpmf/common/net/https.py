@@ -132,8 +132,6 @@ class HttpsClient:
             method: ``GET``, ``PUT``, ...
             url: ``https://host:port/path``.
             most: Largest answer in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
-            headers: Of the request.
-            body: Of the request.
             leaving: Called when the connection is open, before anything of the request is sent:
                 headers can name who sends it, and for what. What it raises is raised here.
 

@@ -288,7 +288,6 @@ class WebClient:
     Args:
         address: The recommender's folder, ``https://host:port``.
         authority: Issuer of its certificate (PEM); the public authorities if empty.
-        clock: For tests.
     """
 
     def __init__(

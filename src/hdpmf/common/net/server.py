@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hdpmf.common.base.files import allow_open_files
-from hdpmf.common.net.server_tls import CHECK_SECONDS, ServerTls
+from hdpmf.common.net.certificates import CHECK_SECONDS, ServerTls
 from hdpmf.errors import ConfigError, TransportError, needs
 
 with needs("uvicorn"), needs("httptools"):
@@ -155,7 +155,6 @@ class Connections:
     """The connections of one server.
 
     Args:
-        limits: On them.
         turned_away: Called with the reason for closing one: ``connections`` and ``address`` (too
             many of them), ``headers`` (too large), ``slow`` (too late), ``gave-way`` (no room for
             others).

@@ -31,11 +31,13 @@ from hdpmf.common.protocol.key_list import (
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import (
     MAX_ENTRIES,
+    SIGNATURE_SIZE,
     TASK_MEDIA_TYPE,
     TASK_PATH,
+    VOID_MEDIA_TYPE,
+    VoidTask,
     task_id,
 )
-from hdpmf.common.protocol.void_task import SIGNATURE_SIZE, VOID_MEDIA_TYPE, VoidTask
 from hdpmf.errors import ConfigError, DapError, TransportError
 
 
@@ -205,7 +207,6 @@ class ServerClient:
     """An HTTPS client of one of the two servers, pinned to its card.
 
     Args:
-        card: The server's.
         party: The caller's key, which it authenticates with.
         timeout: Seconds for a connection, or a part of an answer.
     """

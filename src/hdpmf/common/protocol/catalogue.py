@@ -35,8 +35,6 @@ class KnownItems:
     """The items of a catalogue.
 
     Attributes:
-        items: Their ids.
-        scale: The public rating scale.
         item_table: Titles, genres and years, if any.
         features: Genres and years as numbers, if any.
         fingerprint: Of ids and features or, from the second version on, the version's digest.
@@ -177,8 +175,6 @@ def next_version(
     """Return the version after the newest one.
 
     Args:
-        items: The catalogue so far.
-        sign: Signs with its key.
         added: New items for its end; on the same scale, with ids of the same kind.
         retired: Positions of items that are no longer recommended or asked about.
 

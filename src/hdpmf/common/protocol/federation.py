@@ -233,7 +233,6 @@ class Envelope(_Message, frozen=True):
     """Any message of the recommender, as it travels.
 
     Attributes:
-        run: The run that it belongs to.
         number: Its job: 0 for everything before the first round, else the round.
         part: ``job``: a message of the protocol; ``sum``: one of a secure sum for that job.
         body: The message, encoded.
@@ -269,7 +268,6 @@ class DeviceCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """A device's public card for the roster.
 
     Attributes:
-        name: For people.
         identity: Ed25519 public key (hex): signs requests, reports, and messages of secure sums.
         users: Users behind this device: 1 for a person's, more for a silo.
     """

@@ -38,7 +38,6 @@ class ListTable(_Message, frozen=True):
 
     Attributes:
         form: The way to compute scores.
-        n_items: Items in the catalogue.
         encode: One row per item that the model knows; none where devices solve for their vectors.
         decode: One row per item that the model knows.
         start: Start of each such item's single entries.

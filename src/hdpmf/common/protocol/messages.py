@@ -67,7 +67,6 @@ class Plan(_Message, frozen=True):
         n_factors: K.
         epochs: T, the number of rounds.
         learning_rate: Initial rate of the schedule.
-        reg: Regularisation.
         mechanism: A client that runs another one refuses.
         epsilon: The largest budget of a rating.
         scale_steps: Divide a step by the square root of the number of ratings behind it (or, as

@@ -276,7 +276,6 @@ class ItemFacts(_Message, frozen=True):
 
     Attributes:
         catalogue: The survey's fingerprint.
-        mean: Mean rating.
         bias: Per item, its mean rating less the mean.
         variance: Per item, of the bias.
         popularity: Per item, the estimated weights of its raters.

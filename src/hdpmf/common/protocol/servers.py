@@ -162,7 +162,6 @@ def require_two_hosts(servers: Servers, *, same_host: bool = False) -> None:
     """Refuse two servers on one host, whatever their ports are. Call it before pinning a pair.
 
     Args:
-        servers: The pair.
         same_host: Allow it, for trials on one machine: they protect from nobody.
 
     Raises:

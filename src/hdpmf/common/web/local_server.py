@@ -224,7 +224,6 @@ class PageGuard:
     """ASGI middleware that refuses requests that do not come from our own page.
 
     Args:
-        app: The guarded application.
         host: Name and port by which browsers must address us.
         public: Paths that other sites may link to, because they show nothing.
         scheme: ``https`` behind a proxy that has a certificate.

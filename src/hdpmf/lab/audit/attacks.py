@@ -69,7 +69,6 @@ def difference(path: RecordedRun, target: Target, runs: int, seed: int = 0) -> D
     Args:
         path: A recorded run whose plan keeps the noise.
         target: The audited rating. The user's other ratings are known.
-        runs: Of each world.
         seed: Of the first vectors and of the noise.
     """
     check_runs(runs)
@@ -313,8 +312,6 @@ def run(
 
     Args:
         name: ``reconstruct``, ``difference`` or ``zero-h``.
-        setting: Of the training.
-        ratings: The world.
         users: How many users to attack (``reconstruct``, ``zero-h``).
         runs: Of each world (``difference``).
         progress: Called with the work done and the total.

@@ -152,7 +152,6 @@ class ObservedCanaries:
     """Everything that an observer saw of the canaries.
 
     Attributes:
-        about: Numbers about the canaries.
         others: Scores of other observers, by name.
     """
 

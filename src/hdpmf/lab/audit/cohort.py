@@ -133,7 +133,6 @@ class Cohort:
     """A recommender's conversation with an audited device and, for sums, with honest others.
 
     Args:
-        table: The item table.
         stars: Ratings of the audited device, one per item, 0 for none.
         others: The same of every other honest device; they are known to the recommender.
         policy: Everybody's.

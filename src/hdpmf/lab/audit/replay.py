@@ -146,11 +146,9 @@ def messages(
 
     Args:
         path: The recommender's messages.
-        copies: The users.
         raters: The number of raters that the recommender states, one for each of a user's ratings.
             With the true numbers a message has one user's share of the noise; with 1 it has the
             noise of the whole sum.
-        noise: Noise of the devices.
         seed: Seed of the first user vectors.
         workers: Threads for the kernels.
         own_h: Draw h anew for every copy, item and round, instead of what the path has.

@@ -373,7 +373,6 @@ class _Worlds:
     """The two reports that there may be.
 
     Attributes:
-        encoded: Encoded reports, by world.
         middle: Middle of the two worlds' sums.
         apart: Difference of the two worlds' sums.
         moved: The difference of what is shared.

@@ -45,8 +45,6 @@ def shared_scores(
     Args:
         target: The rating that its owner hides.
         design: Design A; ``noise_factor`` plants too little noise.
-        runs: Of each world.
-        seed: Of the noise.
         progress: Called with the runs done.
         adjacency: ``value`` or ``presence``.
         most: Limit on ratings of a person, as ``max_ratings``.

@@ -90,7 +90,6 @@ class SharesResult:
 
     Attributes:
         verdict: ``shares tell`` or ``not contradicted``.
-        looks: Outcomes by rule.
         deviation: Standard deviation of a rule's right guesses, if nothing is revealed.
     """
 

@@ -49,7 +49,6 @@ class Target:
     """One rating of one user in a world of ratings, with everybody's privacy weights.
 
     Attributes:
-        weights: Weight of each rating.
         row: The rating that differs between the worlds.
         own: All rows of its user, ``row`` among them.
     """

@@ -31,7 +31,7 @@ from hdpmf.common.data.splits import BY_TIME, cut
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module, load_plugin
 from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.privacy.sharers import Sharers
+from hdpmf.common.privacy.spec import Sharers
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError, message_language
 from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
 from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now

@@ -21,7 +21,7 @@ from hdpmf.common.data.splits import BY_TIME
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.privacy.sharers import Sharers
+from hdpmf.common.privacy.spec import Sharers
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
 from hdpmf.lab.experiments.spec import PRIVACY_NAMES, SHARE, DataOptions, Experiment, Split

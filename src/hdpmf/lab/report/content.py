@@ -136,7 +136,6 @@ class Section:
     """A section of the page, which unfolds below its title.
 
     Attributes:
-        name: Its name in the navigation.
         template: The file that shows it.
         facts: The variables of the template.
     """

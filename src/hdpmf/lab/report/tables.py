@@ -222,11 +222,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class ErrorTable:
-    """Errors of one experiment: methods down, measures and K across.
-
-    Attributes:
-        lowest: See `lowest`.
-    """
+    """Errors of one experiment: methods down, measures and K across."""
 
     experiment: Experiment
     factors: list[int]

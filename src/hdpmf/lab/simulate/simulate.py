@@ -120,8 +120,6 @@ def simulate(
     """Run a federation of simulated devices.
 
     Args:
-        train: The ratings on the devices.
-        settings: Of the run.
         weights: Privacy weights; without them every rating has weight 1.
         test: Ratings to measure the error on.
         devices: Number of them; None gives every user its own.

@@ -99,9 +99,6 @@ class DeviceGradientClient(GradientClient):
         ratings: The ratings of these users that take part.
         seed: Of the first user vectors.
         everyone: Users of the run: no item can have more raters.
-        n_users: As for GradientClient.
-        sharing: As for GradientClient.
-        min_raters: As for GradientClient.
         simulation: Allow seeded noise. Never for anything that leaves this process.
     """
 

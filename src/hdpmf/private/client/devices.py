@@ -382,7 +382,6 @@ class Devices:
             items: Catalogue position of each rating's item.
             weights: Privacy weight of each rating.
             beta: Privacy weight of each user.
-            factors: The item factors.
             reg: Regularisation of the training.
             reg_per_rating: Whether it acts once per rating (the sequential solver) or once
                 (Algorithm 1).

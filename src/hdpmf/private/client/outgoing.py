@@ -98,7 +98,6 @@ class SplitReport(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         report_id: Random. Servers count an id once, however often it is encrypted anew.
-        time: The time that the report says.
         public_share: What both servers see.
         input_shares: The leader's and the helper's.
     """
@@ -145,8 +144,6 @@ def sealed_report(
     """Return a report as it is uploaded: each share encrypted to its server.
 
     Args:
-        shares: The report.
-        task_id: The task's id.
         configs: The keys of leader and helper.
     """
     from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal

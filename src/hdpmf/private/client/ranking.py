@@ -23,8 +23,15 @@ from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.taste import ALONG, LIKE, Choices, choice_shares, taste, taste_by_rating
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import Devices
-from hdpmf.private.client.parts import Parts, TasteParts, joined, list_parts
-from hdpmf.private.client.reasons import HIGH, in_words, reasons
+from hdpmf.private.client.parts import (
+    HIGH,
+    Parts,
+    TasteParts,
+    in_words,
+    joined,
+    list_parts,
+    reasons,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -53,14 +60,11 @@ class Recommendation:
     """An item for a user.
 
     Attributes:
-        item: Its id.
         score: The rating that the model expects; None where it orders items and predicts no
             ratings.
         title: Where known, like year and genres.
         rank_score: By what the list is ordered: the higher, the sooner the user would choose and
             like it.
-        year: Of the item.
-        genres: Of the item.
         reason: The largest part of ``rank_score``, in words; None where nothing sets the item
             apart. PRIVATE: it names what the user has rated.
     """
@@ -80,11 +84,9 @@ class ListMaker:
 
     Attributes:
         devices: The users, with what they rated.
-        order: By what items are ordered.
         expected: Gives the ratings that are expected of pairs of a user and an item; None where
             nothing predicts any.
         candidates: Which items may be in a list at all.
-        items: The catalogue.
         table: Titles, genres and years, where there are any.
     """
 
@@ -102,9 +104,7 @@ class ListMaker:
 
         Args:
             users: Their positions.
-            n: How many items.
             keep_rated: Whether items that the user has rated may be in the list.
-            only: What items have to be like.
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, not {n}")
@@ -255,7 +255,6 @@ class ChooseAndLike:
         predicted: Gives predicted ratings of all items, one row for each of some users.
         popularity: How often items are chosen by people in general.
         features: What tastes are about (``public.taste``), one row per item, or None.
-        names: Of its columns.
         like_weight: Of a star of the predicted rating.
         taste_weight: Of the user's taste.
     """
@@ -323,7 +322,6 @@ class ByListModel:
 
     Attributes:
         devices: The users, with what they rated.
-        lists: The model.
         otherwise: Orders items for those of whom it knows nothing: they rated nothing, or
             everything lowest.
     """
@@ -367,7 +365,6 @@ class BlendedOrder:
 
     Attributes:
         choose: The order without a model for lists.
-        lists: The model.
         blend: What a standard deviation of its scores counts.
     """
 

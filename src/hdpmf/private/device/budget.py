@@ -56,9 +56,6 @@ def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = F
     """Positions of the ratings that can take part, and what each will pay.
 
     Args:
-        store: The device's store.
-        terms: What was agreed on.
-        recommender: With whom.
         bare: Nothing is hidden, for a reason that is not in the terms.
 
     In the one-round designs a rating answers a recommender once, however much budget it has left:
@@ -161,7 +158,6 @@ def participation(
     """The chosen ratings by themselves.
 
     Args:
-        store: The device's store.
         chosen: Positions of these ratings.
         units: The weight, in 64ths, that each has paid for; None for all of its weight.
         opened: Of what is shown: a mask, over all ratings, of those that leave as they are.

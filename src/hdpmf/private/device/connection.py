@@ -30,8 +30,6 @@ def serve_recommender(
 
     Args:
         store: The device's store at the recommender's place, opened for serving.
-        address: The recommender's.
-        stop: Ends it.
         log: Told what happens, in lines for the owner.
         every: Seconds, about, between two looks at the files.
         soon: Set to look at the files now, at the next poll where offers are polled for; with

@@ -174,7 +174,6 @@ class UnderWay(NamedTuple):
     """What was agreed to with a recommender, and is not over.
 
     Attributes:
-        recommender: With whom.
         agreed: The owner's own answers that it goes by, by their keys; empty where the policy
             agreed.
         moment: When the report leaves (Unix); 0 where no task was taken yet, or messages answer.

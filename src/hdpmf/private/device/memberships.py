@@ -95,7 +95,6 @@ def store_for(store: DeviceStore, address: str, *, another: bool = False) -> Dev
     """Return the store view of the recommender at this address.
 
     Args:
-        store: The device.
         address: What the owner typed. One that is not known is where the recommender of last time
             has moved to.
         another: It is one more recommender, beside those that are joined.

@@ -50,7 +50,6 @@ class PublishedModel:
         """Return it as this device keeps it.
 
         Args:
-            recommender: From whom.
             terms: What was agreed on, where the device was part of the run.
             survey: The survey, encoded, where the device knows it.
         """

@@ -40,7 +40,6 @@ def load_catalogue(
     A recommender's catalogue replaces them.
 
     Args:
-        store: The device.
         path: A CSV, TSV or Parquet file (see ``read_item_table``).
         scale: What items are rated on: by default the owner's scale, or one to five stars.
 

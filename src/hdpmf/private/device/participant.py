@@ -24,7 +24,7 @@ from hdpmf.common.net.carrier import backoff
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import AnyCatalogue, Terms, decode
 from hdpmf.common.protocol.key_list import MAX_PUBLISHED
-from hdpmf.common.protocol.void_task import MAX_VOID_BYTES, read_void_tasks
+from hdpmf.common.protocol.task import MAX_VOID_BYTES, read_void_tasks
 from hdpmf.errors import (
     ConfigError,
     HdpmfError,

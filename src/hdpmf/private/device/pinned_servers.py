@@ -19,7 +19,6 @@ def pin_servers(
 
     Args:
         store: The device's store. Its policy names the pair from now on.
-        servers: The pair.
         new: Replace the pair that was pinned before.
         same_host: Allow both servers on one machine, for trials.
 
@@ -104,7 +103,6 @@ def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
 
     Args:
         store: The device, at the recommender's place.
-        data: The file.
         new: Replace another roster that was pinned before.
 
     Raises:

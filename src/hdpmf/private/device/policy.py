@@ -46,7 +46,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             secure sums it is as much weight as so many ratings of weight 1 have, and those that are
             left out of a sum have no part in later ones of the same recommender.
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
-        max_rounds: Rounds of a run.
         min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would
             only ask whether this device is there.
         min_participants: Users that every sum is over.
@@ -311,7 +310,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Read such a file; what it leaves out stays as it was before, or as it is by default.
 
         Args:
-            text: The file.
             before: What was agreed to; a limit of it goes only by a line that says ``"no limit"``.
 
         Raises:

@@ -127,7 +127,6 @@ class PublicIndex(msgspec.Struct, frozen=True):
         task: What two servers are asked to sum.
         model: Item facts, or the final factors of a training.
         plan: Of final factors: the plan that they belong to.
-        lists: A model for lists.
         authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
         void: Tasks of which both servers have signed that nothing is released.
@@ -264,7 +263,6 @@ def check_period(store: DeviceStore, task: Task, now: float, until: int) -> None
 
     Args:
         store: The device's store, for its policy.
-        task: What is asked.
         now: The time here.
         until: When the last task ends that this device agreed to with this recommender.
     """
@@ -317,7 +315,6 @@ class Downloads:
 
     Args:
         setup: The participant's.
-        carrier: How to reach them.
     """
 
     def __init__(self, setup: Setup, carrier: Carrier) -> None:

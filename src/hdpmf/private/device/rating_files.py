@@ -36,7 +36,6 @@ class Service:
 
     Attributes:
         name: As people know it.
-        scale: Its ratings.
         columns: Columns that only its files have, in their plainest form.
         unrated: The value of what was not rated, where such rows are in the file.
     """

@@ -69,8 +69,6 @@ def recommend(
     Best first. Nothing is sent.
 
     Args:
-        store: The device.
-        n: How many items.
         user: Whose list, on a device of several users.
         keep_rated: Keep items that the user has rated.
         only: What items have to be like; ids are texts.
@@ -174,7 +172,6 @@ class PredictionInputs:
         mechanism: How a score comes back to the rating scale.
         popularity: How often items are chosen.
         features: What tastes are about, where that is known.
-        feature_names: Their names.
         stranger: The vector of a user without ratings, where such a one is predicted.
         lists: What orders items for somebody with ratings, where a model for lists came.
         blend: What that counts beside the other order; 0: it is all that counts.
@@ -344,12 +341,6 @@ def owner_recommendations(
     store: DeviceStore, n: int = 20, *, only: ItemFilter | None = None, keep_rated: bool = False
 ) -> list[Recommendation]:
     """Return the ``n`` best items for the owner, without those that the owner hid.
-
-    Args:
-        store: The device.
-        n: How many items.
-        only: What items have to be like.
-        keep_rated: Keep items that the owner has rated.
 
     Raises:
         NotFittedError: No run has finished here yet.

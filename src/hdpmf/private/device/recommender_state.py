@@ -44,8 +44,6 @@ class RunState(msgspec.Struct, kw_only=True):
         taking_part: Digest of which ones they are.
         number: The last round that was answered.
         summed: The last job whose numbers went into a secure sum; -1 for none.
-        client: Its state, encoded.
-        over: The run is over.
     """
 
     recommender: str

@@ -49,7 +49,6 @@ class Plans:
     ``forget`` keeps the count.
 
     Args:
-        store: The device's store.
         recommender: Whose plans; others have counts of their own.
         clock: What time it is (Unix).
     """
@@ -125,7 +124,6 @@ class SumOfJob:
     numbers are spent, because two sums over different devices would tell them apart.
 
     Attributes:
-        number: The job.
         numbers: What goes into the sum (int64); gone when it is in.
         layout: The words of the job, by the number of participants.
         terms: What was agreed on: how many users the sum must be over, and for how many a device
@@ -262,7 +260,6 @@ class Setup:
     """The setup that a participant gives to its parts.
 
     Attributes:
-        store: The device's store.
         recommender: Whose offers are answered, for the ledger.
         noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
         simulation: Seeded noise is allowed; nothing leaves this process.
@@ -293,7 +290,6 @@ class Outcome:
     """The outcome of a message: written down in one commit, then sent.
 
     Attributes:
-        entry: For the ledger.
         pays: The ratings that pay for it, and what each pays.
         table: The ratings that it was made of, as they must be when it is written down.
     """
@@ -309,7 +305,6 @@ class Ended:
     """A run that has ended with a model.
 
     Attributes:
-        model: To be kept.
         entry: For the ledger, where ratings took part.
     """
 

@@ -169,7 +169,6 @@ def fit_users(
         mean_map: The precision times the map from a user's description z (see ``describe``) to the
             prior's mean.
         out: One row per user.
-        workers: Threads.
     """
     workers.over_rows(
         start,

@@ -26,15 +26,7 @@ from hdpmf.common.web.local_server import (
 from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
 from hdpmf.private.device.store.device_store import MovedError
-from hdpmf.private.page import (
-    consent,
-    disclosures,
-    items,
-    recommendations,
-    settings,
-    sharing,
-    start,
-)
+from hdpmf.private.page import consent, disclosures, items, settings, sharing
 from hdpmf.private.page.address import LINK, PageAddress
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import MOVED, START, PageRequest
@@ -53,9 +45,9 @@ _WATCH_SECONDS = 5.0
 _BROWSER_SECONDS = 400 * 86_400  # as long as browsers keep a cookie
 
 _PAGES: dict[str, tuple[str, Callable[[PageRequest], dict[str, Any]]]] = {
-    START: ("start", start.start_page),
+    START: ("start", items.start_page),
     "/rate": ("rate", items.rate_page),
-    "/recommendations": ("recommendations", recommendations.recommendations_page),
+    "/recommendations": ("recommendations", items.recommendations_page),
     "/privacy": ("privacy", settings.privacy_page),
     "/disclosures": ("disclosures", disclosures.disclosures_page),
     "/recommenders": ("recommenders", disclosures.recommenders_page),
@@ -82,13 +74,13 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/settings/move": settings.move_away,
 }
 _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
-    "/start/state": start.start_state,
+    "/start/state": items.start_state,
     "/rate/popular": items.popular,
     "/rate/find": items.find,
     "/rate/set": items.set_rating,
     "/rate/private": items.set_private,
-    "/recommendations/find": recommendations.find_recommendations,
-    "/recommendations/hide": recommendations.set_hidden,
+    "/recommendations/find": items.find_recommendations,
+    "/recommendations/hide": items.set_hidden,
     "/privacy/preview": settings.preview_privacy_level,
 }
 _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
@@ -210,7 +202,7 @@ class OwnerPage:
         if away is not None or session is None:
             return away or self._closed()
         return RedirectResponse(
-            await run_in_threadpool(start.first_path, self._page_request(session, {})), 303
+            await run_in_threadpool(items.first_path, self._page_request(session, {})), 303
         )
 
     async def _state(self, request: Request) -> Response:

@@ -1,4 +1,9 @@
-"""The page "Rate": popular titles, search, ratings, files of ratings and catalogues."""
+"""The pages about items.
+
+"Rate" has popular titles, search, ratings, files of ratings and catalogues; "For you" the list, its
+filters, and items that the owner does not want to see; "Start" three steps from an invitation to a
+list.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,21 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from hdpmf.common.data import RatingScale
+from hdpmf.common.data import ItemFilter, RatingScale
+from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.choices.privacy_level import held_down, item_weights, mark
+from hdpmf.private.device.choices.privacy_level import (
+    GROUPS,
+    group_of,
+    held_down,
+    item_weights,
+    mark,
+    privacy_weight,
+)
+from hdpmf.private.device.choices.sharing import offers_levels
 from hdpmf.private.device.disclosures.bounds import bound_of_items, privacy_bounds
-from hdpmf.private.device.disclosures.history import released_words, releases
+from hdpmf.private.device.disclosures.history import past_runs, released_words, releases
+from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import (
     FilePreview,
     current_catalogue,
@@ -21,14 +36,24 @@ from hdpmf.private.device.own_items import (
     rating_of,
     take_file,
 )
-from hdpmf.private.device.recommendations import hidden_items, local_model, popular_positions
+from hdpmf.private.device.recommendations import (
+    hidden_items,
+    hide,
+    local_model,
+    owner_recommendations,
+    popular_positions,
+)
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.private.page.pictures import part_of_scale
 from hdpmf.private.page.request import (
+    START,
     PageRequest,
     choices,
+    invited_fields,
     item_fields,
+    name_of,
     page_of,
     shown_item,
     star_fields,
@@ -233,3 +258,156 @@ def answer_upload(request: PageRequest) -> str:
         with request.store() as store:
             request.session.note(request.t.count("rate.taken", take_file(store, preview)))
     return "/rate"
+
+
+_PART = 20
+_MOST = 500
+
+
+def recommendations_page(request: PageRequest) -> dict[str, Any]:
+    """Return the list, what it can be narrowed to, and the hidden items."""
+    with request.store() as store:
+        model = local_model(store)
+        shown = current_catalogue(store)
+        facts: dict[str, Any] = {
+            "model": None,
+            "items": [],
+            "hidden": [],
+            "rated": store.n_ratings,
+            "anything_left": any(run.count("sent") > 0 for run in past_runs(store)),
+            "choices": choices(store),
+            "recommender_id": store.recommender_id,
+        }
+        if shown is not None:
+            positions = [
+                shown.positions[item] for item in hidden_items(store) if item in shown.positions
+            ]
+            facts["hidden"] = item_fields(shown.table, positions, {}, {})
+        if model is None or shown is None:
+            return facts
+        years = {year for year in shown.table.years or () if year is not None}
+        return (
+            facts
+            | star_fields(shown)
+            | _list(store, shown, 0)
+            | {
+                "model": {"run": model.run[:8], "method": model.method},
+                "genres": sorted({name for own in shown.table.genres or () for name in own}),
+                "decades": sorted({year // 10 * 10 for year in years}, reverse=True),
+            }
+        )
+
+
+def find_recommendations(request: PageRequest) -> dict[str, Any]:
+    """Return a part of the list, of one genre or decade if the owner wants that."""
+    genre, decade = request.text("genre"), request.text("decade")
+    first = int(decade) if decade.isdecimal() and len(decade) < 6 else None
+    only = ItemFilter(
+        genres=(genre,) if genre else (),
+        from_year=first,
+        to_year=None if first is None else first + 9,
+    )
+    with request.store() as store:
+        shown = current_catalogue(store)
+        if shown is None or local_model(store) is None:
+            return {"items": [], "more": False}
+        offset = page_of(request, _MOST)
+        return _list(store, shown, offset, only, keep_rated=request.text("rated") == "yes")
+
+
+def _list(
+    store: DeviceStore,
+    shown: PinnedCatalogue,
+    offset: int,
+    only: ItemFilter | None = None,
+    *,
+    keep_rated: bool = False,
+) -> dict[str, Any]:
+    """Return ``_PART`` items of the list from ``offset`` on, and True if there are more."""
+    wanted = offset + _PART
+    found = owner_recommendations(store, wanted + 1, only=only, keep_rated=keep_rated)
+    part = found[offset:wanted]
+    names = [store.name_of(str(entry.item)) for entry in part]
+    values = store.rated.values_of(ME, names)
+    fields = item_fields(shown.table, [shown.positions[name] for name in names], values, {})
+    high = shown.known.scale.high
+    return {
+        "items": [
+            each
+            | {
+                "rank": offset + place,
+                "score": f"{entry.score:.1f}",
+                # A device always expects a rating.
+                "part": f"{100 * max(entry.score or 0.0, 0.0) / high:.1f}",
+                "reason": entry.reason or "",
+            }
+            for place, (each, entry) in enumerate(zip(fields, part, strict=True), start=1)
+        ],
+        "more": len(found) > wanted and wanted < _MOST,
+    }
+
+
+def set_hidden(request: PageRequest) -> dict[str, Any]:
+    """Hide an item from the recommendations, or show it again."""
+    with request.store() as store:
+        hide(store, shown_item(request, store), request.text("hidden") == "yes")
+    return {}
+
+
+def start_page(request: PageRequest) -> dict[str, Any]:
+    """Return the three steps and which of them are done."""
+    with request.store() as store:
+        weight = privacy_weight(store)
+        return {
+            "n_items": _n_items(store),
+            "model": local_model(store) is not None,
+            **invited_fields(request, store),
+            "joined": [name_of(store, known.address) for known in joined_recommenders(store)],
+            "recommender_id": store.recommender_id,
+            "sharing": _sharing(store),
+            "rated": store.n_ratings,
+            "enough": ENOUGH,
+            "levels": [
+                _level(store, name, low) | {"chosen": name == group_of(weight)}
+                for name, low in GROUPS.items()
+            ],
+        }
+
+
+def _n_items(store: DeviceStore) -> int:
+    shown = current_catalogue(store)
+    return 0 if shown is None else len(shown.positions)
+
+
+def _level(store: DeviceStore, name: str, weight: float) -> dict[str, Any]:
+    """Return a privacy level with its bound."""
+    bounds = privacy_bounds(store, weight)
+    return {
+        "name": name,
+        "weight": weight,
+        "percent": bounds.rating.percent if bounds.proved else "",
+        "part": part_of_scale(bounds.rating),
+    }
+
+
+def _sharing(store: DeviceStore) -> dict[str, Any] | None:
+    """Return what the recommender may see, where it asks for that; None where it does not."""
+    known = store.recommender
+    if not known.address or known.left or not offers_levels(store):
+        return None
+    name, level = name_of(store, known.address), store.sharing_level()
+    return {"recommender": name, "level": level, "levels": LEVELS}
+
+
+def start_state(request: PageRequest) -> dict[str, Any]:
+    """Return the number of titles that have come, which the page waits for."""
+    with request.store() as store:
+        return {"n_items": _n_items(store)}
+
+
+def first_path(request: PageRequest) -> str:
+    """Return the page that opens first: the next thing to do, or the list."""
+    with request.store() as store:
+        if not store.n_ratings:
+            return START
+        return "/rate" if local_model(store) is None else "/recommendations"

@@ -191,7 +191,6 @@ class Owner:
         same_host: Let the owner join although both servers are on one machine: for tests.
 
     Attributes:
-        attempts: Of the passphrase.
         background: What answers recommenders.
         transfer: Where the store has gone, once somebody with its passphrase has asked for it.
     """

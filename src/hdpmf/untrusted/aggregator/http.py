@@ -60,9 +60,9 @@ from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_P
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
+    VOID_MEDIA_TYPE,
     task_id,
 )
-from hdpmf.common.protocol.void_task import VOID_MEDIA_TYPE
 from hdpmf.errors import (
     DapError,
     PrioError,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hdpmf.common.base.logs import event, level_by_signals, log_to_stderr
 from hdpmf.common.base.traces import exporting
+from hdpmf.common.net.certificates import ServerTls
 from hdpmf.common.net.server import (
     Connections,
     HttpLimits,
@@ -27,7 +28,6 @@ from hdpmf.common.net.server import (
     listen,
     settings,
 )
-from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.datastore import Timer
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder

@@ -11,7 +11,7 @@ from typing import ClassVar
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
-from hdpmf.common.protocol.void_task import void_statement
+from hdpmf.common.protocol.task import void_statement
 from hdpmf.errors import ConfigError, DapError, TransportError, needs
 from hdpmf.untrusted.aggregator.collection import Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (

@@ -99,7 +99,6 @@ def similar_items(presence: Presence, patterns: np.ndarray, damping: float = DAM
     Only the ``MAX_SIMILAR_ITEMS`` most rated items have any, which bounds the memory.
 
     Args:
-        presence: Who rated what.
         patterns: Of who rates what with whom.
         damping: Raters added to every item, so that those of few are not similar by chance.
     """
@@ -153,7 +152,6 @@ class StarBits(NamedTuple):
 
     Attributes:
         users: Who sent it, counted from 0.
-        items: What it is about.
         values: What it says of the rating without the mean rating, unbiased.
         variance: How uncertain that is.
     """
@@ -280,9 +278,6 @@ def facts_from_bits(
     """Item facts from bits: a bias per item and, with patterns, how similar items are.
 
     Args:
-        survey: What was asked.
-        contributions: The answers.
-        features: Public features of the items, or None.
         n_patterns: How many factors of who rates what with whom to look for; 0 does not use who
             rated what.
     """

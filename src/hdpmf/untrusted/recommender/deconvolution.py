@@ -20,7 +20,6 @@ class Weights:
     """Each item's true sum of weights, given what was released.
 
     Attributes:
-        mean: Posterior mean.
         deviation: Posterior standard deviation.
         size_biased: Posterior mean where every possible sum counts in proportion to itself: what
             the sum is, seen from one of the ratings behind it.

@@ -41,7 +41,6 @@ def typical_weights(
     Args:
         bits: With items and weights.
         users: Of each bit, counted from 0.
-        n_items: How many items there are.
         features: Public, one row per item, or None.
     """
     items, logs = bits.items, np.log(bits.units + 0.5)

@@ -35,7 +35,6 @@ class NewItems:
             where ratings are. Without it (all alike) the error on ML-100K's new items is 2 to 15 %
             larger, because few people rate what few people like.
         table: Public facts about all of them, where there are any.
-        features: Public features of all of them, or None.
     """
 
     items: IdIndex

@@ -270,7 +270,6 @@ class OneRoundRecommender:
     """Makes item facts of the answers to a survey.
 
     Args:
-        features: Public features of the items, or None.
         score: With taste labels: what each feature, and ``popularity``, counts in the public score
             of an item.
         n_patterns: With bits: how many factors of who rates what with whom to look for; with 0, who

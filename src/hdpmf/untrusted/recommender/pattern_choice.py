@@ -37,13 +37,7 @@ _FOLDS = 5
 def choose_patterns(
     survey: Survey, contributions: Sequence[BitContribution], features: ItemFeatures | None
 ) -> int:
-    """Return how many patterns to look for: ``PATTERNS``, or 0 if they do not help.
-
-    Args:
-        survey: What was asked.
-        contributions: The answers.
-        features: Public features of the items, or None.
-    """
+    """Return how many patterns to look for: ``PATTERNS``, or 0 if they do not help."""
     units = np.concatenate([part.units for part in contributions])
     _, bits = bits_in_stars(survey, contributions, units)
     if len(bits.items) == 0:
@@ -65,8 +59,6 @@ def held_out_gains(
 
     Args:
         bits: What users said.
-        n_items: How many items there are.
-        features: Public features of the items, or None.
         weight: The mean weight of a rating.
     """
     fold = np.random.default_rng(0).integers(0, _FOLDS, len(bits.items))

@@ -49,7 +49,6 @@ class Release:
             ratings.
         item_table: Titles, genres and years, where there are any.
         features: Public features of the items, where there are any.
-        made_by: The software.
     """
 
     survey: Survey

@@ -37,7 +37,6 @@ class SurveyAnswer:
     """The answer to an earlier run, and how much noise is in it.
 
     Attributes:
-        survey: What was asked.
         answer: What was answered, by ratings that no other run has: each is released once in its
             life.
         noises: How many times the whole noise is in it: once by masks (more where more users added

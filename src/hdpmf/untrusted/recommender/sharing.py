@@ -107,7 +107,6 @@ class Shared(NamedTuple):
 
     Attributes:
         bits: Of ratings that are seen.
-        opens: Ratings that are open.
     """
 
     bits: BitContribution
@@ -130,7 +129,6 @@ class _Visible(NamedTuple):
     """All that is in plain sight.
 
     Attributes:
-        presence: Who rated what.
         bits: As they were sent, of all clients.
         bit_users: Of each bit, counted from 0.
         level: The mean of bits on their curve.
@@ -150,7 +148,6 @@ class _Hidden(NamedTuple):
     """Estimates from the sums.
 
     Attributes:
-        observed: The sums.
         known: The weights behind items.
         noise: Scales of the noise, in those of one sum's, one per item.
     """
@@ -181,12 +178,10 @@ def facts_from_shares(
         survey: What was asked (design A).
         sums: Of hidden ratings.
         shared: Of those who share, one for each client.
-        features: Public features of the items, or None.
         n_patterns: As for ``facts_from_bits``; 0 makes no similarity.
         n_sums: As for ``facts_from_sums``, like the next two.
         earlier: What earlier runs released in sums.
         retired: Positions of items that this run did not ask about.
-        list_model: The kind of model for lists.
         seed: Of what is drawn in training it and in choosing how much it counts.
         on: As for ``train_list_model``.
         n_threads: As for ``train_list_model``.
@@ -278,7 +273,6 @@ def _compared(visible: _Visible, mean: float, bias: np.ndarray, variance: np.nda
 
     Args:
         visible: What is in plain sight.
-        mean: Mean rating.
         bias: First estimates of item biases.
         variance: Their variances.
     """

@@ -179,8 +179,6 @@ def facts_from_sums(
     """Item facts from secure sums.
 
     Args:
-        survey: What was asked.
-        contributions: The answers.
         features: Public features of the items, one row each, or None.
         n_sums: How many times the whole noise is in the answers together: 1 where they are shares
             of one sum, their number where each is a sum over a cohort of its own, and more where
@@ -420,7 +418,6 @@ def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0
     """Clamp an answer to what ``users`` users can give; also return how many numbers changed.
 
     Args:
-        survey: What was asked.
         answer: A sum over users.
         users: Whose numbers are in it.
         noises: How many times the whole noise is in it.

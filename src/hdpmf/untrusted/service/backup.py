@@ -37,7 +37,6 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The manifest of a backup.
 
     Attributes:
-        name: Of the recommender.
         made: Time (UTC, ISO 8601).
         files: SHA-256 of every file; of a link, its target.
         format: Version of the manifest; files in it have numbers of their own.

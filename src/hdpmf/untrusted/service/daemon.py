@@ -77,10 +77,7 @@ class Daemon:
         folder: The service's files.
         peers: To participants and the two servers.
         metrics: Counts messages, bytes and refusals.
-        report: Called with the outcome of a run.
         log: Called with lines for people.
-        sleep: For tests.
-        clock: For tests.
     """
 
     def __init__(

@@ -113,7 +113,6 @@ class ServiceFolder:
     """The folder of a service that was set up with ``create``.
 
     Args:
-        folder: Its path.
         only_read: Write nothing: one of an older layout is refused instead of brought forward.
     """
 
@@ -134,7 +133,6 @@ class ServiceFolder:
 
         Args:
             folder: Not there yet, or empty.
-            config: Its settings.
             catalogue: Its items; they become the first version.
             prepare: Makes what else belongs to it, such as certificates.
         """

@@ -45,10 +45,8 @@ class RunHealth:
     """A run, as far as alerts are about it.
 
     Attributes:
-        run: Its id.
         ending: ``done``, ``given up``, ``under way``, or ``stopped`` where it has not ended and no
             process serves.
-        asked: Devices that were asked.
         refusals: Answers that were refusals or could not be taken.
         minimum: Users that it needed.
         enrolled_now: Users of today's roster, as that run would count them.
@@ -96,7 +94,6 @@ def alerts(
 
     Args:
         runs: The last ones, the newest last; two are enough.
-        certificates: Of the recommender.
         free: Free bytes on the disk of its folder.
         total: Bytes of that disk.
         now: Unix time.
@@ -211,7 +208,6 @@ class FolderHealth:
         free: Free bytes on the disk.
         alerts: Problems to solve.
         now: Unix time.
-        devices: That are enrolled.
         last_run: Unix time at which the last run that was not given up ended; 0 if there is none.
         last_users: Users, or reports, in that run.
         under_way: A run has begun and has not ended.

@@ -77,7 +77,6 @@ def pin_servers(
     Args:
         folder: The recommender's.
         name: Of the recommender, for people.
-        servers: The pair.
         replace: Allow it although another pair is pinned.
         same_host: Allow both servers on one machine, for trials.
 

@@ -1,9 +1,12 @@
-"""The outcome of a run: its model, the statement of what that is worth, and a summary to keep."""
+"""The outcome of a run: its model, the statement of what that is worth, and a summary to keep.
+
+Refusals are explained to the operator by class, with counts and nothing about a device.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import RatingScale
+from hdpmf.common.methods import RUN_EPSILON
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy.accounting import Cost, Setting, cost
 from hdpmf.common.privacy.accounting.costs import rounded_up
@@ -41,7 +45,6 @@ class RunOutcome:
     """The end of a run.
 
     Attributes:
-        model: The result.
         statement: What the recommender could see and what that is worth.
         answer: Of a survey, what this run's devices answered.
         summary: Everything worth keeping, as plain values.
@@ -149,7 +152,6 @@ class Statement:
         sees: What the recommender could see.
         guarantee: What follows for a rating, in a sentence.
         honest: For a nominal epsilon, its cost by the accountant; else empty.
-        needs: The assumptions.
     """
 
     view: str
@@ -175,8 +177,6 @@ def state(
     """Return the statement of a run.
 
     Args:
-        settings: Of the run.
-        scale: The public rating scale.
         noise_budget: The budget that set the noise, where devices' reports set it.
         earlier: Epsilon of each run whose answer is combined with this one's; a rating is in one of
             them only.
@@ -256,3 +256,70 @@ def setting_of(
         scale=scale,
         labels=settings.labels is not None,
     )
+
+
+_WORDS = {
+    "policy": (
+        "their owners' policies forbid it",
+        "compare method, epsilon, rounds and --minimum with what owners agree to; by "
+        f"default hdp-sum, epsilon {RUN_EPSILON:g} (max_epsilon_per_run) and "
+        "sums over 16 devices and a tenth of the roster",
+    ),
+    "protocol": (
+        "a message was not what they had agreed to, or out of turn",
+        "see that devices have this version; after a restore, give the run up",
+    ),
+    "catalogue": (
+        "the catalogue does not follow from the one that they have seen last",
+        "after a restore, add what was added since once more (hdpmf recommender items): the same "
+        "items give the same version",
+    ),
+    "secure-sum": (
+        "a secure sum was not as they insist on, or broke off",
+        "have owners pin the newest roster; more devices, or more neighbours in config.toml",
+    ),
+    "busy": (
+        "they were answering somebody else in that moment, or their owners have not "
+        "said yet whether they want to",
+        "nothing, unless it stays so; owners who are asked find the question on their "
+        "page or by hdpmf device consent",
+    ),
+    "storage": ("their disks refused", "tell the owners: nothing is sent or lost meanwhile"),
+    "unavailable": (
+        "they could not, for now: no roster pinned, or numbers lost in a restart",
+        "have owners pin the roster (hdpmf device join --roster)",
+    ),
+}
+_OURS = (
+    "their answers could not be taken",
+    "see that devices have this version; take off who keeps sending such",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalClass:
+    """Refusals of one class: its name, their number, its meaning, and the remedy."""
+
+    reason: str
+    count: int
+    why: str
+    todo: str
+
+
+def refusal_classes(counts: Mapping[str, int]) -> list[RefusalClass]:
+    """All classes, the most frequent first."""
+    found = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return [RefusalClass(reason, count, *_WORDS.get(reason, _OURS)) for reason, count in found]
+
+
+def refusals_in_words(counts: Mapping[str, int]) -> list[str]:
+    """A line for each class, the most frequent first."""
+    return [
+        f"{each.count} refusals ({each.reason}): {each.why}; to do: {each.todo}"
+        for each in refusal_classes(counts)
+    ]
+
+
+def refusals_in_short(counts: Mapping[str, int]) -> str:
+    """All classes in a few words."""
+    return ", ".join(f"{reason} {count}" for reason, count in sorted(counts.items())) or "none"

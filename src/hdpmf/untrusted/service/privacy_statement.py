@@ -41,7 +41,6 @@ def statement_of_recommender(
     """Return the privacy statement of a recommender, or of one of its runs.
 
     Args:
-        folder: The recommender's.
         command: What makes the statement again.
         run: The only run that counts; None: all of them, for a rating that was in each.
         tried: Runs with the same settings before, that are not in this folder any more.

@@ -26,7 +26,6 @@ def watch(
     """Show progress in the way that suits the stream; yield the function that takes lines.
 
     Args:
-        metrics: The counts.
         stream: stderr by default.
         lines: Where there is no terminal, write plain lines, or nothing at all.
     """

@@ -116,7 +116,6 @@ def public_files(
     """Return the files, by name, that tell devices all of this; the index is the last one.
 
     Args:
-        items: The catalogue.
         model: Of the last run.
         task: That two servers take reports for now.
         name: The recommender's, for people.

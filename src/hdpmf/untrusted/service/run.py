@@ -43,7 +43,6 @@ class Run:
         files: For checkpoints; none where not given.
         pace: Waiting times.
         log: Called with lines for people.
-        sleep: For tests.
         cohort: The devices that are asked.
         known: The items, as the recommender computes with them.
         checkpoint: The state to resume from.

@@ -40,7 +40,6 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The reason why a run cannot go on, for the operator.
 
     Attributes:
-        cause: What was wrong.
         remedy: What the operator can do; empty if nothing but to wait.
         at: Unix time at which it was found.
         retry: Unix time of the next attempt; None if there is none, or one is under way.
@@ -61,7 +60,6 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             survey's model is made), ``done``.
         agreed: Devices that agreed to the terms.
         members: Devices whose ratings are counted: only these can take part in rounds.
-        opening: The Opening, encoded.
         counted: With taste labels, the Popularity of all devices, encoded.
         round: The Round that is under way, or the Grouping, encoded.
         answer: To a survey, encoded.

@@ -90,8 +90,6 @@ class Verdict:
     """A decision about a run now.
 
     Attributes:
-        worth: Yes or no.
-        reason: For the operator.
         expected: New weight that the rule expects, or None where it cannot say.
         needed: Smallest weight that is worth a run, or None.
     """

@@ -63,8 +63,6 @@ class Service:
         metrics: Counts messages, bytes and refusals.
         admit: Called with the identities on the roster.
         log: Called with lines for people.
-        sleep: For tests.
-        clock: For tests.
     """
 
     def __init__(

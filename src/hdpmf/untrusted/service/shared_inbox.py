@@ -46,7 +46,6 @@ class SharedInbox:
         """Take messages for a task from now on; those that came before a restart are there.
 
         Args:
-            task: Its id.
             longest: By device of the roster, the most bytes of its message.
             folder: Where messages are kept; in memory only where not given.
         """

@@ -69,7 +69,6 @@ class RecommenderMetrics(CollectorRegistry):
 
     Args:
         progress: Counts of the running process.
-        inspect_folder: Inspects the folder, if there is one.
     """
 
     def __init__(

@@ -20,10 +20,9 @@ from typing import Protocol
 from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOKENS_PATH
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.authority_rotation import names_of
-from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.certificates import ServerTls, ensure_certificates
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
 from hdpmf.common.net.server import HttpLimits, listen, serving
-from hdpmf.common.net.server_tls import ServerTls
 from hdpmf.common.net.signing import server_name
 from hdpmf.common.protocol.task import DEVICE_HEADER, SHARED_PATH, SIGNATURE_HEADER
 from hdpmf.errors import StorageError, needs

@@ -39,7 +39,6 @@ class LaplaceSum(Event):
 
     Attributes:
         shift: How far one number moves, in scales of its noise.
-        coordinates: How many numbers.
     """
 
     shift: float

@@ -77,7 +77,6 @@ class Observation:
     """An observer's view as an event, with its proof or caveat.
 
     Attributes:
-        event: The releases.
         covers: Whether they are all that depends on the ratings; of a method that is not ours, its
             author says so.
         reason: One or two sentences.

@@ -37,10 +37,6 @@ class SentNumber:
     """The number that one rating becomes. PRIVATE.
 
     Attributes:
-        item: Which.
-        title: Its title, where there is one.
-        value: The rating.
-        weight: Its privacy weight.
         pays: What it would spend.
         plain: What goes into the sum for its item, before noise; of a rating that is seen, the
             probability of its bit; of an open one, the rating.
@@ -66,7 +62,6 @@ class SendPreview:
     """A preview of what a run would send. PRIVATE.
 
     Attributes:
-        asked: What was asked.
         claim: Who sees what, and what that stands on.
         cost: For a rating of weight 1, by the accountant.
         sends: What leaves the device, in sentences.

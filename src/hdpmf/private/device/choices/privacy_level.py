@@ -92,7 +92,6 @@ def mark_genre(store: DeviceStore, genre: str, weight: float = SENSITIVE) -> int
     away, and nothing else that holds an item down.
 
     Args:
-        store: The device.
         genre: Its name, or ``NO_GENRE`` for items without one.
         weight: What its items weigh at most.
 
@@ -115,7 +114,6 @@ class HeldDown:
     Attributes:
         weight: The least that they say.
         own: The weight that the owner gave to the item.
-        marked: The item is marked.
         genres: Marked genres that it is of.
         without_genre: It has no genre, and could be of a marked one.
     """

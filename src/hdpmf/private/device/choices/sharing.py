@@ -37,7 +37,6 @@ class Choice(NamedTuple):
     """A level that the owner chooses for a user's ratings, an item or a genre.
 
     Attributes:
-        kind: What it is about.
         name: The user, the item's name on this device, or the genre.
         level: The most that is shown.
     """
@@ -168,7 +167,6 @@ def was_shown(store: DeviceStore, recommender: str | None = None) -> dict[str, i
     """Return how many ratings were ever shown, by the ledger, whatever is chosen now.
 
     Args:
-        store: The device.
         recommender: To whom; to anybody by default.
     """
     counts = {"seen": 0, "open": 0}

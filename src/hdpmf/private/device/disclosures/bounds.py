@@ -79,7 +79,6 @@ class TotalSpending:
     Attributes:
         pure: Pure epsilon of all charges; infinite where something went out without protection.
         at_delta: The smallest epsilon that the accountant proves at ``delta``.
-        delta: For that.
         proved: Whether every run that was paid for has a proof; else the numbers count one channel
             of several.
         event: What was released, for the accountant; None where nothing protected it.
@@ -180,7 +179,6 @@ class Budget:
 
     Attributes:
         user: Whose rating.
-        item: Of what.
         allowed: Its weight times the policy's epsilon.
         spent: What it has spent or holds under any name; more than ``allowed`` where the owner has
             become more private since.
@@ -254,7 +252,6 @@ class PrivacyBounds:
 
     Attributes:
         weight: The owner's weight of that level.
-        ratings: How many ratings there are.
         rating: Of the rating that gives away most, one to come included.
         person: Of all ratings together.
         fresh: Of a rating of which nothing was sent so far.
@@ -435,8 +432,6 @@ def run_bounds(
     """Return the bounds before and after a run; None where nothing is proved.
 
     Args:
-        store: The device.
-        terms: What the run asks for.
         pays: For each rating that would take part its user, its item, what it pays, and its level.
             What is published pays nothing.
     """

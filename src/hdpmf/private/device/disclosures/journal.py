@@ -47,13 +47,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         epsilon: The largest budget of a rating that was asked for; infinite where nothing is
             hidden.
         status: What that number is worth.
-        action: What happened.
         words: In plain English.
-        rounds: Rounds that were agreed to.
         factors: Length of the vectors, where there are any.
         labels: The run is by taste labels.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
-        ratings: How many ratings paid.
         paid: What they paid together. What was ``agreed`` is held for the run, and paid when
             numbers are ``sent``.
         part: Of ``returned``: how much of what the run was to cost never left, so that it is given
@@ -99,12 +96,7 @@ class Line(NamedTuple):
 
 
 class Journal:
-    """The lines of one store.
-
-    Args:
-        cipher: What seals them.
-        clock: What time it is.
-    """
+    """The lines of one store."""
 
     def __init__(
         self, database: Database, cipher: StoreCipher, clock: Callable[[], str] = utc_now

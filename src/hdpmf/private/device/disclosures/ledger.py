@@ -43,7 +43,6 @@ class Charge:
     """A run that ratings have paid for. PRIVATE.
 
     Attributes:
-        entry: What it was.
         sent: What was sent first.
         number: Of the entry with which they paid; values that are younger are not in what was sent.
         pairs: Tags of the ratings.
@@ -85,11 +84,9 @@ class Ledger:
         limits: Of what all ratings of a person may spend.
 
     Args:
-        cipher: What seals it.
         rated: The ratings, for their weights.
         policy: What the device agrees to now.
         sharers: The users who let somebody see some of their ratings now.
-        clock: What time it is.
     """
 
     def __init__(
@@ -141,7 +138,6 @@ class Ledger:
         Send only after that.
 
         Args:
-            entry: What they pay for.
             ratings: The table that ``chosen`` are positions in.
             chosen: Which ratings pay.
             epsilons: What each pays; infinite where nothing is hidden (``status`` none), which
@@ -303,7 +299,6 @@ class Ledger:
         """Return what was spent on each rating under any name, including what is held.
 
         Args:
-            ratings: Which ratings.
             in_full: Their weights, to count those that a limit cut short or left out in a secure
                 sum as if they had paid in full.
         """

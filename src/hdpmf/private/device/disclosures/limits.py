@@ -94,7 +94,6 @@ def rooms_for_shown(shown: Mapping[bytes, float], policy: Policy) -> Rooms:
 
     Args:
         shown: What users have spent on what they show.
-        policy: Has the limit.
     """
     return Rooms(policy.own_total * SHOWN_PART, shown, {})
 
@@ -111,7 +110,6 @@ def rooms_for_others(
         others: What they have spent on it.
         shown: What they have spent on what they show.
         sharers: Who shows something at present: of their total a part is kept for it.
-        policy: Has the limit.
     """
     total = policy.own_total
     if math.isinf(total):
@@ -151,7 +149,6 @@ def fill(
     much. That one enters with as many whole units as are left.
 
     Args:
-        tags: Of the ratings.
         prices: What each would pay by itself; 0 where it costs nothing.
         room: What they may pay together.
         most: How many may take part.
@@ -182,8 +179,6 @@ class PersonLimits:
 
     Args:
         journal: What they have spent.
-        tags: Makes the tags of ratings.
-        user_tag: Makes the tag of a user.
         sharers: The users who let somebody see some of their ratings now.
     """
 
@@ -221,7 +216,6 @@ class PersonLimits:
             ratings: The table that ``chosen`` are positions in.
             chosen: Which ratings could take part.
             prices: What each rating of the table would pay.
-            policy: Has the limits.
             shown: A mask of the ratings that the owner shows. They are chosen as if nobody had
                 hidden ones: otherwise a hidden rating more would push one out, in plain sight.
             unit: What a 64th of a weight costs, in one-round designs.
@@ -278,7 +272,6 @@ class PersonLimits:
         their part of it may spend more: what is shown must not depend on what they have spent.
 
         Args:
-            policy: Has the limit.
             with_user: Count this user as one who shares.
         """
         rooms = self._rooms(policy, shown=False)

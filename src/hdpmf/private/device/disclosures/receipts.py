@@ -73,7 +73,6 @@ class UnderTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The terms that were agreed to.
 
     Attributes:
-        method: Which method.
         view: What is seen.
         epsilon: The largest budget of a rating; None where nothing is hidden.
         rounds: How often numbers are asked for.
@@ -128,7 +127,6 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A receipt.
 
     Attributes:
-        made: When it was made.
         device: The identity that signs (Ed25519, hex).
         sent_as: The identities under which it left, where that was written down.
         run: Of which run (hex).
@@ -186,7 +184,6 @@ def receipt_of(store: DeviceStore, run: str) -> Receipt:
     """A receipt for what left in a run.
 
     Args:
-        store: The device's store.
         run: The run (hex), or the beginning of its name.
 
     Raises:

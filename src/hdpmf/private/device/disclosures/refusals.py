@@ -59,8 +59,6 @@ class RefusalBook:
     """Writes down what is refused to one recommender.
 
     Args:
-        store: The device's store.
-        recommender: Whom.
         clock: Seconds that only go forward.
     """
 

@@ -89,7 +89,6 @@ def spent_elsewhere(
     Args:
         ratings: Over the items of a catalogue.
         pairs: Their tags.
-        subjects: What they are about.
         charges: All that was ever charged: the tag of the rating that paid, and its subject.
         spent: What each rating has spent, by its tag.
         pair_tag: The tag of a rating, by its user and item.

@@ -19,8 +19,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.tokens import TOKENS_PATH, BlindedToken, TokenKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import prio_of, token_challenge
-from hdpmf.common.protocol.void_task import VoidTask
+from hdpmf.common.protocol.task import VoidTask, prio_of, token_challenge
 from hdpmf.errors import ProtocolError, StorageError, TransportError
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import (

@@ -222,7 +222,6 @@ class PinnedRoster:
 
     Attributes:
         roster: Their public keys.
-        users: Users behind each.
     """
 
     def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:

@@ -36,7 +36,7 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.marks import MarkedItems
+from hdpmf.private.device.store.marks import MarkedItems, SharingLevels
 from hdpmf.private.device.store.pins import PinnedItems, RosterPin, remember
 from hdpmf.private.device.store.ratings_table import ME, RatingsTable, Record, SealedRatings
 from hdpmf.private.device.store.schema import (
@@ -47,7 +47,6 @@ from hdpmf.private.device.store.schema import (
     Recommender,
     Transfer,
 )
-from hdpmf.private.device.store.sharing import SharingLevels
 from hdpmf.private.device.store.tables import ONLY, Runs, Tables, read_header, write_header
 
 
@@ -55,7 +54,6 @@ class DeviceStore:
     """A device's store; use it as a context manager. Make one with `create` or `open`.
 
     Attributes:
-        users: Users that this device speaks for.
         identity: The device's signing key.
         ledger: What was sent and paid.
         runs: What is kept of runs under way, and what was answered in them.
@@ -146,7 +144,6 @@ class DeviceStore:
         """Open a store.
 
         Args:
-            path: The file.
             passphrase: Where it is encrypted.
             serving: To answer a recommender: one process at a time may.
             old_copy: Take an old copy too, or one that was moved without its counter: it has

@@ -93,11 +93,9 @@ class KnownNames:
 
     Args:
         recommender_id: Whose catalogue comes.
-        namespace: Of its items.
         others: Catalogues of all other recommenders.
         own: The owner's file.
         past: Items of forgotten catalogues.
-        rated: Names that have a rating.
     """
 
     def __init__(

@@ -46,11 +46,7 @@ from hdpmf.private.device.store.tables import ONLY, Tables
 
 
 class PinnedItems:
-    """The item table that is pinned of a recommender, and the scale that its items are rated on.
-
-    Args:
-        recommender_id: Whose.
-    """
+    """The item table that is pinned of a recommender, and the scale that its items are rated on."""
 
     def __init__(self, database: Database, tables: Tables, recommender_id: int = FIRST) -> None:
         self._database = database
@@ -120,7 +116,6 @@ class PinnedItems:
         that was rated is sent as a rating of it.
 
         Args:
-            items: The table.
             own: The one that the owner loaded from a file before, and may have rated.
             rated: Returns the names of all items that have a rating.
 
@@ -259,11 +254,7 @@ def remember(
 
 
 class RosterPin:
-    """The roster that is pinned of a recommender.
-
-    Args:
-        recommender_id: Whose.
-    """
+    """The roster that is pinned of a recommender."""
 
     def __init__(self, database: Database, tables: Tables, recommender_id: int = FIRST) -> None:
         self._in_memory = database.in_memory

@@ -50,10 +50,8 @@ class Device(Row, frozen=True, kw_only=True):
     """The device itself: the only row of its table.
 
     Attributes:
-        users: Users that this device speaks for.
         identity: The signing key.
         policy: The terms that the device agrees to.
-        name: For people.
         key_succession: Proof that former keys vouch for the present ones (JSON).
         scales: By item namespace, the scale (low, high, step) that the owner rates on.
         last_recommender: Address of the recommender that was used last.
@@ -122,7 +120,6 @@ class ItemsApart(Row, frozen=True, kw_only=True):
     """Items of a recommender that have ids of other items in its namespace (``item_identity``).
 
     Attributes:
-        recommender_id: Whose.
         numbers: By id, the number of the namespace that each has for itself.
     """
 
@@ -162,7 +159,6 @@ class CountedSurvey(Row, frozen=True, kw_only=True):
 
     Attributes:
         run: Id of that task: the run that ratings have paid in.
-        survey: The survey, encoded.
     """
 
     run: bytes
@@ -251,8 +247,6 @@ class Question(Row, frozen=True, kw_only=True):
     """A question to the owner: the terms that a run asks for.
 
     Attributes:
-        recommender: Who asks.
-        terms: What for.
         servers: Digest of the two servers that sum; empty where there are none.
         names: Who runs these.
         survey: What exactly is asked, where that is known beforehand.
@@ -315,7 +309,6 @@ class RefusalRecord(Row, frozen=True, kw_only=True):
     """Something that was refused, once or more often.
 
     Attributes:
-        recommender: Who asked.
         reason: What it was told.
         words: Why, for the owner.
         method: What was asked for, where that is known.
@@ -324,7 +317,6 @@ class RefusalRecord(Row, frozen=True, kw_only=True):
         run: In which run, the last time (hex).
         first: When, the first time.
         last: When, the last time.
-        count: How often.
     """
 
     recommender: str
@@ -401,7 +393,6 @@ class SentRun(Row, frozen=True, kw_only=True):
         leader: Organisation and address of the one that takes reports.
         helper: Of the other one.
         catalogue: Digest of the catalogue, as people compare it.
-        version: Of the catalogue.
         pieces: The first ones, in their order.
         more: How many there were besides.
         more_bytes: Of these.

@@ -49,7 +49,6 @@ class ExportFacts(msgspec.Struct, frozen=True):
     """The first row of an export.
 
     Attributes:
-        schema: Of the rows.
         commits: Commits of the store that it was made of.
         at: When it was made.
     """
@@ -68,7 +67,6 @@ def write_export(
     """Write an export; a piece at a time is in memory.
 
     Args:
-        stream: Where it goes.
         cipher: Has sealed the rows, and seals the pieces. It has a passphrase.
         facts: About the rows.
         rows: The name of a table and a row of it, each.
@@ -102,9 +100,7 @@ class ExportReader:
     """An export that is read from its beginning to its end, once.
 
     Args:
-        stream: The file.
         path: Its name, for messages.
-        passphrase: Opens it.
 
     Attributes:
         cipher: Has sealed the rows.

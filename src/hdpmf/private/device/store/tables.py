@@ -42,8 +42,6 @@ class Table(Generic[T]):
     """The rows of one table. The file shows how many there are, and in which order they came.
 
     Args:
-        name: Of the table.
-        kind: Of its rows.
         key: Returns what a row is found by.
     """
 

@@ -53,7 +53,6 @@ def change_passphrase(
 
     Args:
         path: The store's file; nobody may answer a recommender from it meanwhile.
-        new: The new passphrase.
         old: The one before, where the store is encrypted.
         old_copy: As in ``DeviceStore.open``.
 
@@ -167,7 +166,6 @@ def import_store(file: Path, path: Path, passphrase: str) -> None:
     """Make a store of an export, and delete the export.
 
     Args:
-        file: The export.
         path: The new store; must not exist.
         passphrase: Of the export; the new store has the same one.
 
@@ -203,7 +201,6 @@ def take_back(
     """Use a store again that was moved away; its export is deleted.
 
     Args:
-        path: The store.
         file: The export, which proves that it was not imported: an import deletes it.
         lost: In place of the file: the owner's word that it was never imported and never will be.
         passphrase: Of the store, where it is encrypted.

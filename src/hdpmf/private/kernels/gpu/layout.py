@@ -286,10 +286,7 @@ def lay_out(
     """Sort ratings for a pass.
 
     Args:
-        rows: Row of each rating.
         partners: The other side of each.
-        n_rows: How many rows there are.
-        n_partners: How many partners.
         columns: Further facts of each rating along the last dimension, to be brought into the same
             order.
         row_bytes: What gathering one partner's factors moves.
@@ -343,7 +340,6 @@ def segments(
         groups: Numbers of the groups that have ratings.
         counts: Ratings of each.
         partner: The other side of each rating, in order.
-        n_rows: How many rows there are.
         segment: Most ratings in a segment.
         longest_first: Number segments in the order in which they should be begun; or else by their
             positions.

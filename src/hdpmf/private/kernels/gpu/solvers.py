@@ -89,7 +89,6 @@ class BatchSolver:
         Args:
             U: User vectors, padded, of shape (users, runs, width).
             V: Item factors, in the same way.
-            runs: The runs.
             rates: Learning rate of each run.
             number: Selects the noise; the same number draws the same again.
             noise: See ``torch_engine.step``.
@@ -130,7 +129,6 @@ class SequentialSolver:
     run skips what is not in its view, which leaves the order that it would have alone.
 
     Args:
-        seed: Of the orders.
         engine: Does the passes; by default the one for the table's device.
 
     Attributes:

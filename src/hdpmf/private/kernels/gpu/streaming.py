@@ -85,7 +85,6 @@ class StreamedBatchSolver:
     It has one view.
 
     Args:
-        stream: The ratings.
         scale_steps: Divide a step by the square root of the number of ratings behind it.
         at_a_time: Ratings in a buffer.
         engine: Does the passes; by default the one for the device.

@@ -182,10 +182,8 @@ def step(
     """Step each row to ``own - step rate (2 (sum + reg own) + noise)``; project if ``unit_ball``.
 
     Args:
-        side: The side that was summed.
         sums: What ``residual_sums`` returned.
         own: Factors to change.
-        runs: The runs.
         steps: Step of each row in each view, of shape (views, rows) or (1, rows) for all.
         rates: Learning rate of each run.
         n_factors: K; the columns beyond it stay 0.
@@ -243,7 +241,6 @@ def visit_ratings(
     Args:
         visits: Which ratings each row visits, in which order.
         columns: Facts of ratings in that order.
-        runs: The runs.
         own: Factors to change.
         other: Factors of the other side.
         rates: Learning rate of each run.

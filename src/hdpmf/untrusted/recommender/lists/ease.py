@@ -186,10 +186,8 @@ def train_ease(
     """EASE, small enough for a device. It says what its compression costs.
 
     Args:
-        presence: Who rated what.
         rank: Directions that are kept.
         per_item: Single entries of each item that are kept besides.
-        strength: Regularisation.
         neighbours: Predict each item from this many others only; None: from all or, in large
             catalogues, from ``NEIGHBOURS``.
         n_threads: Threads for neighbours; every core by default. The result does not depend on it.

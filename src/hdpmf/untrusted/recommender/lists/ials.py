@@ -181,7 +181,6 @@ def train_ials(
     """Train implicit ALS.
 
     Args:
-        presence: Who rated what.
         rank: Length of the vectors.
         unrated: Weight of what was not rated.
         reg: Regularisation, times how often a user or item occurs (all else counting ``unrated``).

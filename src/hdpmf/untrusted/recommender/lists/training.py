@@ -75,7 +75,6 @@ def train_list_model(
 
     Args:
         kind: One of ``LIST_MODELS``, or of those that packages add.
-        presence: Who rated what.
         seed: Where something is drawn.
         on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
         n_threads: Threads of ``ials`` and ``ease``; every core by default. The result does not

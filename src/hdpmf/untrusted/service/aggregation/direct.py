@@ -12,7 +12,7 @@ from hdpmf.common.protocol import Message
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
 from hdpmf.untrusted.service.aggregation.device_client import DeviceClient
-from hdpmf.untrusted.service.refusals import refusals_in_short
+from hdpmf.untrusted.service.outcome import refusals_in_short
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.service.run import Run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.void_task import (
+from hdpmf.common.protocol.task import (
     MOST_VOID,
     VoidTask,
     encode_void_tasks,

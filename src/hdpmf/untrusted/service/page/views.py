@@ -20,10 +20,9 @@ from hdpmf.common.protocol.titles import TitleSearch
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.health import ending_in, inspect_folder
 from hdpmf.untrusted.service.keys import pinned_servers
-from hdpmf.untrusted.service.outcome import state
+from hdpmf.untrusted.service.outcome import refusal_classes, state
 from hdpmf.untrusted.service.page.charts import RunCharts
 from hdpmf.untrusted.service.progress import run_facts
-from hdpmf.untrusted.service.refusals import refusal_classes
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.survey import weight_deviations
 
