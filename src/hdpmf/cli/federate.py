@@ -27,15 +27,7 @@ from hdpmf.cli.options.methods import (
     explain_arguments,
 )
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
-from hdpmf.cli.output import (
-    Block,
-    Result,
-    Table,
-    note,
-    privacy_line,
-    run_claim,
-    wants_json,
-)
+from hdpmf.cli.output import Block, Result, Table, note, privacy_line, run_claim, wants_json
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, RatingsError
 

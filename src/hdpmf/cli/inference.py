@@ -17,15 +17,7 @@ from hdpmf.cli.options.common import (
     read_text,
 )
 from hdpmf.cli.options.ratings import parse_columns
-from hdpmf.cli.output import (
-    Block,
-    Csv,
-    Result,
-    Table,
-    claim_fields,
-    privacy_line,
-    wants_json,
-)
+from hdpmf.cli.output import Block, Csv, Result, Table, claim_fields, privacy_line, wants_json
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, UnknownIdError, hint
 

@@ -20,14 +20,7 @@ from hdpmf.cli.options.common import (
     make_folder,
     option,
 )
-from hdpmf.cli.output import (
-    Block,
-    Result,
-    Table,
-    claim_fields,
-    privacy_line,
-    short_claim,
-)
+from hdpmf.cli.output import Block, Result, Table, claim_fields, privacy_line, short_claim
 from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, Method, method_named

@@ -53,8 +53,7 @@ class NumberOptions:
         option("Users who rated the item.", "N", min=1, default="100; of a model, its median"),
     ] = None
     ratings: Annotated[
-        int | None,
-        option("Ratings of the user.", "N", min=1, default="50; of a model, its median"),
+        int | None, option("Ratings of the user.", "N", min=1, default="50; of a model, its median")
     ] = None
     releases: Annotated[int, option("How often all of it is repeated.", "N", min=1)] = 1
     delta: Annotated[float, option("Chance that is left out of account.", "D")] = 1e-5
@@ -209,13 +208,7 @@ def _setting(
         about["factors"] = chosen["n_factors"]
     if chosen.get("h") == "shared":
         about["h"] = "shared"
-    return Setting(
-        method,
-        epsilon=epsilon,
-        rounds=rounds,
-        noise_budget=budget,
-        **about,
-    )
+    return Setting(method, epsilon=epsilon, rounds=rounds, noise_budget=budget, **about)
 
 
 def _explained_model(

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from hdpmf.cli.options.common import (
-    Seed,
-    argument,
-    command,
-    option,
-    privacy_option,
-    run_option,
-)
+from hdpmf.cli.options.common import Seed, argument, command, option, privacy_option, run_option
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text
 from hdpmf.common.base.progress import progress_bar

@@ -64,12 +64,7 @@ def figure_bytes(figure: Figure, kind: str = "png", **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-_STATUS_COLOURS = {
-    "proved": GOOD,
-    "author's claim": DOUBTFUL,
-    "nominal": DOUBTFUL,
-    "none": NEUTRAL,
-}
+_STATUS_COLOURS = {"proved": GOOD, "author's claim": DOUBTFUL, "nominal": DOUBTFUL, "none": NEUTRAL}
 
 _STATUS_MEANING = {
     "proved": "private: what can be learnt about a rating has a proved bound{}",
@@ -271,10 +266,7 @@ def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
     for y, observer in heads:
         axes.annotate(observer, (0.5, y), va="center", fontsize=9.5, color=INK, fontweight="bold")
     axes.set_yticks(
-        [y for y, _ in rows],
-        [guess.person for _, guess in rows],
-        fontsize=9.5,
-        color=INK,
+        [y for y, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK
     )
     axes.set_xlim(0.5, 1.0)
     axes.set_ylim(position - 0.3, -0.6)

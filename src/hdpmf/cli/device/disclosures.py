@@ -28,8 +28,7 @@ _TOO_LATE = "A report of the run under way has left already; that one cannot be 
 def consent(
     target: StoreOptions,
     which: Annotated[
-        str | None,
-        argument("A question's number, as listed; or a recommender's address.", "[N]"),
+        str | None, argument("A question's number, as listed; or a recommender's address.", "[N]")
     ] = None,
     answer: Annotated[
         str | None, argument("once, always, never, later, or again.", "[ANSWER]")

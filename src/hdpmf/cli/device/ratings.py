@@ -179,11 +179,7 @@ def _change_rating(
             "held": told,
             "released": _releases(store, user, item, "marked") if weight is not None else [],
         }
-    return {
-        "done": "Rated",
-        "held": told,
-        "released": _releases(store, user, item, "changed"),
-    }
+    return {"done": "Rated", "held": told, "released": _releases(store, user, item, "changed")}
 
 
 def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:

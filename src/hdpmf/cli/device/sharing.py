@@ -88,11 +88,7 @@ def sharing_fields(store: DeviceStore, user: str = "me") -> dict[str, Any]:
         "ratings": would_show(store, user).counts(),
         "policy_allows": SHARING_METHOD in store.policy.methods,
         "items": [
-            {
-                "item": id_of(row.name),
-                "item_namespace": namespace_of(row.name),
-                "level": row.level,
-            }
+            {"item": id_of(row.name), "item_namespace": namespace_of(row.name), "level": row.level}
             for row in rows
             if row.kind == "item"
         ],

@@ -370,11 +370,7 @@ class WeightOptions(SpecOptions):
         if (
             sharers is not None
             and isinstance(sharers.who, str)
-            and self.weights
-            not in (
-                None,
-                ["paper"],
-            )
+            and self.weights not in (None, ["paper"])
         ):
             raise ConfigError(
                 f"{sharers.who} is a group of --weights paper; with other weights --share-levels "

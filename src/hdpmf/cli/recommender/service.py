@@ -73,10 +73,7 @@ def init(
         ensure_certificates(made.tls_folder, names)
 
     service = ServiceFolder.create(
-        folder,
-        Config(name=name, host=host, port=port, names=names),
-        table,
-        make_certificates,
+        folder, Config(name=name, host=host, port=port, names=names), table, make_certificates
     )
     authority = service.tls_folder / "authority.pem"
     address = service.config.address

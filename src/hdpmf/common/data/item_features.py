@@ -214,11 +214,7 @@ def _having(frame: pl.DataFrame, name: str, word: str, ids: np.ndarray) -> np.nd
 
 
 def _scaled(
-    frame: pl.DataFrame,
-    name: str,
-    ids: np.ndarray,
-    earlier: pl.DataFrame | None,
-    trained: set[str],
+    frame: pl.DataFrame, name: str, ids: np.ndarray, earlier: pl.DataFrame | None, trained: set[str]
 ) -> np.ndarray | None:
     """Return numbers of items, standardised by those of earlier ones; None without these."""
     if earlier is None or name not in earlier.columns:

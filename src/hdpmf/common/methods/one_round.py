@@ -197,9 +197,7 @@ HDP_SHARE = Method(
                 "rating itself (open)",
             ),
             "sums": replace(
-                HDP_SUM.claim("sums"),
-                reason=_HIDDEN,
-                sees=HDP_SUM.claim("sums").sees + _SHARERS,
+                HDP_SUM.claim("sums"), reason=_HIDDEN, sees=HDP_SUM.claim("sums").sees + _SHARERS
             ),
             "two-servers": replace(
                 HDP_SUM.claim("two-servers"),

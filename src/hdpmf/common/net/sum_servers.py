@@ -263,10 +263,7 @@ class ServerClient:
         self, method: str, path: str, body: bytes = b"", media_type: str | None = None
     ) -> HttpsAnswer:
         """Send a request, with this side's time: servers compare their clocks."""
-        headers = {
-            "authorization": self._authorization,
-            DATE_HEADER: formatdate(usegmt=True),
-        }
+        headers = {"authorization": self._authorization, DATE_HEADER: formatdate(usegmt=True)}
         if media_type is not None:
             headers["content-type"] = media_type
         with span("ask partner"):

@@ -27,21 +27,9 @@ from hdpmf.lab.audit.one_round import (
     sum_scores,
 )
 from hdpmf.lab.audit.replay import record
-from hdpmf.lab.audit.scores import (
-    CONFIDENCE,
-    Halves,
-    Scores,
-    ceiling,
-    lower_bound,
-    verdict,
-)
+from hdpmf.lab.audit.scores import CONFIDENCE, Halves, Scores, ceiling, lower_bound, verdict
 from hdpmf.lab.audit.sharing import shared_scores
-from hdpmf.lab.audit.training import (
-    device_scores,
-    refit_scores,
-    retrain_scores,
-    small_world,
-)
+from hdpmf.lab.audit.training import device_scores, refit_scores, retrain_scores, small_world
 from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.factorization import Factorization

@@ -41,14 +41,7 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.errors import ProtocolError
 from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_laplace, log_share
-from hdpmf.lab.audit.world import (
-    Design,
-    Target,
-    moved_by,
-    rating_in_worlds,
-    sharpened,
-    with_rating,
-)
+from hdpmf.lab.audit.world import Design, Target, moved_by, rating_in_worlds, sharpened, with_rating
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.sums import coding_of

@@ -274,9 +274,7 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
 
 
 def _listed(
-    experiments: Iterable[Experiment],
-    results: Mapping[str, Result],
-    runs: Iterable[Run] = (),
+    experiments: Iterable[Experiment], results: Mapping[str, Result], runs: Iterable[Run] = ()
 ) -> frozenset[str]:
     """Return the ids of runs whose lists must be measured; ``runs`` may be of no grid."""
     experiments = list(experiments)

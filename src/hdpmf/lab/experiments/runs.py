@@ -294,12 +294,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 
 def make_run(
-    data: Data,
-    part: Part,
-    method: str,
-    params: Mapping[str, Scalar],
-    privacy: Privacy,
-    seed: int,
+    data: Data, part: Part, method: str, params: Mapping[str, Scalar], privacy: Privacy, seed: int
 ) -> Run:
     """Make a run without what cannot change its result, so that equal runs have equal ids.
 

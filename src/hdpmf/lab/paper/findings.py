@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from hdpmf.lab.experiments import Cell
 from hdpmf.lab.paper import GRIDS, published
 from hdpmf.lab.paper.published import Reversal, paper_pairs, reversals
-from hdpmf.lab.report.content import (
-    METRIC_LABELS,
-    Content,
-    counted,
-    four,
-    p_value,
-    plain,
-    words,
-)
+from hdpmf.lab.report.content import METRIC_LABELS, Content, counted, four, p_value, plain, words
 from hdpmf.lab.report.findings import list_findings
 from hdpmf.lab.report.tables import RATERS, honest_cost
 

@@ -48,11 +48,7 @@ class Child:
     """
 
     def __init__(
-        self,
-        name: str,
-        arguments: list[str],
-        log: Path,
-        environment: Mapping[str, str],
+        self, name: str, arguments: list[str], log: Path, environment: Mapping[str, str]
     ) -> None:
         self.name = name
         self.log = log
@@ -116,11 +112,7 @@ class Deployment:
         self.stop_all()
 
     def start(
-        self,
-        name: str,
-        module: str,
-        *options: str,
-        environment: Mapping[str, str] | None = None,
+        self, name: str, module: str, *options: str, environment: Mapping[str, str] | None = None
     ) -> Child:
         """Run ``python -m module options``; a name can be used again once its process has ended.
 

@@ -83,10 +83,7 @@ def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
 def masked(message: ToRecommender) -> bytes:
     """A device's message of a secure sum, as a body."""
     # needs the federation extra, which clients do without
-    from hdpmf.common.aggregation.masks import (
-        ToRecommender,
-        encode,
-    )
+    from hdpmf.common.aggregation.masks import ToRecommender, encode
 
     if not isinstance(message, ToRecommender):
         raise ProtocolError(f"a device never sends a {type(message).__name__}")

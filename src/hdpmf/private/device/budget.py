@@ -127,10 +127,7 @@ def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = Non
 
 
 def charge(
-    store: DeviceStore,
-    entry: Entry,
-    taken: Taken,
-    opened: np.ndarray | None = None,
+    store: DeviceStore, entry: Entry, taken: Taken, opened: np.ndarray | None = None
 ) -> None:
     """Let ratings pay, or refuse; those that are opened pay nothing."""
     chosen, pays, short = taken

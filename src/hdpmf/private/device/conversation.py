@@ -32,19 +32,9 @@ from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import HdpmfError, ProtocolError
 from hdpmf.private.client.outgoing import compose
 from hdpmf.private.device.budget import charge, check_policy
-from hdpmf.private.device.consent import (
-    ask_owner,
-    end_consent,
-    require_agreement,
-    require_consent,
-)
+from hdpmf.private.device.consent import ask_owner, end_consent, require_agreement, require_consent
 from hdpmf.private.device.disclosures.sent_bytes import message_leaves
-from hdpmf.private.device.errors import (
-    DeclinedError,
-    OutOfTurnError,
-    UnansweredError,
-    reason_of,
-)
+from hdpmf.private.device.errors import DeclinedError, OutOfTurnError, UnansweredError, reason_of
 from hdpmf.private.device.messages import (
     check_number,
     opened,

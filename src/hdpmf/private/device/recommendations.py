@@ -347,9 +347,7 @@ def owner_recommendations(
     """
     hidden = hidden_ids(store)
     lists = without(
-        hidden,
-        n,
-        recommend_each(store, [ME], n + len(hidden), only=only, keep_rated=keep_rated),
+        hidden, n, recommend_each(store, [ME], n + len(hidden), only=only, keep_rated=keep_rated)
     )
     return next(iter(lists))[1]
 

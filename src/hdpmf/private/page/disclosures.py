@@ -24,10 +24,7 @@ from hdpmf.private.device.consent import (
     refused_recommenders,
 )
 from hdpmf.private.device.device_identity import card_of
-from hdpmf.private.device.disclosures.bounds import (
-    privacy_bounds,
-    total_spending,
-)
+from hdpmf.private.device.disclosures.bounds import privacy_bounds, total_spending
 from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.history import LedgerRun, past_runs
 from hdpmf.private.device.disclosures.receipts import receipt_of
@@ -291,10 +288,7 @@ def _shown_items(titles: Mapping[str, str], run: LedgerRun) -> dict[str, dict[st
     """
     if run.paid is None or not run.count("sent"):
         return {}
-    by_level = (
-        ("seen", run.seen_items, run.paid.seen),
-        ("open", run.open_items, run.paid.opened),
-    )
+    by_level = (("seen", run.seen_items, run.paid.seen), ("open", run.open_items, run.paid.opened))
     return {
         level: item_titles(titles, items) | {"n": n, "gone": n - len(items)}
         for level, items, n in by_level

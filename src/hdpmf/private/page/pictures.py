@@ -127,8 +127,4 @@ def two_views(bound: Bound) -> dict[str, str]:
         return f"M0 {_HEIGHT:g}L{'L'.join(points)}L{_WIDTH:g} {_HEIGHT:g}Z"
 
     both = [min(pair) for pair in zip(*curves, strict=True)]
-    return {
-        "yours": path(curves[0]),
-        "others": path(curves[1]),
-        "both": path(both),
-    }
+    return {"yours": path(curves[0]), "others": path(curves[1]), "both": path(both)}

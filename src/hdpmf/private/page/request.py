@@ -16,11 +16,7 @@ from hdpmf.common.protocol.titles import upright
 from hdpmf.common.web.local_server import BrowserSession
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.memberships import (
-    known_recommenders,
-    looks_like_another,
-    with_catalogue,
-)
+from hdpmf.private.device.memberships import known_recommenders, looks_like_another, with_catalogue
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -182,12 +178,7 @@ def levels(shown: PinnedCatalogue) -> list[float]:
 def star_fields(shown: PinnedCatalogue) -> dict[str, Any]:
     """Return the scale of a catalogue, for templates."""
     scale = shown.known.scale
-    return {
-        "levels": levels(shown),
-        "low": scale.low,
-        "high": scale.high,
-        "step": scale.step,
-    }
+    return {"levels": levels(shown), "low": scale.low, "high": scale.high, "step": scale.step}
 
 
 def page_of(request: PageRequest, most: int) -> int:

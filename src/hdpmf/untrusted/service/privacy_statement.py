@@ -99,7 +99,7 @@ def statement_of_recommender(
     spent = "no bound" if value.at_delta is None else f"epsilon {value.epsilon}"
     budget = [
         f"A rating of weight 1 that was in {'all runs' if run is None else 'this run'} has spent "
-        f"at most: {spent}.",
+        f"at most: {spent}."
     ]
     if value.pure is not None and value.status == "proved":
         left = max(lifetime - value.pure, 0.0)
@@ -112,9 +112,7 @@ def statement_of_recommender(
         subject,
         people=_people(subject, len(folder.known.items), row.users, person_limit),
         provenance=provenance(
-            command,
-            files=files,
-            runs={str(numbers[each]): each.hex() for each in counted},
+            command, files=files, runs={str(numbers[each]): each.hex() for each in counted}
         ),
         budget=budget,
         runs=tuple(rows.values()),

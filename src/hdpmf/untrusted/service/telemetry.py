@@ -196,11 +196,7 @@ def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callabl
             seen = now
 
     out = sys.stderr if stream is None else stream
-    with (
-        logging_json(out, role="recommender"),
-        level_by_signals(),
-        exporting("hdpmf-recommender"),
-    ):
+    with logging_json(out, role="recommender"), level_by_signals(), exporting("hdpmf-recommender"):
         metrics.listeners.append(tick)
         try:
             yield say

@@ -11,15 +11,7 @@ import msgspec
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import Claim, Form, Method, PrivacyClaim
 from hdpmf.common.methods.registry import at_most
-from hdpmf.common.privacy.accounting import (
-    DELTA,
-    Cost,
-    Setting,
-    cost,
-    epsilon_at,
-    guess,
-    pure,
-)
+from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
 from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.accounting.events import Composed
 from hdpmf.errors import StorageError

@@ -196,9 +196,7 @@ def _measures(subject: Subject) -> tuple[Question, ...]:
             "faults and see that they are caught.",
         ),
         _system(
-            _MEASURES,
-            "What risk is left?",
-            "See 'Not protected', and the warnings at the top.",
+            _MEASURES, "What risk is left?", "See 'Not protected', and the warnings at the top."
         ),
         _you(
             _MEASURES,

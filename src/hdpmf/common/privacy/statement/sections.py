@@ -123,12 +123,7 @@ def parties(subject: Subject) -> tuple[Party, ...]:
         return _parties_of_model(subject)
     found = [
         Party(who="The person, on their own device", sees="their own ratings, which never leave"),
-        Party(
-            who="The recommender",
-            sees=subject.stated.sees,
-            value=value,
-            presence=presence,
-        ),
+        Party(who="The recommender", sees=subject.stated.sees, value=value, presence=presence),
     ]
     if subject.view == "two-servers":
         found += [

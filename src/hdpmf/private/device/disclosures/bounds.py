@@ -460,10 +460,7 @@ def run_bounds(
     more = math.fsum(paid for _, _, paid, _ in pays)
     return RunBounds(
         rating=(before.rating_so_far, Bound.of_rating(after)),
-        person=(
-            before.person_so_far,
-            _person(before.spent, [each.event for each in costs], more),
-        ),
+        person=(before.person_so_far, _person(before.spent, [each.event for each in costs], more)),
         used_up=used_up,
         part=more / allowed if allowed else 0.0,
         left=(left / allowed, max(left - more, 0.0) / allowed) if allowed else (1.0, 1.0),

@@ -124,8 +124,4 @@ def _sharing_fields(store: DeviceStore, row: SharingRule) -> dict[str, Any]:
         return {"user": row.name, "recommender": address, "level": row.level}
     if row.kind == "genre":
         return {"genre": row.name, "level": row.level}
-    return {
-        "item": id_of(row.name),
-        "item_namespace": namespace_of(row.name),
-        "level": row.level,
-    }
+    return {"item": id_of(row.name), "item_namespace": namespace_of(row.name), "level": row.level}

@@ -35,9 +35,7 @@ _LONGEST = 300  # characters of the words
 
 
 def merged(
-    kept: Refusals,
-    more: Iterable[RefusalRecord],
-    dropped: Mapping[str, int] = MappingProxyType({}),
+    kept: Refusals, more: Iterable[RefusalRecord], dropped: Mapping[str, int] = MappingProxyType({})
 ) -> Refusals:
     """Return refusals with more of them: equal ones are counted, and new ones get room."""
     known = {entry.key: entry for entry in kept.refused}

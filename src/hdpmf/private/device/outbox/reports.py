@@ -38,11 +38,7 @@ from hdpmf.private.device.budget import (
     paying_ratings,
     units_paid,
 )
-from hdpmf.private.device.consent import (
-    ask_owner,
-    end_consent,
-    require_consent,
-)
+from hdpmf.private.device.consent import ask_owner, end_consent, require_consent
 from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.disclosures.sent_bytes import (
     record_leader_response,

@@ -401,10 +401,7 @@ class Sending(ABC):
                 self._setup.log(f"Task {read.id.hex()[:8]}: {words}.")
             self.book.drop_report(self._key(read), user)
             self._keep(
-                read,
-                state,
-                unsent=tuple(other for other in state.unsent if other != user),
-                tries=0,
+                read, state, unsent=tuple(other for other in state.unsent if other != user), tries=0
             )
 
     def _wait(

@@ -18,12 +18,7 @@ import msgspec
 from hdpmf.common.base.files import atomic_write
 from hdpmf.errors import StorageError
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.layout import (
-    COLUMNS,
-    layout_digest,
-    require_layout,
-    schema_number,
-)
+from hdpmf.private.device.store.layout import COLUMNS, layout_digest, require_layout, schema_number
 
 _ERASED = {
     "ratings",

@@ -338,14 +338,7 @@ class RefusalRecord(Row, frozen=True, kw_only=True):
     @property
     def key(self) -> tuple[object, ...]:
         """The identity of a refusal: equal ones are counted."""
-        return (
-            self.recommender,
-            self.reason,
-            self.words,
-            self.method,
-            self.view,
-            self.epsilon,
-        )
+        return (self.recommender, self.reason, self.words, self.method, self.view, self.epsilon)
 
 
 class Refusals(Row, frozen=True, kw_only=True):

@@ -34,14 +34,7 @@ from hdpmf.private.device.store.layout import COLUMNS, newest_schema
 from hdpmf.private.device.store.ratings_table import SealedRatings
 from hdpmf.private.device.store.schema import Transfer
 from hdpmf.private.device.store.sealed_export import ExportFacts, ExportReader, write_export
-from hdpmf.private.device.store.tables import (
-    ONLY,
-    RawRow,
-    Runs,
-    Tables,
-    read_header,
-    write_header,
-)
+from hdpmf.private.device.store.tables import ONLY, RawRow, Runs, Tables, read_header, write_header
 
 _NEW_FILE = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 

@@ -6,13 +6,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Literal, Protocol
 
-from hdpmf.common.web.local_server import (
-    ENTER,
-    App,
-    BrowserSessions,
-    PageGuard,
-    entry_token,
-)
+from hdpmf.common.web.local_server import ENTER, App, BrowserSessions, PageGuard, entry_token
 from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder

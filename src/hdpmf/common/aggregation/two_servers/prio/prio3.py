@@ -21,12 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import (
-    FIELD64,
-    FIELD128,
-    Buffer,
-    derive_seed,
-)
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, Buffer, derive_seed
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, decide, prove, query
 from hdpmf.errors import ConfigError, PrioError
 
