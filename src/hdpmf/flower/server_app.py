@@ -106,9 +106,8 @@ def run_on_engine(main: Callable[[Grid], T], nodes: int, processes: int) -> T:
         MissingExtraError: Ray is not installed.
         FederationError: The simulation ended without a result.
     """
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # a warning about GPUs otherwise
+    # A warning about GPUs otherwise.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray as _  # noqa: F401 - Flower would end this process without it
         from flwr.simulation import run_simulation

@@ -54,9 +54,8 @@ def learn_score(ratings: Ratings, features: ItemFeatures) -> dict[str, float]:
     )
     directions = np.linalg.svd(together, full_matrices=False)[2]
     weights = whitening @ directions[0]
-    weights *= np.sign(
-        weights[np.argmax(np.abs(weights))]
-    )  # the sign means nothing; this one is always the same
+    # The sign means nothing; this one is always the same.
+    weights *= np.sign(weights[np.argmax(np.abs(weights))])
     return dict(zip((*features.names, POPULARITY), weights.tolist(), strict=True))
 
 

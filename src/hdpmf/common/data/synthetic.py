@@ -322,9 +322,8 @@ def _draw_few(
         watched = generator.random(len(position)) < _interest(_match(world, users[position], item))
         kept = np.concatenate([kept, position[watched] * n_items + item[watched]])
         _, first = np.unique(kept, return_index=True)
-        kept = kept[
-            np.sort(first)
-        ]  # in the order of drawing, which makes it sampling without replacement
+        # In the order of drawing, which makes it sampling without replacement.
+        kept = kept[np.sort(first)]
         counts = np.bincount(kept // n_items, minlength=len(users))
     position = kept // n_items
     order = np.argsort(position, kind="stable")
@@ -360,9 +359,8 @@ def _match(
 ) -> NDArray[np.float32]:
     """Match users' tastes with items: about a standard normal over all pairs."""
     total = np.zeros(len(users), dtype=np.float32)
-    for taste in range(
-        world.user_tastes.shape[1]
-    ):  # one taste at a time keeps the temporaries small
+    # One taste at a time keeps the temporaries small.
+    for taste in range(world.user_tastes.shape[1]):
         total += world.user_tastes[users, taste] * world.item_tastes[items, taste]
     return total
 

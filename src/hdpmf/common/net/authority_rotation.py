@@ -72,9 +72,8 @@ def announce(folder: Path) -> Path:
     now = read_file(paths.authority)
     made = make_authority(folder / "successor.pem", folder / "successor.key")
     signature = key.sign(_signed(now, made), ECDSA(SHA256()))
-    atomic_write(
-        folder / "successor.signature", signature, mode=0o644
-    )  # last: with it, it is announced
+    # Last: with it, it is announced.
+    atomic_write(folder / "successor.signature", signature, mode=0o644)
     return folder / "successor.pem"
 
 
@@ -94,9 +93,8 @@ def change_over(folder: Path, hosts: list[str]) -> None:
         atomic_write(folder / _PREDECESSOR, read_file(paths.authority), mode=0o644)
     for old, new, mode in ((paths.authority_key, "key", 0o600), (paths.authority, "pem", 0o644)):
         atomic_write(old, read_file(folder / f"successor.{new}"), mode=mode)
-    ensure_certificates(
-        folder, hosts
-    )  # issues a server's certificate, since the old one is from another authority
+    # Issues a server's certificate, since the old one is from another authority.
+    ensure_certificates(folder, hosts)
     for name in ("signature", "pem", "key"):
         (folder / f"successor.{name}").unlink(missing_ok=True)
 

@@ -125,9 +125,8 @@ class Mailbox:
         self._max_contribution = max_bytes
         self._guard = threading.Lock()
         self._offers: dict[str, dict[str, _Offer]] = {}
-        self._polls: dict[
-            str, tuple[float, float]
-        ] = {}  # when each was here last, and the pause that was suggested
+        # When each was here last, and the pause that was suggested.
+        self._polls: dict[str, tuple[float, float]] = {}
         self._silent: dict[str, int] = {}
         self._sending: set[str] = set()
         self._waiting_bytes = 0

@@ -143,9 +143,8 @@ class PollingDevice:
         offer = polled.headers.get(OFFER_HEADER, "")
         if not (offer.isalnum() and offer.isascii() and len(offer) <= 64):
             raise TransportError("the recommender sent an offer without an id")
-        if (
-            offer != self._answered[0]
-        ):  # one that was answered before is not answered again, only sent
+        # One that was answered before is not answered again, only sent.
+        if offer != self._answered[0]:
             self._answered = (offer, self._answer_to(polled.body, answer, stop))
         body = self._answered[1]
         path = CONTRIBUTION.format(id=offer)

@@ -121,9 +121,8 @@ _TOO_LARGE = (
     b"content-length: 0\r\n\r\n"
 )
 
-_QUIET = logging.getLogger(
-    f"{__name__}.connections"
-)  # not uvicorn's own, which others in this process may want
+# Not uvicorn's own, which others in this process may want.
+_QUIET = logging.getLogger(f"{__name__}.connections")
 
 _QUIET.setLevel(logging.CRITICAL)
 
@@ -166,9 +165,8 @@ class Connections:
         self.limits = limits
         self.turned_away = turned_away
         self._addresses: Counter[str] = Counter()
-        self._waiting: dict[
-            asyncio.Transport, float
-        ] = {}  # for whose request we wait, the longest first
+        # For whose request we wait, the longest first.
+        self._waiting: dict[asyncio.Transport, float] = {}
         self._sending: set[asyncio.Transport] = set()  # of these, whose headers are here
 
     @property

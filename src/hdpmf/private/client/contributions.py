@@ -166,9 +166,8 @@ class OneRoundClient:
             raise ProtocolError("refused: this survey has no round before")
         weights = np.zeros(survey.n_items, np.int64)
         for block, units in self._blocks():
-            levels_of(
-                self._ratings.values[block], self._ratings.scale
-            )  # what cannot be answered later is refused now
+            # What cannot be answered later is refused now.
+            levels_of(self._ratings.values[block], self._ratings.scale)
             weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(
                 np.int64
             )
@@ -282,9 +281,8 @@ class OneRoundClient:
         units, positions, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
         for block, weighed in self._blocks():
             units[block], positions[block] = weighed, self._positions(block)
-            levels[block] = levels_of(
-                ratings.values[block], ratings.scale
-            )  # what is off the scale is refused now
+            # What is off the scale is refused now.
+            levels[block] = levels_of(ratings.values[block], ratings.scale)
         order = np.argsort(ratings.user_codes, kind="stable")
         ends = np.cumsum(np.bincount(ratings.user_codes, minlength=n_users))
         if len(ends) > n_users:

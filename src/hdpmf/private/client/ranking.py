@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-_BLOCK_SCORES = (
-    1 << 22
-)  # scores held at once, so that memory does not grow with the number of people
+# Scores held at once, so that memory does not grow with the number of people.
+_BLOCK_SCORES = 1 << 22
 
 
 _AT_A_TIME = 64  # lists made at once

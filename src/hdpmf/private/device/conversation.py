@@ -238,9 +238,8 @@ class Conversation:
 
     def _agree(self, envelope: Envelope, terms: Terms) -> tuple[Session, Outcome]:
         store = self._store
-        if (
-            terms.view == "two-servers"
-        ):  # here its numbers would leave as they are, and pay as if they were in a sum
+        # Here its numbers would leave as they are, and pay as if they were in a sum.
+        if terms.view == "two-servers":
             raise ProtocolError(
                 "refused: for two servers a device makes a report; it answers no terms"
             )
@@ -261,9 +260,8 @@ class Conversation:
         check_policy(store.policy, terms, roster)
         require_consent(store, self._question(terms), envelope.run)
         self._make_room()
-        for (
-            run
-        ) in self._own_runs():  # what an earlier run holds and never took is free for this one
+        # What an earlier run holds and never took is free for this one.
+        for run in self._own_runs():
             state = self._state(run)
             if (
                 state is not None

@@ -130,9 +130,8 @@ class SurveySession(Session):
             )
         if state.labels is not None:
             raise OutOfTurnError("refused: the labels here are drawn; a label is drawn once")
-        check_policy(
-            self._store.policy, terms
-        )  # its owner may have changed it since the survey came
+        # Its owner may have changed it since the survey came.
+        check_policy(self._store.policy, terms)
         part = self._paid()
         client = self._client(survey, part)
         client.resume()

@@ -139,9 +139,8 @@ def _accumulate(
             z[b] += (X[i, b] + X[j, b]) + (X[k, b] + X[m, b])
         for a in range(size):
             wi, wj, wk, wm = ui * X[i, a], uj * X[j, a], uk * X[k, a], um * X[m, a]
-            if (
-                wi != 0.0 or wj != 0.0 or wk != 0.0 or wm != 0.0
-            ):  # many features are zero for most items
+            # Many features are zero for most items.
+            if wi != 0.0 or wj != 0.0 or wk != 0.0 or wm != 0.0:
                 for b in range(a + 1):
                     H[a, b] += (wi * X[i, b] + wj * X[j, b]) + (wk * X[k, b] + wm * X[m, b])
         position += 4

@@ -77,9 +77,8 @@ def seed_streams(key: Any, lane_numbers: Any, lanes: Any) -> Any:
     a = _mix32(low ^ (lane_numbers * _U32(0x9E3779B9)))
     b = _mix32(high + a)
     c = _mix32(a + b * _U32(3) + _U32(0x632BE5AB))
-    d = _mix32(b ^ (c + _U32(0x85157AF5))) | _U32(
-        1
-    )  # a state of four zeros would stay zero for ever
+    # A state of four zeros would stay zero for ever.
+    d = _mix32(b ^ (c + _U32(0x85157AF5))) | _U32(1)
     return a, b, c, d
 
 

@@ -170,9 +170,8 @@ class Recommender:
             else np.sum([reply.sums for reply in replies], axis=0)
         )
         rate = np.float32(learning_rate_at(plan.learning_rate, self._round, plan.epochs))
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # the trainer reports divergence in its own words
+        # The trainer reports divergence in its own words.
+        with np.errstate(over="ignore", invalid="ignore"):
             self._V = self._V - (self._step * rate) * (total + np.float32(2 * plan.reg) * self._V)
 
     def _draw_h(self) -> np.ndarray:

@@ -431,9 +431,8 @@ def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0
         return replace(answer, weights=weights), _changed(answer.weights, weights)
     margin = _margin(channels.weight.scale, noises)
     weights = _clamped(answer.weights, -margin, most + margin)
-    behind = np.clip(
-        weights + margin, 0.0, most
-    )  # no more weight than this is behind an item, but for the noise
+    # No more weight than this is behind an item, but for the noise.
+    behind = np.clip(weights + margin, 0.0, most)
     reach = coding.presence_step * behind + _margin(channels.score.scale, noises)
     scores = _clamped(answer.scores, -reach, reach)
     total = answer.total

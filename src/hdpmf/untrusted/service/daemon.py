@@ -358,9 +358,8 @@ def next_settings(
         for at, run in done
         if run in service.earlier(settings)
     ]
-    made = [
-        folder.path / name for name in (CATALOGUE, KEY, "config.toml")
-    ]  # the first of these at the latest
+    # The first of these at the latest.
+    made = [folder.path / name for name in (CATALOGUE, KEY, "config.toml")]
     opened = min(path.stat().st_mtime for path in made if path.exists())
     counted = settings.counted(folder.enrolled.users.values())
     verdict = worth_a_run(past, now=now, opened=opened, devices=counted, minimum=settings.minimum)

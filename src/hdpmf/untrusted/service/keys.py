@@ -171,9 +171,8 @@ def change_items(
             None if added is None else catalogue_table(added.index, known_items(now).scale, added)
         )
         if more is not None and not table.integer_ids:
-            more = msgspec.structs.replace(
-                more, integer_ids=False
-            )  # numbers are texts where ids are texts
+            # Numbers are texts where ids are texts.
+            more = msgspec.structs.replace(more, integer_ids=False)
         new = next_version(now, key.sign, added=more, retired=[positions[item] for item in retired])
         try:
             known_items(new)

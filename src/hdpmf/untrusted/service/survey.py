@@ -392,9 +392,8 @@ def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
         noises = max(
             settings.counted(users[device] for device in checkpoint.members) / sharing, 1.0
         )
-    known = known_items(
-        folder.items_of(run)
-    )  # those that were asked about, not those that there are now
+    # Those that were asked about, not those that there are now.
+    known = known_items(folder.items_of(run))
     return SurveyAnswer(
         settings.survey(known, sharing),
         load_answer(checkpoint),

@@ -129,9 +129,8 @@ def total_spending(ledger: Ledger, delta: float = DELTA) -> TotalSpending:
 
 def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> TotalSpending:
     events: list[Event] = []
-    known: dict[
-        tuple[object, ...], Cost
-    ] = {}  # runs are often alike; only for this call, because weights are private
+    # Runs are often alike; only for this call, because weights are private.
+    known: dict[tuple[object, ...], Cost] = {}
     proved = True
     for entry, epsilons in charges:
         if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):

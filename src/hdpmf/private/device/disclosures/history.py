@@ -272,9 +272,8 @@ def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:
 
 def cost_of(entry: Entry) -> Cost:
     """Return the accountant's cost of an entry's run for a rating of weight 1."""
-    epsilon = (
-        entry.epsilon if math.isfinite(entry.epsilon) else 1.0
-    )  # what hides nothing does so at any epsilon
+    # What hides nothing does so at any epsilon.
+    epsilon = entry.epsilon if math.isfinite(entry.epsilon) else 1.0
     return _cost(
         entry.method,
         entry.view,

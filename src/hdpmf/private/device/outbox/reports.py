@@ -266,9 +266,8 @@ class Reports(Sending):
         prio = prio_of(task, read.id)
         waiting: dict[int, tuple[SplitReport, BlindedToken | None]] = {}
         for user, entries in enumerate(client.entries(store.users)):
-            if (
-                len(waiting) >= _AT_A_TIME
-            ):  # a silo's need not all be in memory; none leaves before all are paid for
+            # A silo's need not all be in memory; none leaves before all are paid for.
+            if len(waiting) >= _AT_A_TIME:
                 self._put(read, waiting)
                 waiting = {}
             # All reports carry the task's begin, so that they do not tell when they were made.

@@ -214,9 +214,8 @@ class Sending(ABC):
 
     def _due(self, read: ReadTask, state: TaskState, now: float) -> float:
         """Return the time at which there is something to do for a task."""
-        again = (
-            state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
-        )  # or the clock was put back
+        # Or the clock was put back.
+        again = state.retry_at if state.retry_at <= now + 2 * LONGEST_WAIT else now
         if state.built and self._lacks_tokens(read, state):
             again = max(state.token_at, again)
         elif state.built and not state.is_out:

@@ -157,9 +157,8 @@ class PinnedCatalogue:
         """Return a mask of the ratings that are on a step of the scale."""
         scale = self.known.scale
         steps = (values - scale.low) / (scale.step or 1.0)
-        on_a_step = (
-            scale.step is None or np.abs(steps - np.round(steps)) < 1e-3
-        )  # ratings are float32 elsewhere
+        # Ratings are float32 elsewhere.
+        on_a_step = scale.step is None or np.abs(steps - np.round(steps)) < 1e-3
         return np.asarray((values >= scale.low) & (values <= scale.high) & on_a_step)
 
     def bring_in(self, values: np.ndarray) -> np.ndarray:

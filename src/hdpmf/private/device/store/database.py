@@ -222,9 +222,8 @@ class Database:
                         self._verify()
                     self._integrity.begin()
                 yield
-                if (
-                    not self._connection.in_transaction
-                ):  # a full disk has undone it, and the code inside ignored the error
+                # A full disk has undone it, and the code inside ignored the error.
+                if not self._connection.in_transaction:
                     raise StorageError(
                         f"nothing was written to {self.path}: the disk refused; free space"
                     )

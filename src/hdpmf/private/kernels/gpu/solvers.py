@@ -176,9 +176,8 @@ class SequentialSolver:
         table, side = self._table, 0 if by_item else 1
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
         keys = None
-        if (
-            epoch is not None
-        ):  # items and users take turns in drawing, so that their orders have nothing in common
+        # Items and users take turns in drawing, so that their orders have nothing in common.
+        if epoch is not None:
             keys = self._engine.random_words(self._seed, table.users, table.items, 2 * epoch + side)
         order = shuffled(rows, keys)
         columns = RatingColumns(

@@ -177,9 +177,8 @@ class StreamedBatchSolver:
         def fetch(number: int) -> None:
             _, _, begin, end = host.pieces[number]
             with torch.cuda.stream(copying):
-                copying.wait_event(
-                    used[number % 2]
-                )  # of the piece before last, which this one overwrites
+                # Of the piece before last, which this one overwrites.
+                copying.wait_event(used[number % 2])
                 for buffer, column in zip(buffers[number % 2], host.columns, strict=True):
                     if buffer is not None and column is not None:
                         buffer[: end - begin].copy_(column[begin:end], non_blocking=True)
