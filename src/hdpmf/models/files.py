@@ -287,11 +287,9 @@ def public_part(model: Estimator) -> PublicModel:
         numbers = Round(
             number=last, item_factors=catalogue.factors, raters=catalogue.raters, h=None
         )
-    features, prior, lists = (
-        params.get("features"),
-        params.get("prior"),
-        getattr(model, "lists_", None),
-    )
+    features = params.get("features")
+    prior = params.get("prior")
+    lists = getattr(model, "lists_", None)
     return PublicModel(
         about=about,
         items=catalogue.items,

@@ -49,10 +49,8 @@ def best_of(table: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         The columns, and a mask of those in the list: a score of minus infinity is not.
     """
     n = min(n, table.shape[1])
-    columns, values = (
-        np.zeros((len(table), n), np.int64),
-        np.full((len(table), n), -np.inf, table.dtype),
-    )
+    columns = np.zeros((len(table), n), np.int64)
+    values = np.full((len(table), n), -np.inf, table.dtype)
     if n:
         _best_of(np.ascontiguousarray(table), columns, values)
     return columns, values > -np.inf

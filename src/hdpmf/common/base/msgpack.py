@@ -11,9 +11,8 @@ from hdpmf.errors import HdpmfError
 M = TypeVar("M")
 
 _FREE = 64 << 20  # bytes of memory that any message may take
-_TIMES = (
-    16  # and how many times its length; texts in lists of lists, as in a catalogue, take ten times
-)
+# And how many times its length; texts in lists of lists, as in a catalogue, take ten times.
+_TIMES = 16
 _MOST = 2 << 30
 _LARGEST = 80  # bytes of memory that a byte on the wire can become
 

@@ -191,10 +191,8 @@ class ItemFilter:
             years = _column(table, items, "years", None)
             if not any(year is not None for year in years):
                 raise ConfigError("no years are known of these items, so none can be asked for")
-            first, last = (
-                self.from_year or -np.inf,
-                np.inf if self.to_year is None else self.to_year,
-            )
+            first = self.from_year or -np.inf
+            last = np.inf if self.to_year is None else self.to_year
             passing &= np.array(
                 [year is not None and first <= year <= last for year in years], bool
             )

@@ -250,10 +250,8 @@ def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = 
     score = _channel(coding, budget - mean_budget)
     if not labels:
         return Channels(score, _weight_channel(WEIGHT_SCALE, budget), total)
-    weight, popularity = (
-        _weight_channel(LABELLED_WEIGHT_SCALE, budget),
-        _weight_channel(POPULARITY_SCALE, budget),
-    )
+    weight = _weight_channel(LABELLED_WEIGHT_SCALE, budget)
+    popularity = _weight_channel(POPULARITY_SCALE, budget)
     return Channels(score, weight, total, popularity, LABEL_SHARE * budget)
 
 

@@ -273,11 +273,9 @@ def _after_rounds(
     """Vectors of the run; users who were no part of it are fitted to the item factors."""
     table = store.over(catalogue)
     ratings, weights = table.ratings, table.weights
-    mechanism, factors, trained = (
-        mechanism_of(method_named(model.method)),
-        last.item_factors,
-        last.raters > 0,
-    )
+    mechanism = mechanism_of(method_named(model.method))
+    factors = last.item_factors
+    trained = last.raters > 0
     vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
     codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
     here = codes >= 0

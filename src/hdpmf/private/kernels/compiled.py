@@ -125,12 +125,10 @@ def _accumulate(
     size = X.shape[1]
     position = first
     while position + 4 <= end:
-        i, j, k, m = (
-            partner[position],
-            partner[position + 1],
-            partner[position + 2],
-            partner[position + 3],
-        )
+        i = partner[position]
+        j = partner[position + 1]
+        k = partner[position + 2]
+        m = partner[position + 3]
         ui, uj, uk, um = weight[i], weight[j], weight[k], weight[m]
         ti, tj = ui * target[position], uj * target[position + 1]
         tk, tm = uk * target[position + 2], um * target[position + 3]
@@ -262,12 +260,10 @@ def user_statistics(
     Of the first only the lower triangle is filled.
     """
     n, size = len(start) - 1, X.shape[1]
-    H, g, z, y2 = (
-        np.zeros((n, size, size)),
-        np.zeros((n, size)),
-        np.zeros((n, size + 2)),
-        np.zeros(n),
-    )
+    H = np.zeros((n, size, size))
+    g = np.zeros((n, size))
+    z = np.zeros((n, size + 2))
+    y2 = np.zeros(n)
     workers.over_rows(
         start,
         lambda first, end: _statistics(first, end, start, partner, target, X, weight, H, g, z, y2),

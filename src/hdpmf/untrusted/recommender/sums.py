@@ -57,9 +57,8 @@ SPREAD = 0.2
 squared).
 """
 
-WEIGHT_RATIO = (
-    0.66  # sum of squared weights over sum of weights, for the spread of a sum given its weight
-)
+# Sum of squared weights over sum of weights, for the spread of a sum given its weight.
+WEIGHT_RATIO = 0.66
 
 _ROUNDS = 8
 _GRID = np.linspace(-3.5, 3.5, 25)

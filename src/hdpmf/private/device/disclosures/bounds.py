@@ -67,9 +67,8 @@ class Bound:
         return rounded_up(self.epsilon)
 
 
-_SLACK = (
-    1e-9  # a weight that was multiplied by epsilon and divided again must not fall below its 64th
-)
+# A weight that was multiplied by epsilon and divided again must not fall below its 64th.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

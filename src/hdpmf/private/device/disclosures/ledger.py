@@ -329,12 +329,10 @@ class Ledger:
 
     def charged(self) -> list[Charge]:
         """The runs that ratings have paid for, since something of them has left; in their order."""
-        about, sent, first, owners = (
-            dict[str, Entry](),
-            dict[str, Entry](),
-            dict[str, int](),
-            dict[bytes, bytes](),
-        )
+        about = dict[str, Entry]()
+        sent = dict[str, Entry]()
+        first = dict[str, int]()
+        owners = dict[bytes, bytes]()
         for number, written, charges in self._journal.charged():
             if written.action != "returned":
                 about.setdefault(written.run, written)

@@ -237,11 +237,9 @@ def read_receipt(data: bytes) -> Receipt:
             raise ConfigError(made_by_newer("this receipt"))
         receipt = msgspec.convert(plain, Receipt)
         # Numbers that JSON does not have are refused here, too.
-        signed, key, signature = (
-            receipt.signed,
-            bytes.fromhex(receipt.device),
-            bytes.fromhex(receipt.signature),
-        )
+        signed = receipt.signed
+        key = bytes.fromhex(receipt.device)
+        signature = bytes.fromhex(receipt.signature)
     except (ValueError, RecursionError):  # msgspec's, too, and of text that is no UTF-8
         raise ConfigError(none) from None
     if not verifies(key, signature, signed):
@@ -254,10 +252,8 @@ def read_receipt(data: bytes) -> Receipt:
 
 def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
     left, first = sent_in(store, run), entries[0]
-    cost, claim = (
-        cost_of(first),
-        method_named(first.method).claim(first.view, labels=bool(first.labels)),
-    )
+    cost = cost_of(first)
+    claim = method_named(first.method).claim(first.view, labels=bool(first.labels))
     pieces = () if left is None else left.pieces
     unsigned = Receipt(
         made=utc_now(),

@@ -313,10 +313,8 @@ class SealedRatings:
             if name in catalogue.positions:
                 gamma[catalogue.positions[name]] = weight
         rows = self._unsorted()
-        position_of, code_of = (
-            catalogue.positions.get,
-            {name: code for code, name in enumerate(users.ids.tolist())},
-        )
+        position_of = catalogue.positions.get
+        code_of = {name: code for code, name in enumerate(users.ids.tolist())}
         positions = np.fromiter((position_of(row.item, -1) for row in rows), np.int32, len(rows))
         codes = np.fromiter((code_of[row.user] for row in rows), np.int32, len(rows))
         values = np.fromiter((row.value for row in rows), np.float64, len(rows))
@@ -418,11 +416,9 @@ def _ratings(
     if empty:
         # A table read from outside must not be empty, one cut from another may be: a device without
         # ratings takes part too.
-        codes, positions, values = (
-            np.zeros(1, np.int32),
-            np.zeros(1, np.int32),
-            np.full(1, known.scale.low),
-        )
+        codes = np.zeros(1, np.int32)
+        positions = np.zeros(1, np.int32)
+        values = np.full(1, known.scale.low)
         times = np.full(1, UNKNOWN)
     made = Ratings(
         users=users,

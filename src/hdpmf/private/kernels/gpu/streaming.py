@@ -169,10 +169,8 @@ class StreamedBatchSolver:
             )
             for _ in range(2)
         ]
-        arrived, used = (
-            [torch.cuda.Event() for _ in range(2)],
-            [torch.cuda.Event() for _ in range(2)],
-        )
+        arrived = [torch.cuda.Event() for _ in range(2)]
+        used = [torch.cuda.Event() for _ in range(2)]
 
         def fetch(number: int) -> None:
             _, _, begin, end = host.pieces[number]

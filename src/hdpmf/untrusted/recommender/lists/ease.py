@@ -77,11 +77,9 @@ def _sparse(
 
     rated, n = presence.matrix, presence.n_items
     matrix = sparse_item_item(presence, strength, neighbours, n_threads)
-    back, users, ridge = (
-        matrix.T.tocsr(),
-        rated.T.tocsr(),
-        strength * np.sqrt(np.maximum(presence.raters, 1)),
-    )
+    back = matrix.T.tocsr()
+    users = rated.T.tocsr()
+    ridge = strength * np.sqrt(np.maximum(presence.raters, 1))
 
     def important(vector: np.ndarray) -> np.ndarray:
         outputs = matrix @ vector.ravel()

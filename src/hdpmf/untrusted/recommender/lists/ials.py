@@ -83,12 +83,10 @@ def _multiply(
             out[k] += factor * line[k]
     whole = len(own) - len(own) % 4
     for position in range(0, whole, 4):
-        p, q, r, s = (
-            fixed[own[position]],
-            fixed[own[position + 1]],
-            fixed[own[position + 2]],
-            fixed[own[position + 3]],
-        )
+        p = fixed[own[position]]
+        q = fixed[own[position + 1]]
+        r = fixed[own[position + 2]]
+        s = fixed[own[position + 3]]
         a, b, c, d = -target, -target, -target, -target
         for k in range(rank):
             a += p[k] * vector[k]
@@ -121,11 +119,9 @@ def solve_rows(
 ) -> None:
     """Improve some rows of ``free`` by ``steps`` steps of conjugate gradients."""
     rank = fixed.shape[1]
-    residual, direction, image = (
-        np.empty(rank, np.float32),
-        np.empty(rank, np.float32),
-        np.empty(rank, np.float32),
-    )
+    residual = np.empty(rank, np.float32)
+    direction = np.empty(rank, np.float32)
+    image = np.empty(rank, np.float32)
     for row in range(first, end):
         own, solution = partners[start[row] : start[row + 1]], free[row]
         if len(own) == 0:
@@ -163,9 +159,8 @@ _POWER_STEPS = 3
 
 _CG_STEPS = 3
 
-_GRAM_ROWS = (
-    512  # a block's share of a Gram matrix; fixed, so that threads do not change the order of sums
-)
+# A block's share of a Gram matrix; fixed, so that threads do not change the order of sums.
+_GRAM_ROWS = 512
 
 
 def train_ials(

@@ -121,11 +121,9 @@ def _epoch(
 ) -> None:
     n_items, rank = encode.shape
     rated = np.zeros(n_items, np.bool_)
-    latent, without, step = (
-        np.empty(rank, np.float32),
-        np.empty(rank, np.float32),
-        np.empty(rank, np.float32),
-    )
+    latent = np.empty(rank, np.float32)
+    without = np.empty(rank, np.float32)
+    step = np.empty(rank, np.float32)
     for user in users:
         own = items[start[user] : start[user + 1]]
         if len(own) < 2 or len(own) > n_items - 1:
