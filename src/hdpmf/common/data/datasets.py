@@ -25,7 +25,7 @@ from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError
 
 def _read_yelp(info: DatasetInfo, path: Path) -> Ratings:
     # Here: nobody else needs its JSON engine.
-    from hdpmf.common.data.dataset_formats import read_yelp
+    from hdpmf.common.data.yelp import read_yelp
 
     return read_yelp(info, path)
 
