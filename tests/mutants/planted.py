@@ -71,6 +71,7 @@ _VOID = "tests/attacks/servers/test_void_tasks.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _INBOX = "tests/unit/service/test_shared_inbox.py"
 _ISSUER = "tests/unit/service/test_token_issuer.py"
+_ISSUERS = "tests/attacks/servers/test_issuers.py"
 _PINNED = "tests/cli/test_recommender_servers.py"
 _BLIND = "tests/unit/protocol/test_tokens.py"
 _TOKENS = "tests/attacks/servers/test_tokens.py"
@@ -1057,6 +1058,35 @@ PLANTED = (
         "each.status.set_exception(error)",
         "each.status.set_result(200)",
         (f"{_ISSUER}::test_a_disk_that_refuses_gives_nobody_of_a_commit_a_token",),
+    ),
+    Planted(
+        "issuers count while another one writes",
+        "untrusted/service/aggregation/token_issuer.py",
+        "BEGIN IMMEDIATE",
+        "BEGIN",
+        (f"{_ISSUERS}::test_no_issuer_counts_while_another_one_writes",),
+    ),
+    Planted(
+        "each issuer has a record of its own",
+        "untrusted/service/aggregation/token_issuer.py",
+        "self._file = _TokenFile(path, check=False)",
+        "copied = __import__('shutil').copy(path, f'{path}-{id(self)}')\n"
+        "            self._file = _TokenFile(Path(copied), check=False)",
+        (f"{_ISSUERS}::test_a_device_that_asks_two_issuers_at_once_gets_one_token",),
+    ),
+    Planted(
+        "an issuer makes a file that was deleted",
+        "untrusted/service/aggregation/token_issuer.py",
+        '?mode=rw"',
+        '?mode=rwc"',
+        (f"{_ISSUERS}::test_an_issuer_beside_makes_no_file_and_ends_with_the_task",),
+    ),
+    Planted(
+        "a token is signed before it is written down",
+        "untrusted/service/aggregation/token_issuer.py",
+        "status = file.enter(bytes.fromhex(device), digest)",
+        "file.key.sign(request)\n        status = file.enter(bytes.fromhex(device), digest)",
+        (f"{_ISSUERS}::test_an_issuer_that_is_killed_before_its_answer",),
     ),
     Planted(
         "each request has a commit of its own",

@@ -143,6 +143,7 @@ COMMANDS: dict[str, str | Group] = {
             "certificates": "recommender.trust:certificates",
             "serve": "recommender.run:serve",
             "run": "recommender.run:run",
+            "issue": "recommender.run:issue",
             "backup": "recommender.trust:backup",
             "restore": "recommender.trust:restore",
             "servers": "recommender.trust:servers",

@@ -87,6 +87,8 @@ def test_a_killed_issuer_goes_on_with_what_it_knew(desk: TokenIssuer, tmp_path: 
 
 def test_nothing_is_handed_out_that_is_not_written_down(desk: TokenIssuer) -> None:
     assert desk._file is not None
+    (synchronous,) = desk._file._connection.execute("PRAGMA synchronous").fetchone()
+    assert synchronous == 2  # also when the power fails
     desk._file._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StorageError, match="devices ask again"):
         ask(desk, a_request().request)

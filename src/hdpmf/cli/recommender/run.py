@@ -1,15 +1,16 @@
-"""``hdpmf recommender run`` and ``serve``: conduct one run, or serve until stopped."""
+"""``hdpmf recommender run``, ``serve`` and ``issue``: conduct one run, or serve until stopped."""
 
 from __future__ import annotations
 
 import secrets
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import RecommenderFolder, command, run_option
+from hdpmf.cli.options.common import RecommenderFolder, command, option, run_option
 from hdpmf.cli.options.methods import FederatedMethod, FederatedOptions, Minimum, RunOptions
 from hdpmf.cli.output import Result, emit, note, notes_to, privacy_line, run_claim
 from hdpmf.errors import ConfigError, PrivacyError
@@ -452,12 +453,43 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
         ).live()
 
 
+@command
+def issue(
+    folder: RecommenderFolder,
+    port: Annotated[int, option("Port to listen on, of the host in config.toml.", "PORT")],
+    monitoring: MonitoringOptions,
+) -> None:
+    """Give devices tokens for reports to two servers, beside serve, until SIGTERM.
+
+    It needs the disk of the process that serves the folder. It also serves the public files, and
+    nothing else: start as many as there are cores, each on a port of its own, behind a load
+    balancer. A device gets its tokens once, whichever process it asks.
+    """
+    from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
+    from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.metrics import Metrics
+    from hdpmf.untrusted.service.website import serve_website
+
+    service = ServiceFolder(folder, only_read=True)
+    metrics = Metrics(stage="giving tokens")
+    issuer = TokenIssuer(service.path / "runs")
+    with (
+        _until_terminated("stopped"),
+        monitoring.monitored(service, metrics),
+        serve_website(service, issuer=issuer, requests=metrics.requests, port=port) as address,
+    ):
+        note(f"listening on {address}")
+        threading.Event().wait()
+
+
 class _TerminationSignal(BaseException):
     """SIGTERM came."""
 
 
 @contextmanager
-def _until_terminated() -> Iterator[None]:
+def _until_terminated(
+    goodbye: str = "stopped; a run under way continues at the next start",
+) -> Iterator[None]:
     """End the block at SIGTERM in order; everything in it survives a kill, too."""
 
     def end(number: int, frame: object) -> None:
@@ -468,6 +500,6 @@ def _until_terminated() -> Iterator[None]:
     try:
         yield
     except _TerminationSignal:
-        note("stopped; a run under way continues at the next start")
+        note(goodbye)
     finally:
         signal.signal(signal.SIGTERM, before)

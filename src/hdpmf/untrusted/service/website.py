@@ -233,10 +233,11 @@ def serve_website(
     issuer: TokenIssuer | None = None,
     inbox: SharedInbox | None = None,
     requests: Counter[int] | None = None,
+    port: int | None = None,
 ) -> Iterator[str]:
     """Serve the public files and what else is given, while inside; yield the address.
 
-    ``requests`` counts requests by status.
+    ``requests`` counts requests by status, ``port`` is another one than the configuration's.
 
     Raises:
         ConfigError: The port is not available.
@@ -245,11 +246,10 @@ def serve_website(
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
     website = Website(service.path / "public", mailbox, issuer, inbox, requests)
+    listener = listen(config.host, config.port if port is None else port)
     try:
-        with serving(
-            website.app, listen(config.host, config.port), tls, LIMITS, idle=IDLE_SECONDS
-        ) as port:
-            yield f"https://{config.names[0]}:{port}"
+        with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:
+            yield f"https://{config.names[0]}:{bound}"
     finally:
         if mailbox is not None:
             mailbox.close()
