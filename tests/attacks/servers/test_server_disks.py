@@ -236,7 +236,7 @@ def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Pat
                 connection.execute(sa.update(accumulators), {"total": total})
                 plain.append(total)
             for row in connection.execute(sa.select(payloads)).all():
-                body = server._seals.open_report(task, BEGIN, row.report, row.body)
+                (body,) = server._seals.open_reports(task, [(row.report, BEGIN, row.body)])
                 here = payloads.c.report == row.report
                 connection.execute(sa.update(payloads).where(here), {"body": body})
             connection.execute(sa.text("ALTER TABLE jobs ADD COLUMN request BLOB"))

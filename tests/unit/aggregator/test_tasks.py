@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
+from hdpmf.common.aggregation.two_servers.dap.messages import AggregationJobInitReq, HpkeConfig
 from hdpmf.common.protocol import Opening, encode
 from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
-from hdpmf.errors import ConfigError, ProtocolError, StorageError
+from hdpmf.errors import ConfigError, ProtocolError, StorageError, TransportError
 from hdpmf.untrusted.aggregator import aggregation_job
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.report_writer import Upload
@@ -160,7 +160,7 @@ def test_keys_are_what_the_card_shows(pair: Pair) -> None:
     ("kind", "hidden"),
     [
         (aggregation_job._Bucket, {"total"}),
-        (aggregation_job.AggregationJob, {"bodies", "lost"}),
+        (aggregation_job.AggregationJob, {"members"}),
         (Upload, {"report", "token"}),
         (ServerKeys, {"party", "hpke"}),
         (AggregatorTask, {"document", "prio", "key", "collector"}),
@@ -190,6 +190,31 @@ def test_a_job_is_as_long_as_its_reports(monkeypatch: pytest.MonkeyPatch) -> Non
     one, two = sizes
     assert two - one == pair.leader.task(task).prepare_init_size
     assert one - pair.leader.task(task).prepare_init_size <= 64
+
+
+def test_a_job_is_the_same_bytes_again_however_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper knows a job by its bytes: its reports come by id, and all of them."""
+    pair = Pair()
+    task = pair.add()
+    pair.upload(task, [1, 2, 3, 4, 5])
+    bodies: list[bytes] = []
+
+    def away(task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+        bodies.append(body)
+        raise TransportError("the helper is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.helper, "aggregation_job", away)
+        for at_once in (16, 2, 5):
+            patch.setattr(aggregation_job, "_READ_AT_ONCE", at_once)
+            with pytest.raises(TransportError):
+                pair.leader.aggregate()
+    assert len(set(bodies)) == 1
+    shares = AggregationJobInitReq.decode(bodies[0]).prepare_inits
+    ids = [init.report_share.report_metadata.report_id for init in shares]
+    assert ids == sorted(ids)
+    assert len(ids) == 5
+    assert pair.leader.aggregate() == 5
 
 
 # The database

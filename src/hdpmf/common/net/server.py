@@ -291,6 +291,11 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._set_deadline(self._limits.body_seconds)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        if not self.cycle.body:
+            self.cycle.body = bytearray()  # grows in place; bytes would be copied at every part
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._clear_deadline()
         self.among.heard(self.transport)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -149,6 +149,8 @@ class Accumulator:
 _MOST_BYTES = 128 << 20  # no mutant: memory against time
 """Of reports in one job: what a worker has in memory."""
 
+_READ_AT_ONCE = 16  # no mutant: memory against time
+
 _EARLY_SECONDS = 60.0
 
 
@@ -157,14 +159,12 @@ class AggregationJob:
     """Reports that one worker has claimed.
 
     Attributes:
-        bodies: The reports, by id.
-        lost: Ids of reports whose key is gone, so that nobody can open them.
+        members: Ids and buckets of its reports, by id.
     """
 
     id: bytes
     task: AggregatorTask
-    bodies: list[bytes] = field(repr=False)
-    lost: list[bytes] = field(repr=False)
+    members: list[tuple[bytes, int]] = field(repr=False)
 
 
 class AggregationJobs:
@@ -193,24 +193,27 @@ class AggregationJobs:
             return None
         job, number = found
         task = self._task_store.by_number(number)
-        joined = sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id)
         members = sa.and_(reports.c.state == ReportState.CLAIMED, reports.c.job == job)
-        sealed = (
-            sa.select(reports.c.id, reports.c.bucket, payloads.c.body)
-            .join_from(reports, payloads, joined)
-            .where(members)
-            .order_by(reports.c.id)
-        )
-        bodies: list[bytes] = []
-        lost: list[bytes] = []
+        listed = sa.select(reports.c.id, reports.c.bucket).where(members).order_by(reports.c.id)
         with self._database.read() as connection:
-            for row in connection.execute(sealed):
-                body = self._seals.open_report(task.id, row.bucket, row.id, row.body)
-                if body is None:
-                    lost.append(row.id)
-                else:
-                    bodies.append(body)
-        return AggregationJob(job, task, bodies, lost)
+            return AggregationJob(job, task, [(i, at) for i, at in connection.execute(listed)])
+
+    def bodies(self, job: AggregationJob) -> Iterator[tuple[bytes, bytes | None]]:
+        """Read the reports of a job, by id; None for one whose key is gone: nobody can open it.
+
+        A few are in memory at once. A join that sorts would write all of them to a file first.
+        """
+        for start in range(0, len(job.members), _READ_AT_ONCE):
+            buckets = dict(job.members[start : start + _READ_AT_ONCE])
+            here = sa.and_(payloads.c.task == job.task.number, payloads.c.report.in_(buckets))
+            sealed = sa.select(payloads.c.report, payloads.c.body).where(here)
+            with self._database.read() as connection:
+                rows = [
+                    (report_id, buckets[report_id], body)
+                    for report_id, body in connection.execute(sealed.order_by(payloads.c.report))
+                ]
+            opened = self._seals.open_reports(job.task.id, rows)
+            yield from zip((report_id for report_id, _, _ in rows), opened, strict=True)
 
     def release(self, job: AggregationJob) -> None:
         """End the lease, so that another worker can try at once."""

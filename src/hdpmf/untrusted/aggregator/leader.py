@@ -244,10 +244,12 @@ class Leader(Aggregator):
         sums = Accumulator(job.task)
         prepared: dict[bytes, tuple[int, Preparation]] = {}
         inits = []
-        rejected = list(job.lost)
-        for _ in job.lost:
-            sums.reject(PrepareError.REPORT_DROPPED)
-        for body in job.bodies:
+        rejected: list[bytes] = []
+        for report_id, body in self._jobs.bodies(job):
+            if body is None:
+                sums.reject(PrepareError.REPORT_DROPPED)
+                rejected.append(report_id)
+                continue
             report = Report.decode(body)
             metadata = report.report_metadata
             result = prepare_share(

@@ -74,6 +74,9 @@ def open_server(folder: AggregatorFolder, timer: Timer = nullcontext) -> Iterato
             yield Leader(keys, database, client, state=state, rules=rules, key_stores=stores)
 
 
+_GARBAGE_OBJECTS = 20_000  # no mutant: memory against time
+
+
 def run_worker(
     path: Path,
     listener: socket.socket,
@@ -126,6 +129,7 @@ def run_worker(
         identity = ServerTls(folder.certificates) if tls else None
         gc.collect()
         gc.freeze()  # what is here stays: looking through it again and again takes time
+        gc.set_threshold(_GARBAGE_OBJECTS)  # requests leave hardly any cycles
         LimitedServer(config, identity, ready).run(sockets=[listener])
     event("stopped")
 

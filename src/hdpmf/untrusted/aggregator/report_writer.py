@@ -186,15 +186,13 @@ class Uploads:
                 results[index] = None if checked.digest == digest else _rejected(_SAME_ID)
         if not stored:
             return
+        sealed = self._seals.seal_reports(
+            task.id,
+            [(checked.report_id, checked.time, checked.upload.report) for checked in stored],
+        )
         bodies = [
-            {
-                "task": task.number,
-                "report": checked.report_id,
-                "body": self._seals.seal_report(
-                    task.id, checked.time, checked.report_id, checked.upload.report
-                ),
-            }
-            for checked in stored
+            {"task": task.number, "report": checked.report_id, "body": body}
+            for checked, body in zip(stored, sealed, strict=True)
         ]
         connection.execute(payloads.insert(), bodies)
 

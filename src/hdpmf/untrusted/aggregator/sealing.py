@@ -13,7 +13,7 @@ between closing a batch and erasing its keys, they are erased when it starts aga
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hdpmf.common.aggregation.two_servers.dap.messages import TASK_ID_SIZE, Interval
 from hdpmf.errors import StorageError, needs
@@ -40,6 +40,9 @@ BATCH_KEYS_FILE = "batch-keys"
 _NONCE_SIZE = 12  # random: a key seals fewer than 2^32 times, so that none comes twice
 _BUCKET_SIZE = 8
 
+ReportBody = tuple[bytes, int, bytes]
+"""Id, bucket and bytes of a report, sealed or not."""
+
 
 class BatchSeals:
     """Seals what a server keeps of open batches.
@@ -51,23 +54,36 @@ class BatchSeals:
     def __init__(self, keys: KeyStore) -> None:
         self._keys = keys
 
-    def seal_report(self, task_id: bytes, bucket: int, report_id: bytes, body: bytes) -> bytes:
-        """Seal a report."""
-        return self._seal(_name(task_id, bucket), b"report" + report_id, body)
+    def seal_reports(self, task_id: bytes, bodies: Sequence[ReportBody]) -> list[bytes]:
+        """Seal reports of a task; the keys are looked up once."""
+        names = {bucket: _name(task_id, bucket) for _, bucket, _ in bodies}
+        ciphers = {bucket: AESGCM(self._keys.make(name)) for bucket, name in names.items()}
+        return [
+            _seal(ciphers[bucket], names[bucket] + b"report" + report_id, body)
+            for report_id, bucket, body in bodies
+        ]
 
-    def open_report(
-        self, task_id: bytes, bucket: int, report_id: bytes, sealed: bytes
-    ) -> bytes | None:
-        """Return a report; None if the key of its bucket was erased or lost."""
-        return self._open(_name(task_id, bucket), b"report" + report_id, sealed)
+    def open_reports(self, task_id: bytes, sealed: Sequence[ReportBody]) -> list[bytes | None]:
+        """Open reports of a task; None for those whose key was erased or lost."""
+        names = {bucket: _name(task_id, bucket) for _, bucket, _ in sealed}
+        keys = {bucket: self._keys.get(name) for bucket, name in names.items()}
+        ciphers = {bucket: AESGCM(key) for bucket, key in keys.items() if key is not None}
+        return [
+            _open(ciphers.get(bucket), names[bucket] + b"report" + report_id, body)
+            for report_id, bucket, body in sealed
+        ]
 
     def seal_total(self, task_id: bytes, bucket: int, shard: int, total: bytes) -> bytes:
         """Seal a sum over reports of one bucket."""
-        return self._seal(_name(task_id, bucket), b"total" + bytes([shard]), total)
+        name = _name(task_id, bucket)
+        return _seal(AESGCM(self._keys.make(name)), name + b"total" + bytes([shard]), total)
 
     def open_total(self, task_id: bytes, bucket: int, shard: int, sealed: bytes) -> bytes:
         """Return a sum; raise StorageError if the key of its bucket was erased or lost."""
-        found = self._open(_name(task_id, bucket), b"total" + bytes([shard]), sealed)
+        name = _name(task_id, bucket)
+        key = self._keys.get(name)
+        cipher = None if key is None else AESGCM(key)
+        found = _open(cipher, name + b"total" + bytes([shard]), sealed)
         if found is None:
             raise StorageError(
                 f"the sums of task {task_id.hex()[:16]} cannot be opened: their key is erased or "
@@ -116,7 +132,7 @@ class BatchSeals:
             for number, report, bucket in connection.execute(buckets).all():
                 here = sa.and_(payloads.c.task == number, payloads.c.report == report)
                 body = connection.execute(sa.select(payloads.c.body).where(here)).scalar_one()
-                sealed = self.seal_report(ids[number], bucket, report, body)
+                (sealed,) = self.seal_reports(ids[number], [(report, bucket, body)])
                 connection.execute(sa.update(payloads).where(here), {"body": sealed})
             for row in connection.execute(sa.select(accumulators)).all():
                 here = sa.and_(
@@ -129,19 +145,19 @@ class BatchSeals:
             clear_unsealed(connection)
         database.rewrite()
 
-    def _seal(self, name: bytes, about: bytes, plain: bytes) -> bytes:
-        nonce = secrets.token_bytes(_NONCE_SIZE)
-        return nonce + AESGCM(self._keys.make(name)).encrypt(nonce, plain, name + about)
 
-    def _open(self, name: bytes, about: bytes, sealed: bytes) -> bytes | None:
-        key = self._keys.get(name)
-        if key is None:
-            return None
-        try:
-            text = memoryview(sealed)[_NONCE_SIZE:]
-            return AESGCM(key).decrypt(sealed[:_NONCE_SIZE], text, name + about)
-        except (InvalidTag, ValueError):
-            return None
+def _seal(cipher: AESGCM, about: bytes, plain: bytes) -> bytes:
+    nonce = secrets.token_bytes(_NONCE_SIZE)
+    return nonce + cipher.encrypt(nonce, plain, about)
+
+
+def _open(cipher: AESGCM | None, about: bytes, sealed: bytes) -> bytes | None:
+    if cipher is None:
+        return None
+    try:
+        return cipher.decrypt(sealed[:_NONCE_SIZE], memoryview(sealed)[_NONCE_SIZE:], about)
+    except (InvalidTag, ValueError):
+        return None
 
 
 def _name(task_id: bytes, bucket: int) -> bytes:
