@@ -1,58 +1,33 @@
-"""Traces of two real servers, at a receiver of OTLP here: what is in them, and what is not."""
+"""Traces of two real servers and of runs, at a receiver of OTLP: what is in them, and what not."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
-from hdpmf.common.base.traces import ENDPOINT
+from hdpmf.common.base.traces import ENDPOINT, exporting
+from hdpmf.common.net.https import HttpsClient
+from hdpmf.common.net.sum_servers import ServerClient
+from hdpmf.errors import FederationError, TransportError
+from hdpmf.untrusted.aggregator.leader import HelperClient
+from hdpmf.untrusted.service.settings import RunSettings
+from tests.aggregator.otlp import check_spans, receiver, spans
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task
+from tests.world import small_federation
 
 DEVICE_TRACE = "0af7651916cd43dd8448eb211c80319c"
-ALLOWED = {"status", "reports", "error.type"}
-
-
-@contextmanager
-def receiver() -> Iterator[tuple[str, list[bytes]]]:
-    """Receive traces while inside; yield the endpoint and the bodies of all requests."""
-    bodies: list[bytes] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", bodies
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], list[str | bytes]]:
     """Return what was exported from a whole period, and what may be in none of it."""
-    with receiver() as (endpoint, bodies):
-        environment = {ENDPOINT: endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
+    with receiver() as (environment, bodies):
         with Pair(tmp_path_factory.mktemp("pair"), environment=environment) as pair:
             pair.start(HELPER, LEADER)
             asked = make_task(pair.servers, pair.collector.card, seconds=8)
@@ -69,31 +44,13 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], list[
     return bodies, secret
 
 
-def resources(bodies: list[bytes]) -> list[ResourceSpans]:
-    return [
-        group
-        for body in bodies
-        for group in ExportTraceServiceRequest.FromString(body).resource_spans
-    ]
-
-
-def spans(bodies: list[bytes], service: str) -> list[Span]:
-    return [
-        span
-        for group in resources(bodies)
-        if any(entry.value.string_value == service for entry in group.resource.attributes)
-        for scope in group.scope_spans
-        for span in scope.spans
-    ]
-
-
 def test_both_servers_work_is_one_trace(traced: tuple[list[bytes], list[str | bytes]]) -> None:
     leader, helper = (spans(traced[0], f"hdpmf-{role}") for role in (LEADER, HELPER))
     assert {
-        "answer reports", "store reports", "aggregate reports", "ask partner", "collect batch",
+        "answer reports", "store reports", "aggregate reports", "ask server", "collect batch",
         "read transaction", "write transaction",
     } <= {span.name for span in leader}  # fmt: skip
-    asking = {span.span_id: span for span in leader if span.name == "ask partner"}
+    asking = {span.span_id: span for span in leader if span.name == "ask server"}
     begun = {span.trace_id for span in leader if span.name == "aggregate reports"}
     checks = [span for span in helper if span.name == "check reports"]
     assert checks
@@ -118,29 +75,56 @@ def test_no_trace_links_uploads_or_is_taken_from_a_device(
 
 
 def test_spans_say_nothing_of_devices(traced: tuple[list[bytes], list[str | bytes]]) -> None:
-    bodies, secret = traced
-    for group in resources(bodies):
-        assert all(
-            entry.key.startswith(("service.", "telemetry.")) for entry in group.resource.attributes
-        )
-        for scope in group.scope_spans:
-            for span in scope.spans:
-                assert not span.events
-                assert not span.status.message
-                for entry in span.attributes:
-                    assert entry.key in ALLOWED
-                    words = entry.value.string_value
-                    assert words == "" or (entry.key == "error.type" and words.isidentifier())
-    whole = b"".join(bodies)
-    for word in secret:
-        assert (word.encode() if isinstance(word, str) else word) not in whole
+    check_spans(*traced)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_is_a_span_that_says_how_it_ended_and_nothing_of_who_took_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    world = small_federation([1, 1, 1], tmp_path)
+    names = [device.name for device in world.devices]
+    with receiver() as (environment, bodies), ExitStack() as stack:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        stack.enter_context(exporting("hdpmf-recommender"))
+        if fails:
+            stack.enter_context(pytest.raises(FederationError))
+            error = FederationError(f"{names[0]} has gone")
+            monkeypatch.setattr(world.network, "exchange", Mock(side_effect=error))
+        world.run(RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=2))
+    (run,) = spans(bodies, "hdpmf-recommender")
+    kinds = {entry.key: entry.value.string_value for entry in run.attributes}
+    assert (run.name, kinds) == ("run", {"error.type": "FederationError"} if fails else {})
+    assert not run.parent_span_id
+    runs = [text for found in world.folder.runs() for text in (found, found.hex())]
+    check_spans(bodies, [*names, *(bytes.fromhex(name) for name in names), *runs, "town"])
+
+
+def test_only_the_two_servers_pass_a_trace_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Pair(tmp_path).folders[LEADER].keys
+    asked = Mock(side_effect=TransportError("the server of 'South' is away"))
+    monkeypatch.setattr(HttpsClient, "request", asked)
+    with receiver() as (environment, bodies):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with exporting("hdpmf-recommender"):
+            for client in (ServerClient(keys.partner, keys.party), HelperClient(keys)):
+                with client, pytest.raises(TransportError):
+                    client.now()
+    sent = ["traceparent" in call.kwargs["headers"] for call in asked.call_args_list]
+    assert sent == [False, True]
+    assert [span.name for span in spans(bodies, "hdpmf-recommender")] == ["ask server"] * 2
+    check_spans(bodies, ["South"])
 
 
 def test_nothing_is_imported_or_sent_without_an_endpoint(monkeypatch) -> None:
     monkeypatch.delenv(ENDPOINT, raising=False)
     program = """
 import sys
-import hdpmf.untrusted.aggregator.prefork, hdpmf.untrusted.service.telemetry
+import hdpmf.untrusted.aggregator.prefork, hdpmf.untrusted.service.service
 from hdpmf.common.base import traces
 with traces.exporting("x"), traces.span("y", {"traceparent": "z"}, reports=1):
     traces.count(reports=2)

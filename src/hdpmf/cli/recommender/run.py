@@ -44,10 +44,11 @@ class MonitoringOptions:
     def monitored(
         self, service: ServiceFolder, metrics: Metrics
     ) -> Iterator[Callable[[str], None]]:
-        """Log the alerts and serve the counts, inside the block; yields a function that logs."""
+        """Log alerts, serve counts and export traces in the block; yields a function that logs."""
+        from hdpmf.common.base.traces import exporting
         from hdpmf.untrusted.service.health import inspect_folder
 
-        with self.log(metrics) as log:
+        with exporting("hdpmf-recommender"), self.log(metrics) as log:
             for alert in inspect_folder(service).alerts:
                 log(f"{alert.words}; to do: {alert.todo}")
             if self.metrics_port is None:

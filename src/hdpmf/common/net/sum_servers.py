@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import msgspec
 
@@ -211,6 +211,8 @@ class ServerClient:
         timeout: Seconds for a connection, or a part of an answer.
     """
 
+    _continues_trace: ClassVar[bool] = False
+
     def __init__(self, card: Server, party: PartyKey, timeout: float = ANSWER_SECONDS) -> None:
         self._card = card
         self._authorization = f"Bearer {party.token(card.identity, to=card.identity)}"
@@ -266,8 +268,9 @@ class ServerClient:
         headers = {"authorization": self._authorization, DATE_HEADER: formatdate(usegmt=True)}
         if media_type is not None:
             headers["content-type"] = media_type
-        with span("ask partner"):
-            headers |= trace_headers()
+        with span("ask server"):
+            if self._continues_trace:
+                headers |= trace_headers()
             return self._client.request(
                 method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
             )

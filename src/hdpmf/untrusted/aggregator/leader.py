@@ -36,7 +36,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
 from hdpmf.common.aggregation.two_servers.tokens import Token
-from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import DapError, PrioError, TransportError, needs
 from hdpmf.untrusted.aggregator.aggregation_job import (
@@ -318,11 +317,11 @@ ANSWER_SECONDS = 120.0
 """The helper checks all reports of a job before it answers."""
 
 
-class HelperClient(ServerClient):
+class HelperClient(PartnerClient):
     """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
-        super().__init__(keys.partner, keys.party, timeout)
+        super().__init__(keys, timeout)
         self._quick = PartnerClient(keys, min(timeout, QUICK_SECONDS))
 
     def close(self) -> None:

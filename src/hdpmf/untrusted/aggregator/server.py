@@ -59,6 +59,8 @@ QUICK_SECONDS = 10.0
 class PartnerClient(ServerClient):
     """The other server over HTTPS, as a ``Witness``; one that hangs is soon given up."""
 
+    _continues_trace = True
+
     def __init__(self, keys: ServerKeys, timeout: float = QUICK_SECONDS) -> None:
         super().__init__(keys.partner, keys.party, timeout)
 
