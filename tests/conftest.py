@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +20,12 @@ settings.register_profile("hdpmf", derandomize=True, deadline=None)
 settings.load_profile("hdpmf")
 
 HERE = Path(__file__).resolve().parent
-# Federations of real processes and browsers: one worker does each, in order, beside others that
-# compute.
-_MACHINES = {
-    "tests/aggregator/": "federation",
-    "tests/federation/": "federation",
-    "tests/e2e/": "browser",
-    "tests/deploy/test_three_hosts.py": "hosts",
-    "tests/flower/test_supernodes.py": "hosts",
-}
+# Federations of real processes and browsers: slow whatever they do.
+_MACHINES = ("tests/aggregator/", "tests/federation/", "tests/e2e/")
 # What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a
-# store to fill.
+# store to fill, a browser to start.
 _TOGETHER = {
+    "tests/e2e/": "browser",
     "tests/paper/": "paper",
     "tests/unit/paper/": "report",
     "tests/unit/report/": "report",
@@ -42,11 +36,22 @@ _TOGETHER = {
 # Seconds on CI's two cores of what takes long: that begins first, or the other workers wait for it
 # in the end. The rest begins by how many slow tests it has.
 _SECONDS = {
-    "federation": 300,
-    "browser": 280,
-    "hosts": 170,
-    "paper": 120,
-    "tests/flower/test_simulation.py": 82,
+    "tests/deploy/test_three_hosts.py": 200,
+    "browser": 200,
+    "paper": 150,
+    "tests/deploy/test_prometheus.py": 100,
+    "tests/e2e/test_owner_story.py": 90,
+    "tests/aggregator/test_clocks.py": 85,
+    "tests/aggregator/test_whole_sharing.py": 75,
+    "tests/e2e/test_sharing_story.py": 75,
+    "tests/federation/test_soak.py": 60,
+    "tests/flower/test_simulation.py": 60,
+    "tests/e2e/test_two_recommenders.py": 60,
+    "tests/aggregator/test_postgres.py": 55,
+    "tests/federation/test_https_faults.py": 55,
+    "tests/aggregator/test_processes.py": 50,
+    "tests/aggregator/test_whole_federation.py": 50,
+    "tests/flower/test_supernodes.py": 50,
     "tests/privacy/test_controls.py": 50,
     "tests/privacy/test_real_devices.py": 45,
     "gpu": 40,
@@ -67,11 +72,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }.values():
         _longer(test)
     for item in items:
-        if share_of(item.nodeid) in _MACHINES.values():
+        if item.nodeid.startswith(_MACHINES):
             item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         slow = Counter(share_of(item.nodeid) for item in items if item.get_closest_marker("slow"))
-        items.sort(key=lambda item: _length(share_of(item.nodeid), slow), reverse=True)
+        items.sort(key=lambda item: _place(item.nodeid, slow))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins to collect elsewhere. In a fresh clone it takes 17 s to rewrite what tests
+    assert: what one has rewritten, the others read.
+    """
+    report = yield
+    given: dict[str, Any] = getattr(collector.config, "workerinput", {})
+    if given and isinstance(collector, pytest.Directory) and report.passed:
+        number = int(given["workerid"].removeprefix("gw"))
+        first = number * len(report.result) // given["workercount"]
+        report.result = report.result[first:] + report.result[:first]
+    return report
 
 
 def pytest_collection_finish() -> None:
@@ -81,8 +102,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _length(share: str, slow: Counter[str]) -> tuple[int, int]:
-    return _SECONDS.get(share, 0), slow[share]
+def _place(nodeid: str, slow: Counter[str]) -> tuple[int, int, str, str]:
+    """Return where a test comes: the same for all workers, and in a file as they stand there."""
+    share = share_of(nodeid)
+    return -_SECONDS.get(share, 0), -slow[share], share, nodeid.partition("::")[0]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -98,19 +121,19 @@ def _only_fast(config: pytest.Config) -> bool:
 def share_of(nodeid: str) -> str:
     """What goes to one worker as a whole: the tests of some folders, else those of a file."""
     file = nodeid.partition("::")[0]
-    return next(
-        (share for place, share in (_MACHINES | _TOGETHER).items() if file.startswith(place)), file
-    )
+    if file in _SECONDS:
+        return file
+    return next((share for place, share in _TOGETHER.items() if file.startswith(place)), file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of workers: two more than there are cores, for who runs federations and
+    """Return the number of workers: three more than there are cores, for who runs federations and
     browsers waits most of the time. Fast tests compute, and wait a little.
     """
     from hdpmf.common.base.threads import available_cores
 
-    return available_cores() + (1 if _only_fast(config) else 2)
+    return available_cores() + (1 if _only_fast(config) else 3)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -34,7 +34,7 @@ def wait_for_skew(pair: Pair, expected: float) -> None:
     end = time.monotonic() + 90
     while abs(skew(pair) - expected) > 20:
         assert time.monotonic() < end, pair.log(LEADER)
-        time.sleep(0.2)
+        time.sleep(0.5)
 
 
 def upload(pair: Pair, asked: Asked) -> bool:
@@ -47,29 +47,29 @@ def upload(pair: Pair, asked: Asked) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("role", "ahead"), [(HELPER, HOUR), (LEADER, HOUR)])
-def test_an_hour_off_confirms_nothing_and_loses_nothing(
-    tmp_path: Path, role: str, ahead: int
-) -> None:
+def test_an_hour_off_confirms_nothing_and_loses_nothing(tmp_path: Path) -> None:
     """Twenty of twenty reports were confirmed, and then rejected for good."""
     with Pair(tmp_path, clocks=True) as pair:
         pair.start(HELPER, LEADER)
-        asked = make_task(pair.servers, pair.collector.card, seconds=60)
+        asked = make_task(pair.servers, pair.collector.card, seconds=75)
         pair.give(asked)
         confirmed = sum(upload(pair, asked) for _ in range(3))
         assert confirmed == 3
-        pair.set_clock(role, ahead)
-        # What comes before the clocks are compared again may still be confirmed, and is counted.
-        end = time.monotonic() + 60
-        while upload(pair, asked):
-            confirmed += 1
-            assert time.monotonic() < end, "nobody notices"
-            time.sleep(0.5)
-        wait_for_skew(pair, ahead if role == HELPER else -ahead)
-        assert not any(upload(pair, asked) for _ in range(5))
-        pair.set_clock(role, 0)
-        wait_for_skew(pair, 0)
-        confirmed += sum(upload(pair, asked) for _ in range(2))
+        # The leader sees at once that its own clock jumps, and the helper's within half a minute.
+        for role, ahead in ((LEADER, HOUR), (HELPER, HOUR)):
+            pair.set_clock(role, ahead)
+            # What comes before the clocks are compared again may still be confirmed, and is
+            # counted.
+            end = time.monotonic() + 60
+            while upload(pair, asked):
+                confirmed += 1
+                assert time.monotonic() < end, "nobody notices"
+                time.sleep(1.0)
+            wait_for_skew(pair, ahead if role == HELPER else -ahead)
+            assert not any(upload(pair, asked) for _ in range(5))
+            pair.set_clock(role, 0)
+            wait_for_skew(pair, 0)
+            confirmed += sum(upload(pair, asked) for _ in range(2))
         found, count = pair.collect(asked, 240)
         assert count == confirmed
         assert near(found, [confirmed * value for value in (1, 2, 3, 4)])

@@ -31,7 +31,7 @@ from hdpmf.untrusted.service.settings import RunSettings
 # One start of Ray for all of them: it takes longer than they do.
 CASES = [
     # Without patterns, which are found from a random start.
-    (200, dict(method="hdp-bit", view="messages", patterns=0)),
+    (60, dict(method="hdp-bit", view="messages", patterns=0)),
     (40, dict(method="hdp-sum", view="two-servers")),
     (30, dict(method="hdp-sum", view="sums", max_colluding=0.0)),
 ]
@@ -48,12 +48,12 @@ def main(grid):
         assert there.bytes_per_device > 0
         print("equal:", options["view"], there.mse)
 
-run_on_engine(main, 200, 2)
+run_on_engine(main, 60, 2)
 """
 
 
 @pytest.mark.slow
-def test_200_devices_on_ray_give_the_model_of_the_engine_in_memory() -> None:
+def test_devices_on_ray_give_the_model_of_the_engine_in_memory() -> None:
     # In a process of its own: Ray leaves sockets and warnings behind in the one that started it.
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=500

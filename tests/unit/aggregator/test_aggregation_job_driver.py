@@ -71,6 +71,7 @@ class Story:
         self.waiting_reports = 0
         self.keys_are_known = True
         self.is_away = False
+        self.skew = 3.0
         self.partner_clock = PartnerClock(lambda: 1_000_000.0 + self.now, 60.0, self.monotonic)
         self.metrics = AggregatorMetrics()
         limits = Limits(job_reports=256, waiting_reports=7)
@@ -99,7 +100,7 @@ class Story:
         self.done.append(("clock", self.now))
         if self.is_away:
             raise TransportError("away")
-        self.partner_clock.compare(1_000_000.0 + self.now + 3.0)
+        self.partner_clock.compare(1_000_000.0 + self.now + self.skew)
 
     def collect_garbage(self) -> None:
         self.done.append(("garbage", self.now))
@@ -197,6 +198,17 @@ def test_a_helper_that_is_away_and_keys_that_are_missing_are_looked_for_more_oft
     story.lacks_partner_keys, story.keys_are_known = True, False
     _look_at_partner(story, 11)
     assert story.times("keys") == [0.0, 5.0, 10.0]
+
+
+def test_clocks_that_differ_are_compared_more_often_until_they_are_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = Story(monkeypatch)
+    story.skew = 3600.0
+    _look_at_partner(story, 7)
+    story.skew = 3.0
+    _look_at_partner(story, 40)
+    assert story.times("clock") == [0.0, 5.0, 10.0, 40.0]
 
 
 def test_it_is_overloaded_while_more_wait_than_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ _GARBAGE_SECONDS = 3600.0
 _LOOK_SECONDS = 1.0
 _CLOCK_SECONDS = 30.0  # between looks at the helper's clock
 _KEYS_SECONDS = 600.0  # between looks at the helper's list of keys
-_SOON_SECONDS = 5.0  # the same where the helper was away, or a report has an unknown key
+# The same where the helper was away, clocks differ, or a report has an unknown key.
+_SOON_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 
 
@@ -140,10 +141,11 @@ class AggregationJobDriver:
     def look_at_partner(self) -> None:
         """Look at the helper's clock and its list of keys, each at its own interval."""
         now = time.monotonic()
-        if self._leader.partner_clock.skew is None:  # no report is taken before
+        clock = self._leader.partner_clock
+        if clock.skew is None:  # no report is taken before
             pause = 0.0
         else:
-            pause = _SOON_SECONDS if self._away else _CLOCK_SECONDS
+            pause = _SOON_SECONDS if self._away or clock.differs else _CLOCK_SECONDS
         if now >= self._clock_at + pause:
             self._clock_at = now
             try:
