@@ -19,7 +19,8 @@ from hdpmf.common.net.sum_servers import HEALTH_PATH
 from tests.deploy.page import ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
-VERSION = "1.29"
+FIRST = "1.29"  # in which ReadWriteOncePod is no longer in beta
+VERSIONS = (FIRST, validate.latest_version())
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -43,17 +44,19 @@ def pod(name: str) -> dict[str, Any]:
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yml"))
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_api_takes_every_document_and_no_field_is_unknown(name: str) -> None:
+def test_the_api_takes_every_document_and_no_field_is_unknown(name: str, version: str) -> None:
     for document in documents(name):
-        validate.validate(document, VERSION, strict=True)
+        validate.validate(document, version, strict=True)
 
 
-def test_a_field_that_does_not_exist_would_be_noticed() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_field_that_does_not_exist_would_be_noticed(version: str) -> None:
     wrong = copy.deepcopy(of_kind("aggregator", "StatefulSet"))
     wrong["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
     with pytest.raises(validate.ValidationError):
-        validate.validate(wrong, VERSION, strict=True)
+        validate.validate(wrong, version, strict=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
