@@ -9,15 +9,19 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.servers import Collector, card_to_json
+from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.lab.simulate.deploy import free_port
+from hdpmf.untrusted.aggregator.authentication import CardFiles
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, key_rows, released
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, KeyRules, Limits
 from hdpmf.untrusted.aggregator.hpke_keys import HPKE_KEYS_FILE
@@ -327,6 +331,88 @@ def test_keys_of_a_folder_move_into_the_database_and_old_copies_do_not_come_back
     other = KeyTables(database, tmp_path / "second", clock).open("hpke-keys")
     assert other.names() == [name(2)]
     assert KeyFile(tmp_path / "second" / "hpke-keys").names() == []
+
+
+# Recommenders that were admitted on one host
+
+
+@pytest.fixture
+def two_folders(
+    url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[list[AggregatorFolder]]:
+    """Two hosts of a server, as after copying the folder."""
+    config = AggregatorConfig(
+        role="leader",
+        organisation="x",
+        name="y",
+        database=new_database(url, request.node.name[:60]),
+        keys=KeyRules(shared=True),
+    )
+    first = AggregatorFolder.create(tmp_path / "first", config)
+    shutil.copytree(first.path, tmp_path / "second")
+    made = [first, AggregatorFolder(tmp_path / "second")]
+    yield made
+    for folder in made:
+        folder.key_stores._database.close()  # a process ends with its command
+
+
+def a_card(organisation: str, identity: str = "") -> Collector:
+    hpke = KeyPair.generate(9).config.encode().hex()
+    identity = identity or PartyKey.generate().public
+    return Collector(organisation=organisation, hpke=hpke, identity=identity)
+
+
+def test_a_recommender_that_is_admitted_or_removed_on_one_host_is_so_on_all(
+    two_folders: list[AggregatorFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hdpmf.untrusted.aggregator.key_table._FRESH_SECONDS", 0.0)
+    one, other = two_folders
+    shop, club = a_card("shop"), a_card("club")
+    one.admit(shop)
+    assert other.collectors == {shop.identity: shop}
+    other.admit(club)
+    assert one.collectors.keys() == {shop.identity, club.identity}
+    again = a_card("shop of today", shop.identity)
+    other.admit(again)
+    assert one.collectors[shop.identity] == again
+    one.dismiss("shop of today")
+    assert other.collectors == {club.identity: club}
+    with pytest.raises(HdpmfError, match="key"):
+        other.admit(a_card("no key", "00" * 32))  # refused as on one host
+    assert not list(one.path.glob("collectors/*")) + list(other.path.glob("collectors/*"))
+    one.key_stores.move_forward()
+    assert one.collectors == {club.identity: club}
+
+
+def test_whoever_can_write_to_the_database_admits_nobody(
+    two_folders: list[AggregatorFolder], tmp_path: Path
+) -> None:
+    one, other = two_folders
+    shop, thief = a_card("shop"), a_card("thief")
+    one.admit(shop)
+    (tmp_path / "forger").mkdir()
+    with closing(ServerDatabase(one.config.database)) as database:
+        forger = KeyTables(database, tmp_path / "forger").open("forged")
+        forger.replace(thief.identity.encode(), card_to_json(thief))
+        with database.write() as connection:
+            forged = key_rows.c.store == "forged"
+            connection.execute(sa.update(key_rows).where(forged), {"store": "admitted"})
+    with pytest.raises(StorageError, match="cannot be opened"):
+        _ = other.collectors
+
+
+def test_cards_of_a_folder_move_into_the_database_and_old_ones_do_not_come_back(
+    two_folders: list[AggregatorFolder],
+) -> None:
+    one, other = two_folders
+    shop, club = a_card("shop"), a_card("club")
+    for folder in (one, other):  # as version 1.0.0 did on each host
+        for card in (shop, club):
+            CardFiles(folder.path / "collectors").put(card)
+    assert one.collectors.keys() == {shop.identity, club.identity}
+    one.dismiss("club")
+    assert other.collectors.keys() == {shop.identity}
+    assert not list(one.path.glob("collectors/*")) + list(other.path.glob("collectors/*"))
 
 
 def test_a_server_with_sqlite_has_no_keys_in_its_database(tmp_path: Path) -> None:

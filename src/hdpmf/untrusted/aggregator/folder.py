@@ -1,4 +1,4 @@
-"""The folder of one of the two servers, and the bearer tokens of those who may call it.
+"""The folder of one of the two servers.
 
 Its organisation owns the folder; nobody else has the keys in it.
 
@@ -23,7 +23,7 @@ Its organisation owns the folder; nobody else has the keys in it.
       batch-keys            open reports and sums of batches that are not closed (secret)
       database-key          seals keys that several hosts share in the database (secret)
 
-With ``shared`` in ``[keys]`` the database has hpke-keys, hpke-list and batch-keys.
+With ``shared`` in ``[keys]`` the database has hpke-keys, hpke-list, batch-keys and collectors.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +42,6 @@ import msgspec
 from msgspec import Meta
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.files import FolderLayout, atomic_write, read_config
 from hdpmf.common.net.certificates import Certificates, certificate_end, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
@@ -53,11 +50,16 @@ from hdpmf.common.protocol.servers import (
     Server,
     Servers,
     card_to_json,
-    read_collector,
     read_server,
     require_two_hosts,
 )
-from hdpmf.errors import ConfigError, DapError, StorageError
+from hdpmf.errors import ConfigError, StorageError
+from hdpmf.untrusted.aggregator.authentication import (
+    AdmittedCards,
+    CardFiles,
+    Cards,
+    CardTable,
+)
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HPKE_KEYS_FILE,
@@ -204,6 +206,7 @@ LAYOUT = FolderLayout("a server's folder", steps=(_move_hpke_key,))
 """Add a step for every change that this version could not read. The database has its own."""
 
 _METRICS = "metrics.token"
+_ADMITTED = "admitted"  # the table of cards
 _DATABASE = "database"
 _SQLITE = "sqlite:///"
 
@@ -360,24 +363,24 @@ class AggregatorFolder:
             atomic_write(self.path / "servers.json", pair.to_json())
         return pair
 
+    @cached_property
+    def admitted(self) -> AdmittedCards:
+        """The cards of recommenders that may have tasks."""
+        files = CardFiles(self.path / "collectors")
+        stores = self.key_stores
+        if isinstance(stores, KeyTables):
+            return CardTable(stores.open(_ADMITTED), files)
+        return files
+
     @property
-    def collectors(self) -> dict[str, Collector]:
+    def collectors(self) -> Cards:
         """The recommenders that may have tasks, by identity."""
-        cards = {}
-        for path in sorted((self.path / "collectors").glob("*.json")):
-            try:
-                card = read_collector(_read(path))
-            except ConfigError as error:
-                raise ConfigError(
-                    f"{path}: {error}; remove the file, and admit the recommender again"
-                ) from None
-            cards[card.identity] = card
-        return cards
+        return self.admitted.read()
 
     def admit(self, card: Collector) -> None:
         """Allow a recommender to add tasks; a new card replaces its old one."""
         self.party.token(card.identity, card.identity)  # a key that gives no secret is refused here
-        atomic_write(self._collector(card.identity), card_to_json(card))
+        self.admitted.put(card)
 
     def dismiss(self, name: str) -> Collector:
         """Remove a recommender, by its organisation or its identity."""
@@ -389,14 +392,8 @@ class AggregatorFolder:
             raise ConfigError(
                 f"{many} called {name!r}; hdpmf aggregator status {self.path} lists them"
             )
-        try:
-            self._collector(found[0].identity).unlink()
-        except OSError as error:
-            raise StorageError(f"could not take {name!r} off: {error.strerror}") from error
+        self.admitted.remove(found[0].identity)
         return found[0]
-
-    def _collector(self, identity: str) -> Path:
-        return self.path / "collectors" / f"{identity}.json"
 
     def _read(self, name: str) -> bytes:
         return _read(self.path / name)
@@ -433,63 +430,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
-
-
-class BearerTokens:
-    """Bearer tokens of the partner, the collectors and Prometheus.
-
-    Recommenders that are admitted or dismissed while the server runs count at once.
-    """
-
-    def __init__(self, folder: AggregatorFolder) -> None:
-        self._folder = folder
-        self._party = folder.party
-        self._partner = self._token(folder.partner.identity)
-        self._metrics = folder.metrics_token.encode()
-        self._collectors: dict[str, bytes] = {}
-        self._as_of = 0
-
-    def check_partner(self, headers: Mapping[str, str]) -> None:
-        """Raise DapError unless the other server asks."""
-        if not compare_digest(_bearer(headers), self._partner):
-            raise _refused("this is for the other server")
-
-    def check_metrics(self, headers: Mapping[str, str]) -> None:
-        """Raise DapError unless the operator's Prometheus asks."""
-        if not compare_digest(_bearer(headers), self._metrics):
-            raise _refused(
-                "this is for the operator; the token is in keys/metrics.token of the server's "
-                "folder"
-            )
-
-    def collector(self, headers: Mapping[str, str]) -> str:
-        """Return the identity of the calling recommender; raise DapError unless it is admitted."""
-        self._refresh()
-        credential = _bearer(headers)
-        found = ""
-        for identity, token in self._collectors.items():  # all of them, so that time tells nothing
-            if compare_digest(credential, token):
-                found = identity
-        if not found:
-            raise _refused("this is for recommenders that were admitted here")
-        return found
-
-    def _refresh(self) -> None:
-        changed = (self._folder.path / "collectors").stat().st_mtime_ns
-        if changed != self._as_of:
-            self._collectors = {
-                identity: self._token(identity) for identity in self._folder.collectors
-            }
-            self._as_of = changed
-
-    def _token(self, other: str) -> bytes:
-        return self._party.token(other, to=self._party.public).encode()
-
-
-def _bearer(headers: Mapping[str, str]) -> bytes:
-    kind, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip().encode("utf-8", "replace") if kind.lower() == "bearer" else b""
-
-
-def _refused(why: str) -> DapError:
-    return DapError(why, Problem.UNAUTHORIZED_REQUEST)

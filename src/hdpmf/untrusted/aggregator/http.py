@@ -73,7 +73,8 @@ from hdpmf.errors import (
     needs,
 )
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
+from hdpmf.untrusted.aggregator.authentication import BearerTokens
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
@@ -326,7 +327,7 @@ class Resources:
         return Response(found, media_type=SIGNED_KEYS_MEDIA_TYPE, headers=fresh)
 
     async def _put_task(self, request: Request) -> Response:
-        asking = self._tokens.collector(request.headers)
+        asking = await self._in_thread(self._tokens.collector, request.headers)
         stated = id_from_text(request.path_params["task_id"], TASK_ID_SIZE)
         body = await read_body(request, TASK_MEDIA_TYPE, self._limits.task_bytes)
         await self._in_thread(self._add_task, asking, stated, body)
@@ -346,7 +347,7 @@ class Resources:
 
     async def _own_task(self, request: Request) -> AggregatorTask:
         """Return the task in the path; raise DapError unless its collector asks."""
-        asking = self._tokens.collector(request.headers)
+        asking = await self._in_thread(self._tokens.collector, request.headers)
         task = await self._task(request)
         if task.document.collector.identity != asking:
             raise DapError("this is another recommender's task", Problem.UNAUTHORIZED_REQUEST)

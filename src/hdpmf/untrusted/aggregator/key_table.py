@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hdpmf.errors import StorageError, needs
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, key_rows
-from hdpmf.untrusted.aggregator.key_file import DAY, KEY_SIZE, DailyKey, KeyFile, KeyStore
+from hdpmf.untrusted.aggregator.key_file import DAY, KEY_SIZE, DailyKey, KeyFile
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidTag
@@ -99,6 +99,11 @@ class KeyTable:
         """As in ``KeyStore``."""
         self._add(name, key)
 
+    def replace(self, name: bytes, value: bytes) -> None:
+        """Add a value of any size, sealed as keys are, or replace the one of this name."""
+        self._upsert(self._name, name, self._seal(name, value))
+        self._rows()
+
     def erase(self, names: Iterable[bytes]) -> None:
         """As in ``KeyStore``; the rows are gone, and what PostgreSQL keeps of them is sealed."""
         gone = list(names)
@@ -117,14 +122,7 @@ class KeyTable:
 
     def write_list(self, data: bytes) -> None:
         """As in ``KeyStore``."""
-        made = self._database.insert(key_rows)
-        newer = made.on_conflict_do_update(
-            index_elements=[key_rows.c.store, key_rows.c.name],
-            set_={"value": made.excluded.value},
-        )
-        with self._database.write() as connection:
-            row = {"store": f"{self._name} list", "name": _LIST, "value": data}
-            connection.execute(newer, row)
+        self._upsert(f"{self._name} list", _LIST, data)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -168,6 +166,15 @@ class KeyTable:
             }
             self._read_at = time.monotonic()
             return self._known
+
+    def _upsert(self, store: str, name: bytes, value: bytes) -> None:
+        made = self._database.insert(key_rows)
+        newer = made.on_conflict_do_update(
+            index_elements=[key_rows.c.store, key_rows.c.name],
+            set_={"value": made.excluded.value},
+        )
+        with self._database.write() as connection:
+            connection.execute(newer, {"store": store, "name": name, "value": value})
 
     def _add(self, name: bytes, key: bytes) -> bytes:
         made = self._database.insert(key_rows).on_conflict_do_nothing()
@@ -247,7 +254,7 @@ class KeyTables:
         self._sealing = database_key(folder)
         self._stores: dict[str, KeyTable] = {}
 
-    def open(self, name: str) -> KeyStore:
+    def open(self, name: str) -> KeyTable:
         """Return the store of this name."""
         if name not in self._stores:
             table = KeyTable(self._database, name, self._sealing, self._clock)
