@@ -393,11 +393,9 @@ def _guess_words(cost: Cost) -> str:
     # A bound counts for the guarantee; what one channel gives away, all of them give away at least.
     if cost.status in _BOUNDS:
         return f"at most {at_most(cost.guess)}"
-    return (
-        f"at least {at_least(cost.guess)}"
-        if cost.guess_is_exact
-        else f"up to {at_most(cost.guess)}"
-    )
+    if cost.guess_is_exact:
+        return f"at least {at_least(cost.guess)}"
+    return f"up to {at_most(cost.guess)}"
 
 
 def _bar(cost: Cost) -> str:

@@ -102,11 +102,9 @@ class IdIndex:
         """
         integers = _as_integers(values)
         if integers is not None:
-            return (
-                self._find_integers(integers)
-                if self.is_integer
-                else np.full(len(integers), -1, np.int32)
-            )
+            if self.is_integer:
+                return self._find_integers(integers)
+            return np.full(len(integers), -1, np.int32)
         if self._positions is None:
             self._positions = {value: code for code, value in enumerate(self._ids.tolist())}
         get = self._positions.get

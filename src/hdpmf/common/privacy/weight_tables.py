@@ -33,13 +33,9 @@ class WeightTable:
     @property
     def per(self) -> str:
         """The owner of a weight: ``user``, ``item`` or ``rating``."""
-        return (
-            "rating"
-            if self.users is not None and self.items is not None
-            else "item"
-            if self.users is None
-            else "user"
-        )
+        if self.users is not None and self.items is not None:
+            return "rating"
+        return "item" if self.users is None else "user"
 
     @classmethod
     def of(cls, data: Any, name: str = "weights") -> WeightTable:

@@ -313,11 +313,9 @@ def json_fields(data: bytes) -> dict[str, str]:
         found = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return (
-        {_text(name): _text(value) for name, value in found.items()}
-        if isinstance(found, dict)
-        else {}
-    )
+    if isinstance(found, dict):
+        return {_text(name): _text(value) for name, value in found.items()}
+    return {}
 
 
 async def entry_token(request: Request) -> tuple[str, bool]:

@@ -314,11 +314,9 @@ def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed
         or (experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES)
     )
     own = options.file is not None and options.weights is None and not specified
-    return (
-        Privacy({}, 0, ("uniform",))
-        if own or options.weights == "uniform"
-        else Privacy(changes, seed, user_groups=groups[0], item_groups=groups[1])
-    )
+    if own or options.weights == "uniform":
+        return Privacy({}, 0, ("uniform",))
+    return Privacy(changes, seed, user_groups=groups[0], item_groups=groups[1])
 
 
 def wishes_in_words(experiment: Experiment, name: str) -> str:

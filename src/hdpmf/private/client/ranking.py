@@ -181,11 +181,9 @@ class ListMaker:
     @cached_property
     def _rows(self) -> np.ndarray:
         """The row of each item in the table."""
-        return (
-            np.full(len(self.items), -1)
-            if self.table is None
-            else self.table.index.find(self.items.ids)
-        )
+        if self.table is None:
+            return np.full(len(self.items), -1)
+        return self.table.index.find(self.items.ids)
 
     @cached_property
     def _undated(self) -> frozenset[int]:

@@ -168,11 +168,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def epsilon_per_run(self) -> float:
         """Most that one run may ask of a rating of weight 1."""
-        return (
-            self.own_epsilon
-            if self.max_epsilon_per_run is None
-            else min(self.own_epsilon, self.max_epsilon_per_run)
-        )
+        if self.max_epsilon_per_run is None:
+            return self.own_epsilon
+        return min(self.own_epsilon, self.max_epsilon_per_run)
 
     @property
     def _run_limit(self) -> str:

@@ -183,11 +183,9 @@ class RecommenderStates:
     def load(self, task_id: bytes) -> tuple[TaskState, bytes] | None:
         """A task that was agreed to, and its document; None if the owner forgot it."""
         data, document = self._store.runs.load(task_id), self._store.runs.get_part(task_id, _TASK)
-        return (
-            None
-            if data is None or document is None
-            else (decoded(data, TaskState, "runs"), document)
-        )
+        if data is None or document is None:
+            return None
+        return (decoded(data, TaskState, "runs"), document)
 
     def save(self, task_id: bytes, state: TaskState) -> None:
         """Keep how far it is."""

@@ -160,11 +160,9 @@ def _mean(total: float, weight: float) -> float:
 def coding_of(survey: Survey) -> Coding:
     """The coding that a survey asks for; design S sends ratings as they are."""
     scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
-    return (
-        make_ruler(scale)
-        if survey.design == "S"
-        else make_coding(survey.coding, scale, survey.epsilon)
-    )
+    if survey.design == "S":
+        return make_ruler(scale)
+    return make_coding(survey.coding, scale, survey.epsilon)
 
 
 def facts_from_sums(

@@ -290,11 +290,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def again(self) -> RunSettings:
         """The same for another run: a cohort is drawn anew, by this machine."""
-        return (
-            self
-            if self.cohort is None
-            else msgspec.structs.replace(self, beacon=secrets.token_hex(16))
-        )
+        if self.cohort is None:
+            return self
+        return msgspec.structs.replace(self, beacon=secrets.token_hex(16))
 
     def chosen(self, devices: Collection[str]) -> tuple[str, ...]:
         """Return the devices of the roster that are asked, in its order.

@@ -239,11 +239,9 @@ class IntegerCoding:
             )
         # Wide words are the same bytes: thousands of simulated devices need not hold their numbers
         # twice.
-        return (
-            values.astype(np.int64, copy=False).view(self.word)
-            if self.wide
-            else values.astype(self.word)
-        )
+        if self.wide:
+            return values.astype(np.int64, copy=False).view(self.word)
+        return values.astype(self.word)
 
     def decode(self, total: np.ndarray) -> np.ndarray:
         """The integers behind a sum of words, as int64."""

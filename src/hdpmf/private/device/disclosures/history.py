@@ -135,11 +135,9 @@ class LedgerRun:
     @property
     def form(self) -> Form | None:
         """The form in which the method ran."""
-        return (
-            None
-            if self.paid is None
-            else method_named(self.paid.method).form(bool(self.paid.labels))
-        )
+        if self.paid is None:
+            return None
+        return method_named(self.paid.method).form(bool(self.paid.labels))
 
     @property
     def cost(self) -> Cost | None:

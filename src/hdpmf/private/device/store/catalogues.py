@@ -235,11 +235,9 @@ class PinnedRoster:
     def asked(self, terms: Terms) -> frozenset[str]:
         """Return the identities (hex) that a run may ask: its beacon's choice, or all."""
         names = [key.hex() for key in self.roster.keys]
-        return (
-            frozenset(names)
-            if terms.cohort is None
-            else cohort_of(terms.beacon, names, terms.cohort)
-        )
+        if terms.cohort is None:
+            return frozenset(names)
+        return cohort_of(terms.beacon, names, terms.cohort)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PinnedRoster:

@@ -340,9 +340,7 @@ def _codec(hint: Any) -> Codec:
         (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
     if get_origin(hint) is Annotated:
         kind, codec = get_args(hint)
-        return (
-            Items(codec.width, codec.minimum, get_args(kind)[0])
-            if isinstance(codec, Items)
-            else codec
-        )
+        if isinstance(codec, Items):
+            return Items(codec.width, codec.minimum, get_args(kind)[0])
+        return codec
     return Choice(hint) if issubclass(hint, IntEnum) else Nested(hint)

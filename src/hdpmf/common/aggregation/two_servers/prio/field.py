@@ -77,11 +77,9 @@ class Field:
     @property
     def dtype(self) -> np.dtype[Any]:
         """An array's type."""
-        return (
-            np.dtype(np.uint64)
-            if self.words == 1
-            else np.dtype([("low", np.uint64), ("high", np.uint64)])
-        )
+        if self.words == 1:
+            return np.dtype(np.uint64)
+        return np.dtype([("low", np.uint64), ("high", np.uint64)])
 
     def vector(self, values: Sequence[int]) -> np.ndarray:
         """Public whole numbers, negative ones too, as elements."""
