@@ -128,11 +128,9 @@ def match_columns(
                 f"which with {hint('columns', ours)}"
             )
         elif ours not in _OPTIONAL or ours in wanted or (ours == "rating" and implicit is False):
-            or_none = (
-                f", or that there is none (clicks, purchases) with {hint('implicit')}"
-                if ours == "rating"
-                else ""
-            )
+            or_none = ""
+            if ours == "rating":
+                or_none = f", or that there is none (clicks, purchases) with {hint('implicit')}"
             raise RatingsError(
                 f"{origin}: no column '{wanted.get(ours, ours)}' among {_listed(names)}; "
                 f"say which one it is with {hint('columns', ours)}{or_none}"

@@ -244,11 +244,9 @@ class Method:
     def default(self, name: str, **chosen: Any) -> Any:
         """Return an option's default, given other choices: rates depend on the solver."""
         if name == "learning_rate" and self.rates:
-            solver = (
-                chosen.get("solver") or self.default("solver")
-                if "solver" in self.options
-                else "batch"
-            )
+            solver = "batch"
+            if "solver" in self.options:
+                solver = chosen.get("solver") or self.default("solver")
             return self.rates.get(solver, self.options[name].default)
         return self.defaults.get(name, self.options[name].default)
 

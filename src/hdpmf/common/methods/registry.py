@@ -140,11 +140,9 @@ def load_plugin(file: str | Path) -> None:
     path = Path(file).resolve()
     if path in PLUGINS:
         return
-    spec = (
-        spec_from_file_location(path.stem, path)
-        if path.suffix == ".py" and path.is_file()
-        else None
-    )
+    spec = None
+    if path.suffix == ".py" and path.is_file():
+        spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.stem.isidentifier():
         raise ConfigError(f"{file} is no Python file with a method; docs/own-method.md has one")
     if path.stem in sys.modules:

@@ -137,11 +137,9 @@ class Prior:
             name, origin = str(plain["name"]), dict(plain["origin"])
             labels, stored = None, plain.get("labels")
             if stored is not None:
-                inner = (
-                    None
-                    if stored["prior"] is None
-                    else cls._of_numbers(name, origin, stored["prior"])
-                )
+                inner = None
+                if stored["prior"] is not None:
+                    inner = cls._of_numbers(name, origin, stored["prior"])
                 score = {str(column): float(weight) for column, weight in stored["score"].items()}
                 labels = Labels(score, inner)
             return cls._of_numbers(name, origin, plain, labels)

@@ -72,11 +72,9 @@ class WeightTable:
         levels = [column for column in columns if _normalized_name(column) in _LEVELS]
         if len(levels) > 1:
             raise RatingsError(f"{name}: there are {len(levels)} columns of levels; keep one")
-        codes = (
-            level_codes(table[levels[0]].to_list(), f"{name}: column '{levels[0]}'")
-            if levels
-            else None
-        )
+        codes = None
+        if levels:
+            codes = level_codes(table[levels[0]].to_list(), f"{name}: column '{levels[0]}'")
         ids = {ours: table[names[0]].to_list() if names else None for ours, names in owners.items()}
         return cls(name, _checked_column(table[found[0]], name), ids["user"], ids["item"], codes)
 

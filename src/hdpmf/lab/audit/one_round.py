@@ -184,11 +184,9 @@ def final_scores(
     ratings = target.ratings
     # With labels: a public feature of about half of the items; the audited item is among those it
     # speaks for.
-    feature = (
-        np.where((np.arange(ratings.n_items) - target.item) % 2 == 0, 1.0, -1.0)
-        if design.labels
-        else None
-    )
+    feature = None
+    if design.labels:
+        feature = np.where((np.arange(ratings.n_items) - target.item) % 2 == 0, 1.0, -1.0)
     recommender = design.recommender(design.survey(ratings, ratings.n_users), feature)
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         present, weights = with_rating(target, rating)

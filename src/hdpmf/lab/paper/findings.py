@@ -152,11 +152,9 @@ def _order(content: Content) -> str:
         details = [f"{title} ({_values(turned_pairs, title)})" for title in datasets]
         parts.append(f"{better} is ahead of {worse} on {words(details)}")
     experiment = content.experiments["table3"]
-    grid = (
-        "the paper's own grid"
-        if experiment.tuning.grids.items() >= GRIDS.items()
-        else "the grid of this run"
-    )
+    grid = "the grid of this run"
+    if experiment.tuning.grids.items() >= GRIDS.items():
+        grid = "the paper's own grid"
     more = (
         ""
         if len(ranked) <= 2

@@ -160,11 +160,9 @@ class TrainingSession(Session):
             entry = None  # nothing has left yet; the ledger records it when the masked words leave
         else:
             answer = client.contribute()
-            words = (
-                "gradients without any noise"
-                if method_named(terms.method).mechanism == "none"
-                else "gradients with this device's noise"
-            )
+            words = "gradients with this device's noise"
+            if method_named(terms.method).mechanism == "none":
+                words = "gradients without any noise"
             entry = self.entry("sent", number, f"round {number} of {plan.epochs}: {words}")
         self.state.client = client.state().encode()
         return Outcome(answer, entry, table=self._taking_part().table)

@@ -206,11 +206,9 @@ class IntegerCoding:
         if self.bound < 0 or self.participants < 1 or self.participants >= 1 << 31:
             raise SecureSumError("the bound must be 0 or more and the participants at least 1")
         if self.bound > self.largest_bound(self.participants, wide=self.wide):
-            hint = (
-                "use fewer devices or a coarser grid"
-                if self.wide
-                else "use wide=True or a coarser grid"
-            )
+            hint = "use wide=True or a coarser grid"
+            if self.wide:
+                hint = "use fewer devices or a coarser grid"
             raise SecureSumError(
                 f"{self.participants} numbers up to {self.bound} may add up to more than the words "
                 f"can hold; {hint}"

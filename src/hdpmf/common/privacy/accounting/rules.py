@@ -331,11 +331,9 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     if channels.total is not None:
         parts += releases(channels.total, [math.fsum([*units, *others])])
     rounds = "Two rounds" if setting.labels else "One round"
-    label = (
-        ", the second by a label that each device draws once from what it rated"
-        if setting.labels
-        else ""
-    )
+    label = ""
+    if setting.labels:
+        label = ", the second by a label that each device draws once from what it rated"
     reason = (
         f"{rounds} of secure sums with discrete Laplace noise{label}; everything after "
         "is post-processing."

@@ -116,11 +116,9 @@ class Journal:
         sealed = self._cipher.seal(
             msgspec.msgpack.encode(stamped), entry_context(b"ledger", number)
         )
-        paid = (
-            None
-            if charges is None
-            else self._cipher.seal(charges, entry_context(b"charges", number))
-        )
+        paid = None
+        if charges is not None:
+            paid = self._cipher.seal(charges, entry_context(b"charges", number))
         self._database.execute("INSERT INTO ledger VALUES (?, ?, ?)", (number, sealed, paid))
 
     def entries(self) -> list[Entry]:

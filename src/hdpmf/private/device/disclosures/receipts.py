@@ -228,11 +228,9 @@ def read_receipt(data: bytes) -> Receipt:
         raise ConfigError(f"a receipt has at most {MOST_BYTES:,} bytes")
     try:
         plain = json.loads(data.decode(), object_pairs_hook=_no_name_twice)
-        version = (
-            plain.get("version")
-            if isinstance(plain, dict) and plain.get("format") == FORMAT
-            else None
-        )
+        version = None
+        if isinstance(plain, dict) and plain.get("format") == FORMAT:
+            version = plain.get("version")
         if isinstance(version, int) and version > VERSION:
             raise ConfigError(made_by_newer("this receipt"))
         receipt = msgspec.convert(plain, Receipt)

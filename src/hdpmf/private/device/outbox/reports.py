@@ -396,11 +396,9 @@ class Reports(Sending):
         servers = read.task.servers
         words = f"a report for each user, in shares for {servers.names} (digest {servers.digest})"
         # A label is drawn once: what was counted is gone with it.
-        counted = (
-            CountedSurvey(run=state.run, survey=encode(read.survey))
-            if read.part == "counts"
-            else None
-        )
+        counted = None
+        if read.part == "counts":
+            counted = CountedSurvey(run=state.run, survey=encode(read.survey))
         self.book.require(read.id, state)
         self._store.ledger.note(
             self._entry(read, state.run, "sent", words), first=read.part != "labels"
