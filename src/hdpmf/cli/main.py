@@ -209,8 +209,6 @@ def _made(name: str, target: str | Group) -> Any:
 
 
 class _AllCommands(TyperGroup):
-    """The group of all commands."""
-
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _Commands(COMMANDS)

@@ -227,7 +227,6 @@ def _by_folds(
 
 
 def _drawn(ratings: Ratings, world: _Simulated, n_threads: int | None) -> _Drawn:
-    """Return what the devices of these ratings release."""
     facts = world.facts
     names, columns, ridges = device_columns(facts, world.features, extra=world.extra)
     by_user = ratings_by_user(ratings)

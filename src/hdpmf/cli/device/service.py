@@ -143,7 +143,6 @@ def remove(path: StorePath) -> Result:
 
 
 def _service(store: Path) -> LoginService:
-    """Return the service of a store on this system."""
     stem = re.sub(r"[^A-Za-z0-9]+", "-", store.stem).strip("-")[:40] or "device"
     name = f"hdpmf-{stem}-{sha256(str(store).encode()).hexdigest()[:8]}"
     if sys.platform == "darwin":

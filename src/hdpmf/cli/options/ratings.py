@@ -212,7 +212,6 @@ class SplitOptions:
 
 
 def _split_by(ratings: Ratings, how: str, seed: int) -> tuple[Ratings, Ratings]:
-    """Split ratings as ``--split`` says."""
     from hdpmf.common.data.splits import cut
 
     kind, _, text = how.partition(":")

@@ -279,7 +279,6 @@ def _count_users(enrolled: Enrolled, view: str) -> int:
 
 
 def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
-    """Return how a run ended."""
     summary, stated = outcome.summary, outcome.statement
     model = folder.path / "model"
     text = [

@@ -96,7 +96,6 @@ class Registry(Mapping[str, Entry]):
         return any(known is ours for ours in self._ours)
 
     def _checked(self, entry: Entry) -> Entry:
-        """Return an entry as it is registered."""
         return entry
 
     def _all(self) -> dict[str, Entry]:

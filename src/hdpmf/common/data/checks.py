@@ -188,7 +188,6 @@ def _repetition(name: str, keys: NDArray[np.int64]) -> str:
 
 
 def _distinct(keys: NDArray[np.int64]) -> int:
-    """Count distinct keys."""
     highest = int(keys.max(initial=-1))
     if highest < _CELLS_PER_ROW * len(keys):  # dense tables: marking cells beats a sort by far
         marked = np.zeros(highest + 1, dtype=bool)

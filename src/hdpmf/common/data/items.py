@@ -208,7 +208,6 @@ def _known(names: Sequence[str], there: Sequence[str]) -> set[str]:
 
 
 def _column(table: ItemTable | None, items: IdIndex, name: str, missing: Any) -> list[Any]:
-    """A column of the table for these items."""
     if table is None:
         return [missing] * len(items)
     column = getattr(table, name)

@@ -315,7 +315,6 @@ def _columns(
 
 
 def _cut(table: CatalogueTable, n_items: int) -> CatalogueTable:
-    """The first items of a table."""
     parts = {name: getattr(table, name)[:n_items] for name in ("ids", "titles", "genres", "years")}
     return msgspec.structs.replace(table, **parts)
 

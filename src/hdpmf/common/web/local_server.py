@@ -267,7 +267,6 @@ class PageGuard:
         await with_headers({"type": "http.response.body", "body": body})
 
     def _refused(self, scope: Scope) -> str | None:
-        """Return the reason to refuse a request, or None."""
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))

@@ -201,7 +201,6 @@ def final_scores(
 
 
 def _published(facts: ItemFacts, item: int) -> tuple[float, ...]:
-    """Return what is published about the audited item."""
     about = (facts.mean, facts.bias[item], facts.variance[item])
     return (*about, facts.popularity[item], facts.patterns[item, 0]) if facts.labels else about
 
@@ -358,7 +357,6 @@ class _Attacker:
 
 
 def _coarse(ratios: np.ndarray) -> np.ndarray:
-    """Round to twentieths."""
     # With this many sums every run has its own ratio. Among as many thresholds pilot runs would
     # pick an extreme one by chance, and measured runs would not confirm it.
     return np.asarray(np.round(20.0 * ratios) / 20.0)

@@ -242,7 +242,6 @@ class AuditedServers:
         return self._leader.add_task(document)
 
     def _opened(self, task_id: bytes, sent: list[Report]) -> list[ReportView]:
-        """Return what the corrupt server has of each report."""
         keys = self._keys[self._index]
         opened = self._leader.task(task_id)
         words = self._words()

@@ -467,7 +467,6 @@ def _backend(backend: str, n_jobs: int, paths: Sequence[str]) -> Iterator[None]:
 
 
 def _absent(paths: Sequence[str]) -> list[str]:
-    """Return the paths that are not on this machine."""
     return [path for path in paths if not os.path.exists(path)]
 
 

@@ -375,7 +375,6 @@ def check(experiment: Experiment, origin: str) -> None:
 
 
 def _check_options(origin: str, methods: Sequence[str], names: set[str]) -> None:
-    """Check that each name is an option of one of the methods."""
     options = {name for method in methods for name in METHODS[method].options}
     for name in sorted(names - options):
         whose = (

@@ -222,7 +222,6 @@ def pair_tests(cells: Sequence[Cell], metric: str = "mse") -> list[PairTest]:
 
 
 def _measured(results: Sequence[Result], name: str) -> list[float]:
-    """Return a metric of the runs that have it."""
     return [value for result in results if not math.isnan(value := result.metric(name))]
 
 

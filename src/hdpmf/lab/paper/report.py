@@ -218,7 +218,6 @@ def facts_section() -> Section:
 
 
 def _split_names(formula: str) -> list[str]:
-    """Return the names in a formula, and what is between them."""
     return re.findall(r"\w+|\W+", formula)
 
 

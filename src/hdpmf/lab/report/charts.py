@@ -179,7 +179,6 @@ def axis_value(x: float, experiment: Experiment) -> str:
 
 
 def _cell(cell: Cell, metrics: Sequence[str] = tuple(METRIC_LABELS)) -> dict[str, Any]:
-    """Return a point or a bar."""
     shown = {
         "dataset": cell.dataset,
         "method": cell.method,
@@ -218,7 +217,6 @@ def lists_section(content: Content) -> Section:
 
 
 def _measured(content: Content) -> list[str]:
-    """Return the measures that lists of this page have."""
     shown = list_experiments(content)
     cells = [cell for each in shown for cell in content.cells.get(each.name, ())]
     return [metric for metric in list_metrics(cells) if metric in RANKING_LABELS]

@@ -165,7 +165,6 @@ def describe_seeds(measures: str, experiment: Experiment) -> str:
 
 
 def _marks_explained(cells: list[Cell], *, added: bool) -> str:
-    """Explain the marks that are present."""
     statuses = {cell.claim.status for cell in cells if cell.claim is not None}
     words = {
         "nominal": "no mark: $\\epsilon$ is nominal",

@@ -75,7 +75,6 @@ def honest_cost(content: Content, cell: Cell) -> Cost | None:
 
 
 def _setting(content: Content, cell: Cell) -> Setting:
-    """Return the settings of a cell's runs."""
     method = METHODS[cell.method]
     result = _result(content, cell)
     if result is None:

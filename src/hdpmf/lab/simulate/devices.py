@@ -232,7 +232,6 @@ class _Network:
     def _send(
         pipe: Connection, parts: list[list[str]], messages: Mapping[str, bytes], deadline: float
     ) -> bool:
-        """Send the next part, if there is one."""
         if not parts:
             return False
         names = parts.pop(0)

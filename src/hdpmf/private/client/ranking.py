@@ -180,7 +180,6 @@ class ListMaker:
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """The row of each item in the table."""
         if self.table is None:
             return np.full(len(self.items), -1)
         return self.table.index.find(self.items.ids)

@@ -174,7 +174,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def _run_limit(self) -> str:
-        """The setting that bounds one run."""
         if self.epsilon_per_run == self.max_epsilon_per_run:
             return "max_epsilon_per_run"
         return "epsilon" if self.devices == 1 else f"epsilon / {self.devices} devices"

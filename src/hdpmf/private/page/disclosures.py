@@ -71,7 +71,6 @@ def recommenders_page(request: PageRequest) -> dict[str, Any]:
 
 
 def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
-    """Return a recommender and its data on this device."""
     pair = pinned_servers(store)
     items = store.pinned_catalogue
     model = local_model(store)

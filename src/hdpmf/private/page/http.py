@@ -225,7 +225,6 @@ class OwnerPage:
         return RedirectResponse("/unlock", 303)
 
     async def _stop(self, request: Request) -> Response:
-        """End the program."""
         session = self._session(request)
         if session is None or session.locked or not await self._has_csrf(request, session):
             return self._closed()

@@ -124,7 +124,6 @@ def _rated_here(shown: PinnedCatalogue | None, items: Iterable[str]) -> int:
 
 
 def _left_out(store: DeviceStore, items: Iterable[str]) -> int:
-    """Count the items that no recommender has."""
     shown = [current_catalogue(store.at(known)) for known in store.recommender_ids]
     return sum(
         all(known is None or item not in known.positions for known in shown) for item in items
@@ -380,7 +379,6 @@ def _n_items(store: DeviceStore) -> int:
 
 
 def _level(store: DeviceStore, name: str, weight: float) -> dict[str, Any]:
-    """Return a privacy level with its bound."""
     bounds = privacy_bounds(store, weight)
     return {
         "name": name,

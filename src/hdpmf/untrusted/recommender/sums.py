@@ -153,7 +153,6 @@ def _real_sums(
 
 
 def _mean(total: float, weight: float) -> float:
-    """Mean rating of all, in stars."""
     return float(np.clip(MIDDLE + STARS * total / max(weight, 1.0), 1.0, 1.0 + STARS))
 
 

@@ -89,7 +89,6 @@ class PublicFiles:
         return None
 
     def _named(self) -> set[str]:
-        """The files that the index names."""
         try:
             index = msgspec.json.decode((self.path / INDEX).read_bytes(), type=dict[str, Any])
         except (OSError, msgspec.MsgspecError):

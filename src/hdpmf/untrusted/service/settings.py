@@ -131,7 +131,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             method.options["list_model"].check(self.list_model)
 
     def _check_view(self) -> None:
-        """Refuse settings that another view has."""
         if self.cohort is None and self.beacon:
             raise ConfigError("a beacon chooses a cohort; give --cohort, or drop it")
         if self.cohort is not None and not (self.cohort >= 3 and is_beacon(self.beacon)):

@@ -110,7 +110,6 @@ class SharedInbox:
 
 
 def _kept(folder: Path | None, devices: Container[str]) -> dict[str, bytes]:
-    """The messages that a folder holds."""
     if folder is None or not folder.is_dir():
         return {}
     with storage_errors(f"cannot read {folder}"):

@@ -375,7 +375,6 @@ class SecureSumClient:
             )
 
     def _channel_keys(self, peer: int, theirs: bytes) -> tuple[bytes, bytes]:
-        """Return the keys for encrypting to a peer and for decrypting from it."""
         if self._channel is None:
             raise SecureSumError("this session is over")
         info = pair_info(b"channel", self.device, peer)

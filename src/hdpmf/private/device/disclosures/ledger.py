@@ -409,11 +409,9 @@ class Ledger:
         return np.fromiter((sums.get(pair, 0.0) for pair in pairs), np.float64, len(pairs))
 
     def _pairs(self, ratings: Ratings) -> list[bytes]:
-        """Return the tag of each rating."""
         return [self.tag_of(*pair) for pair in _users_and_items(ratings)]
 
     def _subjects(self, ratings: Ratings) -> list[Subject]:
-        """Return what each rating is about."""
         sources = self._rated.sources()
         from_files = [sources.get(pair, "") for pair in _users_and_items(ratings)]
         return subjects_of(ratings, from_files, self._cipher.lasting_tag)

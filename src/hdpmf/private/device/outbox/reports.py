@@ -392,7 +392,6 @@ class Reports(Sending):
         record_leader_response(self._store, state.run, body, status, last=last)
 
     def _pay(self, read: ReadTask, state: TaskState) -> None:
-        """Pay what was held for the reports."""
         servers = read.task.servers
         words = f"a report for each user, in shares for {servers.names} (digest {servers.digest})"
         # A label is drawn once: what was counted is gone with it.

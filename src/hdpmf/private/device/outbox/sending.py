@@ -281,7 +281,6 @@ class Sending(ABC):
         require_agreement(self._store, self._question(read), self._agreed_run(read, state))
 
     def _agreed_run(self, read: ReadTask, state: TaskState) -> bytes:
-        """Return the run that the owner agreed to."""
         return state.run
 
     def _is_current(self, read: ReadTask) -> bool:

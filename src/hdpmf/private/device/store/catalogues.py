@@ -180,7 +180,6 @@ class PinnedCatalogue:
 def _put_in(
     names: tuple[str, ...], table: CatalogueTable, known: KnownItems
 ) -> tuple[CatalogueTable, KnownItems]:
-    """The items by their names on this device."""
     items = IdIndex(np.array(names), as_given=True)
     public = None if known.item_table is None else replace(known.item_table, index=items)
     table = msgspec.structs.replace(table, ids=names, integer_ids=False)

@@ -174,7 +174,6 @@ class PinnedItems:
         self._kept = (), None
 
     def _others(self) -> list[PinnedCatalogue]:
-        """Return the catalogues of all other recommenders."""
         ids = [row.id for row in self._tables.recommenders.rows() if row.id != self._id]
         if self._id != FIRST and FIRST not in ids:
             ids.append(FIRST)

@@ -335,7 +335,6 @@ def _find_layout(cls: type[Message]) -> _Layout:
 
 
 def _codec(hint: Any) -> Codec:
-    """The codec that an annotation stands for."""
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
     if get_origin(hint) is Annotated:
