@@ -865,14 +865,14 @@ PLANTED = (
     ),
     Planted(
         "any choice is confirmed once one was asked about",
-        "private/page/sharing.py",
+        "private/page/consent.py",
         "if request.session.state.get(_PENDING) != (store.recommender_id, level):",
         "if request.session.state.get(_PENDING) is None:",
         (f"{_SHARING}::test_only_the_choice_that_was_asked_about_can_be_confirmed[open]",),
     ),
     Planted(
         "more is shown by one click",
-        "private/page/sharing.py",
+        "private/page/consent.py",
         "        if preview.raises:",
         "        if preview.raises and False:",
         (f"{_SHARING}::test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible",),

@@ -315,7 +315,7 @@ NUMBERS: dict[str, dict[str, object]] = {
         "_RUNS_SHOWN, _REFUSALS_SHOWN": (50, 50),
     },
     "private.page.consent": {
-        "_NUMBERS_SHOWN": 100,
+        "_NUMBERS_SHOWN, _TITLES_SHOWN": (100, 100),
     },
     "private.page.pictures": {
         "STRIPS_SHOWN": 8,
@@ -445,9 +445,6 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "private.page.settings": {
         "_MARKED_SHOWN": 100,
-    },
-    "private.page.sharing": {
-        "_TITLES_SHOWN": 100,
     },
     "untrusted.aggregator.datastore": {
         "_WAIT_MS, _PAGE, _POSTGRES_SHARDS, _SCHEMA_LOCK": (60_000, 2**15, 8, 0x68_64_70_6D_66),

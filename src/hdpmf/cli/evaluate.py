@@ -84,7 +84,7 @@ def evaluate(
     model = new_model(method, options, seed)
     training, held_out = cut.split(source, seed)
     weights = wishes.draw(training, seed, source, method)
-    seconds = fit(method, model, training, weights, lists=ranking or training.implicit)
+    seconds = fit(model, training, weights, lists=ranking or training.implicit)
     cost = persons_cost(method, model, training, weights)
     lines = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
     levels = level_facts(method, training, weights)

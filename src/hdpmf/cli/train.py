@@ -116,7 +116,7 @@ def train(
         ratings = _with_titles(ratings, options.items)
     learning, validation = _split_validation(ratings, validation_fraction, seed)
     weights = wishes.draw(learning, seed, source, method)
-    seconds = fit(method, model, learning, weights, validation)
+    seconds = fit(model, learning, weights, validation)
     cost = persons_cost(method, model, learning, weights)
     levels = level_facts(method, learning, weights)
     model.save(out, replace=True)  # allowed or not, it was checked before
@@ -219,7 +219,6 @@ def new_model(method: str, options: ModelOptions, seed: int) -> Estimator:
 
 
 def fit(
-    method: str,
     model: Estimator,
     ratings: Ratings,
     weights: PrivacyWeights,

@@ -101,7 +101,7 @@ class _Bayesian:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-        self._space = {name: _distribution(name, values) for name, values in space.items()}
+        self._space = {name: _distribution(values) for name, values in space.items()}
         self._left = trials
         self._open: list[tuple[Values, Any]] = []
 
@@ -125,7 +125,7 @@ class _Bayesian:
             self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
 
-def _distribution(name: str, values: Sequence[Any]) -> Any:
+def _distribution(values: Sequence[Any]) -> Any:
     """Return where an option's values are drawn from: a range for numbers, else the values.
 
     A range over a factor of ten or more is searched by its logarithm.

@@ -397,8 +397,8 @@ def take_columns(
     return Columns(
         missing=counts,
         n_dropped=n_rows - len(table),
-        user=_ids(table[found.user], "user", origin),
-        item=_ids(table[found.item], "item", origin),
+        user=_ids(table[found.user]),
+        item=_ids(table[found.item]),
         rating=None if rating is None else _numbers(table[rating], "rating", origin),
         timestamp=None
         if times is None
@@ -527,7 +527,7 @@ def joined_columns(parts: Sequence[Columns], origin: str) -> Columns:
     )
 
 
-def _ids(series: Any, what: str, origin: str) -> Any:
+def _ids(series: Any) -> Any:
     """Hand ids on as integers in an array or text in a polars series, the two that are fast."""
     import narwhals as nw
 

@@ -135,7 +135,7 @@ def run_demo(
         _watch(deployment, service, timeout, progress)
         say("the run has ended; the processes are ended")
     found, rounds = _summary(service)
-    errors = _errors(train, test, stores)
+    errors = _errors(test, stores)
     library = (
         make_model(settings.method, rng=seed, **settings.model_params())
         .fit(train, weights)
@@ -242,7 +242,7 @@ def _summary(service: ServiceFolder) -> tuple[dict[str, Any], list[float]]:
     return summary, service.run_files(run).load().seconds
 
 
-def _errors(train: Ratings, test: Ratings, stores: Mapping[str, Path]) -> np.ndarray:
+def _errors(test: Ratings, stores: Mapping[str, Path]) -> np.ndarray:
     """Predicted minus true, each by the device that holds the user."""
     users = [str(user) for user in test.users.ids[test.user_codes].tolist()]
     items = [str(item) for item in test.items.ids[test.item_codes].tolist()]

@@ -44,10 +44,9 @@ from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Recommender
-from hdpmf.private.page.consent import asked_fields
+from hdpmf.private.page.consent import asked_fields, item_titles
 from hdpmf.private.page.pictures import part_of_scale, strips, views
 from hdpmf.private.page.request import START, PageRequest, invited_fields, local_time, name_of
-from hdpmf.private.page.sharing import item_titles
 
 
 def recommenders_page(request: PageRequest) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from hdpmf.common.web.local_server import (
 from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
 from hdpmf.private.device.store.device_store import MovedError
-from hdpmf.private.page import consent, disclosures, items, settings, sharing
+from hdpmf.private.page import consent, disclosures, items, settings
 from hdpmf.private.page.address import LINK, PageAddress
 from hdpmf.private.page.owner import Owner
 from hdpmf.private.page.request import MOVED, START, PageRequest
@@ -60,8 +60,8 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/privacy/level": settings.change_privacy_level,
     "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
-    "/privacy/sharing": sharing.set_level,
-    "/privacy/sharing/confirm": sharing.confirm_level,
+    "/privacy/sharing": consent.set_level,
+    "/privacy/sharing/confirm": consent.confirm_level,
     "/disclosures/answer": consent.answer,
     "/disclosures/look": consent.look_now,
     "/disclosures/withdraw": consent.withdraw,

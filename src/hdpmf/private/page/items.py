@@ -46,6 +46,7 @@ from hdpmf.private.device.recommendations import (
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.private.page.consent import shows_to
 from hdpmf.private.page.pictures import part_of_scale
 from hdpmf.private.page.request import (
     START,
@@ -58,7 +59,6 @@ from hdpmf.private.page.request import (
     shown_item,
     star_fields,
 )
-from hdpmf.private.page.sharing import shows_to
 
 MOST_SHOWN = 200
 """Ratings on one page; others are found by searching."""

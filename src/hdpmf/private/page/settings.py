@@ -34,9 +34,9 @@ from hdpmf.private.device.disclosures.history import by_rating
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
+from hdpmf.private.page.consent import sharing_fields, shows_to
 from hdpmf.private.page.pictures import views
 from hdpmf.private.page.request import MOVED, START, PageRequest, choices, item_fields, local_time
-from hdpmf.private.page.sharing import sharing_fields, shows_to
 
 _MARKED_SHOWN = 100
 
