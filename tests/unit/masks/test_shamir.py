@@ -166,7 +166,7 @@ def test_more_wrong_shares_are_not_corrected():
     good = dict(enumerate(split(b"x" * 32, 3, 7), 1))
     for many in (3, 4):
         shares = {
-            point: bytes([point, *share[1:]]) if point <= many else share
+            point: bytes([share[0] ^ point, *share[1:]]) if point <= many else share
             for point, share in good.items()
         }
         assert correct(shares, 3) is None
