@@ -363,7 +363,7 @@ def _compared(
     errors, lists = [], []
     for repeat in range(options.repeats if seeded else 1):
         model = make_model(name, **chosen, **({"rng": seed + repeat} if seeded else {}))
-        fit(name, model, training, weights, lists=ranking)
+        fit(model, training, weights, lists=ranking)
         if model.predicts_ratings:
             score = model.score(held_out)
             errors.append((score["mse"], score["mae"]))

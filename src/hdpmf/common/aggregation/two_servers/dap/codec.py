@@ -335,11 +335,14 @@ def _find_layout(cls: type[Message]) -> _Layout:
 
 
 def _codec(hint: Any) -> Codec:
+    """The codec that an annotation stands for."""
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
     if get_origin(hint) is Annotated:
         kind, codec = get_args(hint)
-        if isinstance(codec, Items):
-            return Items(codec.width, codec.minimum, get_args(kind)[0])
-        return codec
+        return (
+            Items(codec.width, codec.minimum, get_args(kind)[0])
+            if isinstance(codec, Items)
+            else codec
+        )
     return Choice(hint) if issubclass(hint, IntEnum) else Nested(hint)
