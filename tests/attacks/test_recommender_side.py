@@ -35,12 +35,12 @@ from hdpmf.common.protocol import (
     SumContribution,
     encode,
 )
+from hdpmf.common.protocol.enrolment import read_card
 from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.client.gradients import WholeGradients
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.sums import clamp_gradients, clamp_to_feasible, coding_of
-from hdpmf.untrusted.service.enrolment import read_card
 from hdpmf.untrusted.service.settings import RunSettings
 from tests.world import survey, table
 

@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.enrolment import read_card
 from hdpmf.models import HDPSum
 from hdpmf.private.device import recommendations
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import keep_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel
-from hdpmf.untrusted.service.enrolment import read_card
 
 from .conftest import Call
 from .device_world import PASSPHRASE, TABLE, WORLD, pay

@@ -15,13 +15,12 @@ from hdpmf.common.net import Answer
 from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol import Envelope, ItemFacts, Message, Reply, Terms, decode, encode
-from hdpmf.common.protocol.enrolment import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled, read_card
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.errors import ConfigError, SecureSumError
 from hdpmf.models import HDPSum
 from hdpmf.private.device.pinned_servers import pin_roster
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.service.enrolment import read_card
 from hdpmf.untrusted.service.publish import public_files
 
 from .conftest import Call

@@ -19,7 +19,7 @@ from hdpmf.common.net.authority_rotation import (
     change_over,
 )
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory
+from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory, replaced
 from hdpmf.common.protocol.federation import DeviceCard
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.private.device.device_identity import (
@@ -32,7 +32,6 @@ from hdpmf.private.device.device_identity import (
 )
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.untrusted.service.enrolment import replaced
 
 from .full_store import RUN, facts, full_store
 

@@ -14,10 +14,9 @@ from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import CatalogueVersion, DeviceCard, ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table, check_chain
-from hdpmf.common.protocol.enrolment import Enrolled
+from hdpmf.common.protocol.enrolment import Enrolled, devices_needed, read_card
 from hdpmf.common.protocol.federation import cohort_of
 from hdpmf.errors import ConfigError, ModelFileError, StorageError
-from hdpmf.untrusted.service.enrolment import devices_needed, read_card
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import change_items
 from hdpmf.untrusted.service.run_files import CLOSED, SumLogFile

@@ -140,8 +140,7 @@ def enroll(
     ] = None,
 ) -> Result:
     """Put devices on the roster, or remove them; without either, show it. Compare its digest."""
-    from hdpmf.common.protocol.enrolment import KeyHistory
-    from hdpmf.untrusted.service.enrolment import read_card
+    from hdpmf.common.protocol.enrolment import KeyHistory, read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)

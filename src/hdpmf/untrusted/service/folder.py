@@ -52,9 +52,8 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory
+from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory, replaced
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.untrusted.service.enrolment import replaced
 from hdpmf.untrusted.service.keys import CATALOGUE, CatalogueKey
 from hdpmf.untrusted.service.run_files import RunFolder
 from hdpmf.untrusted.service.scheduler import Schedule

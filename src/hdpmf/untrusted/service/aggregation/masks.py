@@ -23,11 +23,11 @@ from hdpmf.common.aggregation.masks.messages import SumPlan
 from hdpmf.common.aggregation.masks.plan import MIN_FRACTION, safe_sizes, smallest_threshold
 from hdpmf.common.protocol import Message, Ready
 from hdpmf.common.protocol.catalogue import bound_to
+from hdpmf.common.protocol.enrolment import devices_needed
 from hdpmf.common.protocol.layout import SumLayout
 from hdpmf.errors import ConfigError, FederationError, SecureSumError
 from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.aggregation.direct import Direct
-from hdpmf.untrusted.service.enrolment import devices_needed
 from hdpmf.untrusted.service.run_files import CLOSED, SumLog
 
 if TYPE_CHECKING:
