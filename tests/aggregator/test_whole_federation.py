@@ -90,9 +90,12 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
             pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None
         )
         task = task_of(shop)
-        for name, store in zip(names, stores, strict=True):
+        beside = free_port()  # a balancer sends the last device there, for tokens and files
+        issuer = ("recommender", "issue", str(shop), "--port", str(beside))
+        pair.deployment.start("issuer", "hdpmf", *issuer)
+        for name, store, reached in zip(names, stores, (port, port, beside), strict=True):
             pair.deployment.device(
-                name, store, f"https://localhost:{port}", *pinned, "--once", "--every", "1"
+                name, store, f"https://localhost:{reached}", *pinned, "--once", "--every", "1"
             )
         pair.deployment.kill(RECOMMENDER)
         pair.deployment.recommender(shop, "--metrics-port", watched)
