@@ -1075,6 +1075,20 @@ PLANTED = (
         (f"{_ISSUERS}::test_a_device_that_asks_two_issuers_at_once_gets_one_token",),
     ),
     Planted(
+        "a run that is tried again refuses requests under way",
+        "untrusted/service/aggregation/token_issuer.py",
+        "return True  # requests",
+        "pass  # requests",
+        (f"{_ISSUER}::test_a_request_under_way_outlasts_a_run_that_is_tried_again",),
+    ),
+    Planted(
+        "an issuer goes on with an old copy",
+        "untrusted/service/aggregation/token_issuer.py",
+        "self._over.add(self._task)  # another",
+        "pass  # another",
+        (f"{_ISSUERS}::test_an_issuer_beside_does_not_go_on_with_an_old_copy",),
+    ),
+    Planted(
         "an issuer makes a file that was deleted",
         "untrusted/service/aggregation/token_issuer.py",
         '?mode=rw"',

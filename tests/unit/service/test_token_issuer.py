@@ -118,6 +118,22 @@ def test_requests_that_wait_for_a_commit_share_the_next_one(desk: TokenIssuer) -
             assert it.finish(issuer().public, CHALLENGE, data)
 
 
+def test_a_request_under_way_outlasts_a_run_that_is_tried_again(
+    desk: TokenIssuer, tmp_path: Path
+) -> None:
+    file = desk._file
+    assert file is not None
+    with ThreadPoolExecutor(1) as pool:
+        with file._writing:
+            answer = pool.submit(ask, desk, a_request().request)
+            end = time.monotonic() + 60
+            while not file._waiting and time.monotonic() < end:
+                time.sleep(0.001)
+        assert desk.open(TASK, tmp_path)
+        assert answer.result()[0] == 200
+    assert desk._file is file
+
+
 def test_a_disk_that_refuses_gives_nobody_of_a_commit_a_token(desk: TokenIssuer) -> None:
     file = desk._file
     assert file is not None

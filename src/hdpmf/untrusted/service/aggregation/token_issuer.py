@@ -48,7 +48,7 @@ from hdpmf.common.aggregation.two_servers.tokens import REQUEST_SIZE, IssuerKey
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.sqlite import FileKind, make_durable
 from hdpmf.common.protocol.task import signed_token_request
-from hdpmf.errors import DapError, ProtocolError
+from hdpmf.errors import DapError, ProtocolError, StorageError
 
 _KIND = FileKind(
     name="a file of tokens",
@@ -112,6 +112,8 @@ class TokenIssuer:
             folder: As it was created with.
         """
         with self._guard:
+            if self._task == id_to_text(task) and self._file is not None and self._file.is_there():
+                return True  # requests under way would be refused for good
             self._shut()
             path = _path(folder, task)
             if path is None:
@@ -141,11 +143,9 @@ class TokenIssuer:
 
     def refusal(self, task: str, device: str, length: int) -> int:
         """Return the status of a refusal before any of so many bytes is read, or 0."""
-        if task in self._over:
-            return 410
         file = self._find(task)
         if file is None:
-            return 404
+            return 410 if task in self._over else 404
         return file.refusal(device) or (413 if length > REQUEST_SIZE else 0)
 
     def take(self, task: str, device: str, signature: bytes, request: bytes) -> tuple[int, bytes]:
@@ -186,7 +186,10 @@ class TokenIssuer:
 
     def _follow(self, runs: Path, task: str) -> None:
         """Open the file of a task that the recommender has made, unless it is open."""
-        if task == self._task and self._file is not None and self._file.is_there():
+        if self._file is not None and not self._file.is_there():
+            self._over.add(self._task)  # another one of its name would be an old copy
+            self._shut()
+        if task == self._task or task in self._over:
             return
         try:
             name = _name(id_from_text(task, TASK_ID_SIZE))
@@ -354,8 +357,10 @@ class _Entry:
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StorageError(f"cannot use {path}: {error.strerror}. {_KIND.safe}") from error
     return found.st_dev, found.st_ino
 
 
