@@ -7,7 +7,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +39,26 @@ def cluster() -> Iterator[str]:
     """A PostgreSQL on a port of its own; yields its URL up to the name of a database: ``url +
     "template1"`` exists.
     """
+    port = free_port()
+    with running("hdpmf", f"-c listen_addresses=127.0.0.1 -c port={port}"):
+        yield f"postgresql+psycopg://hdpmf@127.0.0.1:{port}/"
+
+
+@contextmanager
+def running(
+    superuser: str,
+    settings: str,
+    enter: Callable[[Sequence[str]], Sequence[str]] = lambda command: command,
+    callers: str = "",
+) -> Iterator[Callable[..., None]]:
+    """A PostgreSQL; yields what runs one of its programs, as its user.
+
+    Args:
+        superuser: Its name.
+        settings: Options of ``postgres``.
+        enter: Makes a command that runs elsewhere of a command.
+        callers: Addresses that may connect, besides those of this host.
+    """
     place = programs()
     if place is None:
         unavailable("needs PostgreSQL: apt-get install postgresql, or run .ci/run")
@@ -55,38 +75,31 @@ def cluster() -> Iterator[str]:
             return
         os.chown(folder, user.pw_uid, user.pw_gid)
         start = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    data, port = folder / "data", free_port()
+    data = folder / "data"
 
-    def run(*command: object) -> None:
+    def run(program: str, *given: object) -> None:
         done = subprocess.run(
-            [*start, *map(str, command)],
+            enter([*start, str(place / program), *map(str, given)]),
             capture_output=True,
             text=True,
             timeout=120,
             cwd=folder,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, "PGHOST": str(folder), "PGUSER": superuser},
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
     try:
-        run(
-            place / "initdb",
-            "-D",
-            data,
-            "-U",
-            "hdpmf",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--no-sync",
-        )
-        options = (
-            f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={folder}"
-        )
-        run(place / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
+        run("initdb", "-D", data, "-U", superuser, "--auth=trust", "--encoding=UTF8", "--no-sync")
+        if callers:
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {callers} trust\n")
+        options = f"{settings} -c unix_socket_directories={folder}"
+        run("pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start")
         try:
-            yield f"postgresql+psycopg://hdpmf@127.0.0.1:{port}/"
+            yield run
         finally:
-            run(place / "pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+            run("pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

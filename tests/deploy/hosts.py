@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -73,13 +73,21 @@ class Hosts:
         folder: For their files and logs.
         names: The host names that each host has, by the host.
         environment: Added to the environment of all commands.
+        delay: Seconds from host to host.
+        loss: The share of packets that are lost.
 
     Attributes:
         router: Carries what they say to each other.
     """
 
     def __init__(
-        self, folder: Path, names: Mapping[str, tuple[str, ...]], environment: Mapping[str, str]
+        self,
+        folder: Path,
+        names: Mapping[str, tuple[str, ...]],
+        environment: Mapping[str, str],
+        *,
+        delay: float = DELAY,
+        loss: float = LOSS,
     ) -> None:
         self._folder, self._names = folder, names
         self._environment = {**os.environ, **environment, "HOME": HOME}
@@ -88,7 +96,7 @@ class Hosts:
         self._stack = ExitStack()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._addresses = {host: f"10.77.0.{number}" for number, host in enumerate(names, 1)}
-        self.router = Router(DELAY, LOSS)
+        self.router = Router(delay, loss)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -118,7 +126,7 @@ class Hosts:
         should.
         """
         done = subprocess.run(
-            self._entered(host, command),
+            self.entered(host, command),
             capture_output=True,
             text=True,
             env=self._environment,
@@ -133,7 +141,7 @@ class Hosts:
         """Start a command on a host; its words go to a log, also if it was started before."""
         with (self._folder / f"{process}.log").open("ab") as log:
             self._running[process] = subprocess.Popen(
-                self._entered(host, command),
+                self.entered(host, command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -171,7 +179,8 @@ class Hosts:
         """Make room again."""
         (self.home(host) / "ballast").unlink()
 
-    def _entered(self, host: str, command: tuple[str, ...]) -> list[str]:
+    def entered(self, host: str, command: Sequence[str]) -> list[str]:
+        """The command that runs a command on a host."""
         space, place = self._prefix + host, self._folder / host
         inside = ["sh", "-c", _ENTER, "sh", str(place), str(self._folder / "hosts"), *command]
         return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", space, *inside]

@@ -28,17 +28,18 @@ class Line(NamedTuple):
         return shlex.split(self.text)
 
 
-def section(number: int) -> list[Line]:
-    """The commands of a numbered section, in their order."""
+def section(title: int | str) -> list[Line]:
+    """The commands of a section, in their order; by its number, or its whole title."""
+    begin = f"{title}. .*?" if isinstance(title, int) else re.escape(title)
     found = re.search(
-        rf"^## {number}\. .*?(?=^## )", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
+        rf"^## {begin}\n.*?(?=^## )", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert found is not None, f"{PAGE.name} has no section {number}"
+    assert found is not None, f"{PAGE.name} has no section {title}"
     blocks = re.findall(r"^```console\n(.*?)^```$", found[0], re.DOTALL | re.MULTILINE)
     lines = [
         re.fullmatch(r"(\w+)\$ +(\S.*)", line) for block in blocks for line in block.splitlines()
     ]
-    assert all(lines), f"section {number} of {PAGE.name} has a line that is no command of a host"
+    assert all(lines), f"section {title} of {PAGE.name} has a line that is no command of a host"
     return [Line(match[1], match[2]) for match in lines if match is not None]
 
 
