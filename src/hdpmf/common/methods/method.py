@@ -163,8 +163,7 @@ class Method:
     @property
     def options(self) -> Mapping[str, Option]:
         """The options by parameter name."""
-        known = options_of(self.configuration)
-        return {name: option for name, option in known.items() if name not in self.fixed}
+        return options_of(self.configuration, frozenset(self.fixed))
 
     @property
     def model(self) -> Any:

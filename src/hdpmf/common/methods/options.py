@@ -102,14 +102,14 @@ def option(default: Any, help: str, kind: type | None = None, **about: Any) -> A
 
 
 @cache
-def options_of(configuration: type) -> Mapping[str, Option]:
-    """The options of a configuration, by name, in order."""
+def options_of(configuration: type, fixed: frozenset[str] = frozenset()) -> Mapping[str, Option]:
+    """The options of a configuration, by name, in order, but for those that are fixed."""
     if not is_dataclass(configuration):
         return {}
     return {
         item.name: Option(name=item.name, **_about(item))
         for item in fields(configuration)
-        if item.init
+        if item.init and item.name not in fixed
     }
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,6 +52,7 @@ def normal_delta(distance: float, epsilon: float) -> float:
     return max(0.0, normal_cdf(near) - density * _mills(far))
 
 
+@lru_cache(maxsize=4096)  # reports ask for the same few some thousand times
 def normal_epsilon(distance: float, delta: float) -> float:
     """The exact epsilon at ``delta``: where ``normal_delta``, which falls in epsilon, meets it."""
     if math.isinf(distance):
