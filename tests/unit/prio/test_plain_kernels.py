@@ -14,10 +14,10 @@ from hdpmf.common.aggregation.two_servers.prio import (
     FIELD128,
     Field,
     compiled,
-    kernels,
     plain,
 )
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import wide_mul
+from hdpmf.common.aggregation.two_servers.prio.field import kernels
 
 BOTH = [FIELD64, pytest.param(FIELD128, marks=pytest.mark.slow)]
 

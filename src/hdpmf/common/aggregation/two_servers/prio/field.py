@@ -9,23 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import MODULUS64, MODULUS128
-from hdpmf.common.aggregation.two_servers.prio.kernels import (
-    add_vectors,
-    at_point,
-    combine_rows,
-    mul_vectors,
-    powers,
-    sponge,
-    sub_vectors,
-    transform,
-)
 from hdpmf.common.aggregation.two_servers.prio.plain import RATE_LANES
 from hdpmf.errors import PrioError
+
+if find_spec("numba") is not None:
+    from hdpmf.common.aggregation.two_servers.prio import compiled as kernels
+else:  # the same to the bit; servers, which check thousands of reports, need the first
+    from hdpmf.common.aggregation.two_servers.prio import plain as kernels  # type: ignore[no-redef]
 
 _DOMAIN = 1
 
@@ -54,7 +50,7 @@ def turboshake128(message: Sequence[Buffer], domain: int, count: int) -> np.ndar
     padded = bytearray().join((*message, bytes([domain]), padding))
     padded[-1] ^= 0x80
     out = np.empty(-(-count // RATE_LANES) * RATE_LANES, np.uint64)
-    sponge(np.frombuffer(padded, "<u8"), out)
+    kernels.sponge(np.frombuffer(padded, "<u8"), out)
     return out[:count]
 
 
@@ -147,15 +143,15 @@ class Field:
 
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Element by element; shapes must be the same."""
-        return np.asarray(add_vectors(a.ravel(), b.ravel())).reshape(a.shape)
+        return np.asarray(kernels.add_vectors(a.ravel(), b.ravel())).reshape(a.shape)
 
     def sub(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Element by element; shapes must be the same."""
-        return np.asarray(sub_vectors(a.ravel(), b.ravel())).reshape(a.shape)
+        return np.asarray(kernels.sub_vectors(a.ravel(), b.ravel())).reshape(a.shape)
 
     def mul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Element by element; shapes must be the same."""
-        return np.asarray(mul_vectors(a.ravel(), b.ravel())).reshape(a.shape)
+        return np.asarray(kernels.mul_vectors(a.ravel(), b.ravel())).reshape(a.shape)
 
     def times(self, factor: int, vector: np.ndarray) -> np.ndarray:
         """A public whole number times each element."""
@@ -163,7 +159,7 @@ class Field:
 
     def combine(self, factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The sum of a matrix's rows, each times its factor."""
-        return np.asarray(combine_rows(factors, rows))
+        return np.asarray(kernels.combine_rows(factors, rows))
 
     def dot(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The sum of products, as a vector of one element."""
@@ -175,11 +171,13 @@ class Field:
 
     def powers(self, base: np.ndarray, count: int) -> np.ndarray:
         """So many powers of a vector's only element, from the first one on."""
-        return np.asarray(powers(base, count))
+        return np.asarray(kernels.powers(base, count))
 
     def evaluate(self, rows: np.ndarray, size: int) -> np.ndarray:
         """Evaluate polynomials (rows of coefficients) at the ``size`` powers of a root of unity."""
-        return np.asarray(transform(rows, _reversal(rows.shape[1]), _roots(self, size, False)))
+        return np.asarray(
+            kernels.transform(rows, _reversal(rows.shape[1]), _roots(self, size, False))
+        )
 
     def at_point(
         self, polynomial: np.ndarray, point: np.ndarray, span: int
@@ -187,7 +185,7 @@ class Field:
         """As the kernel ``at_point``, with the ``span`` powers of a root of unity."""
         one, scale = _one(self), _inverse(self, span)
         roots, inverse = _roots(self, span, False), _roots(self, span, True)
-        found = at_point(polynomial, point, one, _reversal(span), roots, inverse, scale)
+        found = kernels.at_point(polynomial, point, one, _reversal(span), roots, inverse, scale)
         return tuple(map(np.asarray, found))  # type: ignore[return-value]
 
     def is_one(self, element: np.ndarray) -> bool:
@@ -201,7 +199,7 @@ class Field:
     def interpolate(self, rows: np.ndarray) -> np.ndarray:
         """The coefficients behind such values."""
         size = rows.shape[1]
-        found = np.asarray(transform(rows, _reversal(size), _roots(self, size, True)))
+        found = np.asarray(kernels.transform(rows, _reversal(size), _roots(self, size, True)))
         return self.times(pow(size, -1, self.modulus), found)
 
 

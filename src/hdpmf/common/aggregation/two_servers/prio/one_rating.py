@@ -33,14 +33,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import UPPER
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field
-from hdpmf.common.aggregation.two_servers.prio.kernels import (
-    rating_inputs,
-    rating_outputs,
-    rating_result,
-    rating_values,
-    sum_of_constraints,
-)
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field, kernels
 from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
@@ -123,25 +116,27 @@ class OneRatingPerItem(Circuit):
         shares: int,
     ) -> np.ndarray:
         """As in ``Circuit``, without a copy of the wires."""
-        return np.asarray(rating_inputs(weights, seeds, vector, self.items, self.slots))
+        return np.asarray(kernels.rating_inputs(weights, seeds, vector, self.items, self.slots))
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """Sum constraints 1 and 2 and the wires' part of 3 and 4 over all slots, weighted."""
         factors = self._factors(joint)
         # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
-        valued = rating_values(factors, self._polynomials)
+        valued = kernels.rating_values(factors, self._polynomials)
         own = factors[: 3 * self.slots].reshape(3, self.slots)
-        return np.asarray(sum_of_constraints(points, own, valued, self._constants))
+        return np.asarray(kernels.sum_of_constraints(points, own, valued, self._constants))
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The calls with their factors, less the scores and subtotals, which are no wires."""
         factors = self._factors(joint)
-        return np.asarray(rating_result(outputs, vector, factors, joint, self.items, self.slots))
+        return np.asarray(
+            kernels.rating_result(outputs, vector, factors, joint, self.items, self.slots)
+        )
 
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """Scores, weights, total."""
         upper = self._constants[UPPER : UPPER + 1]
-        return np.asarray(rating_outputs(vector, self.items, upper))
+        return np.asarray(kernels.rating_outputs(vector, self.items, upper))
 
     def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
         """Lower digits, upper digits, levels, scores, subtotals."""

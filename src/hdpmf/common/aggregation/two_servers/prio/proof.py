@@ -14,8 +14,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import Field
-from hdpmf.common.aggregation.two_servers.prio.kernels import sum_of_products
+from hdpmf.common.aggregation.two_servers.prio.field import Field, kernels
 from hdpmf.errors import ConfigError, PrioError
 
 
@@ -206,7 +205,7 @@ class SumVec(Circuit):
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over pairs of wires of their products."""
-        return np.asarray(sum_of_products(points))
+        return np.asarray(kernels.sum_of_products(points))
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over all calls."""
