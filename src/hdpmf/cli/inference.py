@@ -339,8 +339,7 @@ def fold_in(
     """Add the users of FILE to a model: each vector is fitted to its user's ratings, locally."""
     from hdpmf.common.data import Ratings
     from hdpmf.models import load_model
-    from hdpmf.models.factorization import Factorization
-    from hdpmf.models.one_round import OneRound
+    from hdpmf.models.later_ratings import FoldIn
 
     model = load_model(folder)
     if items is not None and not update:
@@ -351,7 +350,7 @@ def fold_in(
         raise ConfigError("--update adds ratings and --replace replaces them; choose one")
     if update:
         model.update(new, weight, items=items)
-    elif not isinstance(model, Factorization | OneRound):
+    elif not isinstance(model, FoldIn):
         raise ConfigError(
             f"{type(model).__name__} has no vectors to fit to new users; --update takes their "
             "ratings in"

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from hdpmf.common.base.threads import Workers, one_blas_thread
-from hdpmf.common.data import Ratings, RatingsLike
+from hdpmf.common.data import Ratings
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import (
     FactorizationOptions,
@@ -34,7 +34,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
-from hdpmf.models.later_ratings import rows_of_items
+from hdpmf.models.later_ratings import FoldIn, rows_of_items
 from hdpmf.models.training import (
     EpochRecord,
     batch_epochs,
@@ -57,7 +57,7 @@ NOT_ON_GPU = (
 
 
 @dataclass(eq=False, repr=False)
-class Factorization(FactorizationOptions, Estimator, ABC):
+class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
     """Matrix factorization with some mechanism; see the subclasses.
 
     Args:
@@ -129,29 +129,9 @@ class Factorization(FactorizationOptions, Estimator, ABC):
         self.history_ = trained.history
         warn_if_far(self, train)
 
-    def fold_in(
-        self,
-        ratings: RatingsLike,
-        weights: PrivacyWeights | float | None = None,
-        *,
-        replace: bool = False,
+    def _fit_newcomers(
+        self, ratings: Ratings, items: np.ndarray, weights: PrivacyWeights | float | None
     ) -> np.ndarray:
-        """Add new users: each vector is computed on the device with the item factors fixed.
-
-        Nothing is sent. From then on ``predict`` and ``recommend`` know these users. Items that the
-        model does not know are left out.
-
-        Args:
-            ratings: The new users' ratings, as `fit` takes them.
-            weights: Their privacy weights, one number for all of them, or None for 1.
-            replace: Users whom the model knows may be among them; these ratings then replace all of
-                theirs.
-
-        Returns:
-            One vector per user who has ratings here.
-        """
-        ratings = self._newcomers(ratings, replace)
-        items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(np.append(self.catalogue_.trained, False)[items])
         if len(known) == 0:
             raise RatingsError(
@@ -173,9 +153,6 @@ class Factorization(FactorizationOptions, Estimator, ABC):
             self.solver == "sequential",
             self._mechanism(),
         )
-
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
-        self.fold_in(ratings, weights, replace=True)
 
     def _usable(self) -> np.ndarray:
         return self.catalogue_.trained

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -231,6 +232,45 @@ class LaterRatings(FittedModel):
     def _place(self, new: NewItems) -> None:
         """Give new items the numbers that the recommender has of all items."""
         self.catalogue_ = new.catalogue(self.catalogue_)
+
+
+class FoldIn(LaterRatings):
+    """The part of an estimator with user vectors that adds users without training again."""
+
+    def fold_in(
+        self,
+        ratings: RatingsLike,
+        weights: PrivacyWeights | float | None = None,
+        *,
+        replace: bool = False,
+    ) -> np.ndarray:
+        """Add new users: each vector is computed on the device, with the model of items fixed.
+
+        Nothing is sent, so nothing is paid. From then on ``predict`` and ``recommend`` know these
+        users. Items that the model does not know are left out.
+
+        Args:
+            ratings: The new users' ratings, as `fit` takes them.
+            weights: Their privacy weights, one number for all of them, or None for 1. One-round
+                methods keep them with the users; they do not change the fit there.
+            replace: Users whom the model knows may be among them; these ratings then replace all of
+                theirs.
+
+        Returns:
+            One vector per user who has ratings here.
+        """
+        taken = self._newcomers(ratings, replace)
+        items = self.catalogue_.items.find(taken.items.ids)[taken.item_codes]
+        return self._fit_newcomers(taken, items, weights)
+
+    @abstractmethod
+    def _fit_newcomers(
+        self, ratings: Ratings, items: np.ndarray, weights: PrivacyWeights | float | None
+    ) -> np.ndarray:
+        """Fit and keep the vectors of these users; ``items`` are positions, or -1."""
+
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+        self.fold_in(ratings, weights, replace=True)
 
     def _newcomers(self, ratings: RatingsLike, replace: bool) -> Ratings:
         """Return the ratings of new users, without users who have none.

@@ -36,6 +36,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import ItemFacts, Survey
 from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
+from hdpmf.models.later_ratings import FoldIn
 from hdpmf.models.training import fit_devices
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundClient
@@ -92,7 +93,7 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 
 @dataclass(eq=False, repr=False)
-class OneRound(OneRoundOptions, Estimator):
+class OneRound(OneRoundOptions, FoldIn, Estimator):
     """The base class of HDPSum, HDPBit and HDPShare; see there.
 
     Attributes:
@@ -203,29 +204,9 @@ class OneRound(OneRoundOptions, Estimator):
             )
         return super().score(test, y)
 
-    def fold_in(
-        self,
-        ratings: RatingsLike,
-        weights: PrivacyWeights | float | None = None,
-        *,
-        replace: bool = False,
+    def _fit_newcomers(
+        self, ratings: Ratings, items: np.ndarray, weights: PrivacyWeights | float | None
     ) -> np.ndarray:
-        """Add new users: each vector is fitted on the device.
-
-        Nothing is sent, so nothing is paid.
-
-        Args:
-            ratings: The new users' ratings, as `fit` takes them. Items that the model does not know
-                are left out.
-            weights: Kept with the users; they do not change the fit.
-            replace: Users whom the model knows may be among them; these ratings then replace all of
-                theirs.
-
-        Returns:
-            One vector per user who has ratings here.
-        """
-        ratings = self._newcomers(ratings, replace)
-        items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         known = np.flatnonzero(items >= 0)
         if len(known) == 0:
             raise RatingsError(
@@ -254,9 +235,6 @@ class OneRound(OneRoundOptions, Estimator):
             list(zip(*owned, strict=True)),
         )
         return vectors
-
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
-        self.fold_in(ratings, weights, replace=True)
 
     def _public_features(self) -> ItemFeatures | None:
         columns = [self.fit_.names.index(name) for name in self.fit_.given]

@@ -355,6 +355,15 @@ LIST_KINDS = Registry(
 ``hdpmf.list_models``."""
 
 
+def _list_model(does: str, learned_from: str) -> Any:
+    help = (
+        f"The model that {does} lists, trained on {learned_from}; each device puts its own ratings "
+        "in."
+    )
+    kinds = "ease|ials|bpr|neural|popular"  # without looking for more at import
+    return option("ease", help, flags=("--list-model",), metavar=kinds, choices=LIST_KINDS)
+
+
 @dataclass(eq=False, repr=False)
 class BitOptions(OneRoundOptions):
     """The same by one bit per rating."""
@@ -371,14 +380,7 @@ class BitOptions(OneRoundOptions):
         most=100,
         optional=True,
     )
-    list_model: str = option(
-        "ease",
-        "The model that orders lists, trained on who rated what; each device puts its "
-        "own ratings in.",
-        flags=("--list-model",),
-        metavar="ease|ials|bpr|neural|popular",  # without looking for more at import
-        choices=LIST_KINDS,
-    )
+    list_model: str = _list_model("orders", "who rated what")
 
 
 @dataclass(eq=False, repr=False)
@@ -386,14 +388,7 @@ class ShareOptions(OneRoundOptions):
     """The same by secure sums of everybody, with bits and ratings of those who share."""
 
     _: KW_ONLY
-    list_model: str = option(
-        "ease",
-        "The model that sharpens lists, trained on what people show; each device puts its "
-        "own ratings in.",
-        flags=("--list-model",),
-        metavar="ease|ials|bpr|neural|popular",  # without looking for more at import
-        choices=LIST_KINDS,
-    )
+    list_model: str = _list_model("sharpens", "what people show")
 
 
 @dataclass(eq=False, repr=False)
