@@ -77,11 +77,12 @@ def rewritten(
 def api_pages(root: Path) -> Iterator[tuple[Path, str]]:
     """The public names, a page for each module that has them."""
     tree = ast.parse((root / "src/hdpmf/__init__.py").read_text("utf-8"))
-    homes = next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_HOMES"
-    )
+    typed = next(node for node in tree.body if isinstance(node, ast.If))
+    homes = {
+        node.module: [alias.name for alias in node.names]
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+    }
     lines = ["# API", "", "What `from hdpmf import ...` gives. Everything else may change.", ""]
     for module, names in homes.items():
         page = module.removeprefix("hdpmf.")

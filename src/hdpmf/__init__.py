@@ -46,42 +46,14 @@ if TYPE_CHECKING:
         make_model,
     )
 
-_HOMES = {
-    "hdpmf.errors": ("HdpmfError",),
-    "hdpmf.common.methods": ("option",),
-    "hdpmf.models": (
-        "DPMF",
-        "HDPMF",
-        "MF",
-        "PDPMF",
-        "BiasedMF",
-        "Estimator",
-        "GlobalMean",
-        "HDPBit",
-        "HDPShare",
-        "HDPSum",
-        "UserMean",
-        "add_method",
-        "add_metric",
-        "compare",
-        "cross_validate",
-        "grid_search",
-        "load_model",
-        "make_model",
-    ),
-    "hdpmf.common.privacy": ("Group", "PrivacySpec", "PrivacyWeights"),
-    "hdpmf.common.data": (
-        "ItemFilter",
-        "ItemTable",
-        "RatingScale",
-        "Ratings",
-        "load_dataset",
-        "load_split",
-        "read_split",
-        "synthetic_world",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOMES = (
+    "hdpmf.errors",
+    "hdpmf.common.methods",
+    "hdpmf.common.data",
+    "hdpmf.common.privacy",
+    "hdpmf.models",
+)
+"""Where names are looked for, the lightest first."""
 
 __all__ = [
     "DPMF",
@@ -123,9 +95,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("hdpmf")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'hdpmf' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    for home in _HOMES if name in __all__ else ():
+        if hasattr(module := import_module(home), name):
+            return getattr(module, name)
+    raise AttributeError(f"module 'hdpmf' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
