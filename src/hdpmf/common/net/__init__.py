@@ -1,19 +1,5 @@
 """Carrying messages: an interface, devices inside this process, and HTTPS between machines."""
 
-from hdpmf.common.net.carrier import (
-    MAX_BYTES,
-    Answer,
-    DeviceReply,
-    DeviceTransport,
-    InProcessNetwork,
-    RecommenderTransport,
-)
+from hdpmf.common.net.carrier import Answer, DeviceReply, InProcessNetwork, RecommenderTransport
 
-__all__ = [
-    "MAX_BYTES",
-    "Answer",
-    "DeviceReply",
-    "DeviceTransport",
-    "InProcessNetwork",
-    "RecommenderTransport",
-]
+__all__ = ["Answer", "DeviceReply", "InProcessNetwork", "RecommenderTransport"]

@@ -162,14 +162,6 @@ class RecommenderTransport(Protocol):
         ...
 
 
-class DeviceTransport(Protocol):
-    """A device's end."""
-
-    def serve(self, answer: Answer, stop: threading.Event) -> None:
-        """Answer messages, one at a time, until ``stop`` is set; reconnect with growing pauses."""
-        ...
-
-
 def check_sizes(messages: Mapping[str, bytes], limit: int = MAX_BYTES) -> None:
     """Refuse messages that are too long, before any of them is sent."""
     for device, data in messages.items():

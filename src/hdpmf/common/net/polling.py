@@ -60,7 +60,7 @@ _OS = secrets.SystemRandom()
 
 
 class PollingDevice:
-    """Answers the offers of one recommender: a ``DeviceTransport``.
+    """Answers the offers of one recommender, one at a time.
 
     Args:
         address: ``https://host:port`` of the recommender.
@@ -109,7 +109,7 @@ class PollingDevice:
         self._patience = _LEAVING
 
     def serve(self, answer: Answer, stop: threading.Event) -> None:
-        """As in ``DeviceTransport``: until ``stop``, whatever the network or the recommender do."""
+        """Answer until ``stop``, whatever the network or the recommender do."""
         tries = 0
         with self._client, self._interrupted_by(stop):
             while not stop.is_set():

@@ -31,7 +31,6 @@ from hdpmf.common.protocol.federation import (
 )
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.messages import (
-    PROTOCOL_VERSION,
     BudgetReport,
     Gradients,
     ItemCounts,
@@ -53,7 +52,6 @@ from hdpmf.common.protocol.oneround import (
 from hdpmf.common.protocol.task import Task
 
 __all__ = [
-    "PROTOCOL_VERSION",
     "Accepted",
     "AnyCatalogue",
     "BitContribution",

@@ -15,14 +15,7 @@ from hdpmf.lab.experiments.expansion import (
     wishes_of,
 )
 from hdpmf.lab.experiments.progress import watch
-from hdpmf.lab.experiments.runner import (
-    BACKENDS,
-    Progress,
-    RunCounts,
-    expected_runs,
-    expected_seconds,
-    run_experiments,
-)
+from hdpmf.lab.experiments.runner import RunCounts, expected_runs, expected_seconds, run_experiments
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment, parse_experiment, read_experiment
 from hdpmf.lab.experiments.store import METRICS, Result, Store
@@ -38,10 +31,9 @@ from hdpmf.lab.experiments.summary import (
     paired_test,
     tuning_tables,
 )
-from hdpmf.lab.experiments.tuning import TuningResult, tune
+from hdpmf.lab.experiments.tuning import tune
 
 __all__ = [
-    "BACKENDS",
     "METRICS",
     "RANKING",
     "Cell",
@@ -49,13 +41,11 @@ __all__ = [
     "Experiment",
     "GridPoint",
     "PairedTest",
-    "Progress",
     "Result",
     "Run",
     "RunCounts",
     "Store",
     "Summary",
-    "TuningResult",
     "collect",
     "compare",
     "dataset_title",

@@ -31,7 +31,7 @@ from hdpmf.common.aggregation.masks.messages import (
 from hdpmf.common.aggregation.masks.plan import SumPolicy, propose
 from hdpmf.common.aggregation.masks.primitives import IntegerCoding
 from hdpmf.common.aggregation.masks.roster import DeviceIdentity, Roster
-from hdpmf.common.aggregation.masks.server import SecureSumServer, SumResult, WrongSharesError
+from hdpmf.common.aggregation.masks.server import SecureSumServer
 
 __all__ = [
     "DeviceIdentity",
@@ -40,10 +40,8 @@ __all__ = [
     "SecureSumClient",
     "SecureSumServer",
     "SumPolicy",
-    "SumResult",
     "ToDevice",
     "ToRecommender",
-    "WrongSharesError",
     "decode_to_device",
     "decode_to_recommender",
     "encode",

@@ -11,29 +11,23 @@ from hdpmf.common.privacy.accounting.accountants import (
 from hdpmf.common.privacy.accounting.costs import (
     DELTA,
     Cost,
-    PersonCost,
     PersonCosts,
     cost,
-    honest_line,
     person_costs,
     with_honest_cost,
 )
-from hdpmf.common.privacy.accounting.setting import NEIGHBOURS, UNITS, VIEWS, Setting
+from hdpmf.common.privacy.accounting.setting import VIEWS, Setting
 
 __all__ = [
     "DELTA",
-    "NEIGHBOURS",
-    "UNITS",
     "VIEWS",
     "Cost",
-    "PersonCost",
     "PersonCosts",
     "Setting",
     "cost",
     "epsilon_at",
     "gaussian_distance",
     "guess",
-    "honest_line",
     "person_costs",
     "pure",
     "renyi",

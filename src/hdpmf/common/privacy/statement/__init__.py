@@ -8,7 +8,6 @@ from hdpmf.common.privacy.statement.document import (
     PeopleCosts,
     PersonRow,
     PrivacyStatement,
-    Provenance,
     RunRow,
     Subject,
 )
@@ -20,7 +19,6 @@ __all__ = [
     "PeopleCosts",
     "PersonRow",
     "PrivacyStatement",
-    "Provenance",
     "RunRow",
     "Subject",
     "make_statement",

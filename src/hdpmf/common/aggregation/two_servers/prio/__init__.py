@@ -15,13 +15,12 @@ from hdpmf.common.aggregation.two_servers.prio.prio3 import (
     prio3_sum_vec,
     prio3_sum_vec_multiproof,
 )
-from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, soundness_bits
+from hdpmf.common.aggregation.two_servers.prio.proof import SumVec, soundness_bits
 
 __all__ = [
     "FIELD64",
     "FIELD128",
     "NONCE_SIZE",
-    "Circuit",
     "Field",
     "OneRatingPerItem",
     "Preparation",
