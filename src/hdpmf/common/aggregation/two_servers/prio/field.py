@@ -19,9 +19,12 @@ from hdpmf.common.aggregation.two_servers.prio.plain import RATE_LANES
 from hdpmf.errors import PrioError
 
 if find_spec("numba") is not None:
-    from hdpmf.common.aggregation.two_servers.prio import compiled as kernels
-else:  # the same to the bit; servers, which check thousands of reports, need the first
-    from hdpmf.common.aggregation.two_servers.prio import plain as kernels  # type: ignore[no-redef]
+    from hdpmf.common.aggregation.two_servers.prio import compiled as _loops
+else:
+    from hdpmf.common.aggregation.two_servers.prio import plain as _loops  # type: ignore[no-redef]
+
+kernels = _loops
+"""Loops over vectors, compiled or in NumPy: the same to the bit. Servers need the first."""
 
 _DOMAIN = 1
 
