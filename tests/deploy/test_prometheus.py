@@ -191,19 +191,32 @@ def short_certificate(hours: float) -> bytes:
 
 
 class World:
-    """Two servers as processes, a recommender's folder with its exporter, and Prometheus."""
+    """Two servers as processes, a recommender's folder with its exporter, and Prometheus.
+
+    Attributes:
+        old: Folder with a copy of the helper's database, from before the first task.
+        batch: A task that is soon over.
+    """
 
     def __init__(self, tmp_path: Path, disk: Path, stack: ExitStack) -> None:
         self.disk = disk
         self.folder: ServiceFolder = small_federation([1, 1], disk / "recommender").folder
         ensure_certificates(self.folder.tls_folder, ("localhost",))
-        self.pair = stack.enter_context(
-            Pair(disk / "servers", limits=Limits(waiting_reports=4), clocks=True)
-        )
+        limits = Limits(waiting_reports=4, job_reports=1)  # each report that fails is a trouble
+        self.pair = stack.enter_context(Pair(disk / "servers", limits=limits, clocks=True))
         self.port = stack.enter_context(
             endpoint(Metrics(), 0, inspect_folder=lambda: inspect_folder(self.folder))
         )
         self.pair.start(HELPER, LEADER)
+        self.old = disk / "old"
+        self.old.mkdir()
+        names = self.pair.folders[HELPER].path / "data.sqlite", self.old / "data.sqlite"
+        with closing(sqlite3.connect(names[0])) as now, closing(sqlite3.connect(names[1])) as copy:
+            now.backup(copy)
+        self.batch = self.give_task(seconds=20)
+        for _ in range(MINIMUM):
+            report = self.batch.report([1, 2, 3, 4])
+            assert self.pair.upload(self.batch, report).status_code == 201
         self.prometheus = stack.enter_context(Prometheus(tmp_path / "prometheus", self.config()))
 
     def config(self, *more: str) -> str:
@@ -284,26 +297,17 @@ def power_is_cut(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
 
 def database_is_old(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
     """The helper gets a copy of its database that knows neither a released batch nor a task."""
-    pair, folder = world.pair, world.pair.folders[HELPER].path
-    old, newest = world.disk / "old", world.disk / "newest"
-    old.mkdir()
+    pair, folder, newest = world.pair, world.pair.folders[HELPER].path, world.disk / "newest"
     newest.mkdir()
-    names = folder / "data.sqlite", old / "data.sqlite"
-    with closing(sqlite3.connect(names[0])) as now, closing(sqlite3.connect(names[1])) as copy:
-        now.backup(copy)
-    batch = world.give_task(seconds=4)
-    later = world.give_task(seconds=3600)
-    for _ in range(MINIMUM):
-        assert pair.upload(batch, batch.report([1, 2, 3, 4])).status_code == 201
-    pair.collect(batch, 120)
+    pair.collect(world.batch, 120)
     pair.kill(HELPER)
     move_database(folder, newest)
-    move_database(old, folder)
+    move_database(world.old, folder)
     pair.start(HELPER)
-    with uploads(world, later):
+    with uploads(world, asked):
         yield "HdpmfOldDatabase", "HdpmfServerTroubles"
     pair.kill(HELPER)
-    move_database(folder, old)
+    move_database(folder, world.old)
     move_database(newest, folder)
     pair.start(HELPER)
 
@@ -423,12 +427,11 @@ def nothing_is_watched(world: World, asked: Asked) -> Iterator[tuple[str, ...]]:
 FAULTS = (
     (power_is_cut, certificates_end),
     (database_is_old, runs_go_wrong),
-    (helper_goes_away,),
-    (database_is_taken,),
-    (reports_are_broken,),
+    (helper_goes_away, folder_is_damaged),
+    (database_is_taken, another_program_answers),
+    (reports_are_broken, card_is_damaged),
     (disk_is_full,),
     (clocks_differ, files_run_out),
-    (card_is_damaged, folder_is_damaged, another_program_answers),
     (nothing_is_watched,),
 )
 
