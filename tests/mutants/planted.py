@@ -1019,7 +1019,7 @@ PLANTED = (
     ),
     Planted(
         "entries that continue another log are taken back",
-        "untrusted/aggregator/released_batches.py",
+        "untrusted/aggregator/release_log.py",
         "if (entry.number, entry.before) == (number + 1, digest):",
         "if entry.number == number + 1:",
         ("tests/attacks/servers/test_old_databases.py",),

@@ -19,15 +19,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     report_checksum,
 )
 from hdpmf.errors import PrivacyError, ProtocolError, StorageError, TransportError
-from hdpmf.untrusted.aggregator import released_batches
+from hdpmf.untrusted.aggregator import release_log
 from hdpmf.untrusted.aggregator.datastore import reports
 from hdpmf.untrusted.aggregator.http import problem_response
-from hdpmf.untrusted.aggregator.released_batches import (
-    LogEntry,
-    LogMessage,
-    OldDatabaseError,
-    SignedEntry,
-)
+from hdpmf.untrusted.aggregator.release_log import LogEntry, SignedEntry
+from hdpmf.untrusted.aggregator.released_batches import LogMessage, OldDatabaseError
 from tests.unit.aggregator.server_pair import BEGIN, HOUR, WHOLE, Pair, plain_sum
 
 ROLES = ("leader", "helper")
@@ -90,7 +86,7 @@ def server(pair: Pair, role: str) -> Any:
 def test_an_old_database_keeps_closed_what_was_released_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, rotating: bool
 ) -> None:
-    monkeypatch.setattr(released_batches, "_AT_ONCE", 1)  # several messages for three entries
+    monkeypatch.setattr(release_log, "AT_ONCE", 1)  # several messages for three entries
     (tmp_path / "servers").mkdir()
     pair = Pair(tmp_path / "servers", rotating=rotating)
     tasks = [with_reports(pair, minimum=minimum) for minimum in (2, 3, 4, 5)]
@@ -239,9 +235,9 @@ def test_a_partner_cannot_invent_a_release(tmp_path: Path, lie: str) -> None:
     log = pair.leader._batches.released
     signature = bytes(64)
     if lie == "its own":
-        signature = pair.signing[1].sign(log._first[0] + statement)
+        signature = pair.signing[1].sign(log._own._first + statement)
     elif lie == "of the helper's log":  # the leader did sign it, for something else
-        signature = pair.signing[0].sign(log._first[1] + statement)
+        signature = pair.signing[0].sign(log._partner._first + statement)
     forged = SignedEntry(statement=statement, signature=signature)
     liar.lie = lambda message: msgspec.structs.replace(message, memory=forged, returned=(forged,))
     with pytest.raises(ProtocolError, match="never signed"):

@@ -1,11 +1,10 @@
-"""The log of a server's released batches, which the other server witnesses.
+"""A server's released batches: a log (``release_log``) that the other server witnesses.
 
 A database that is brought back from an old copy has forgotten what was released since. So each
 release is an entry of a log before it leaves: a batch with the digest of its share, or a task that
-was given up, of which nothing is released. Entries are numbered without gaps, each has the digest
-of the one before, and the server signs them, for this pair and its role in it. The log is in the
-database, where all workers share it, and the other server remembers all of it. Nothing leaves
-before the other server has shown that it remembers the newest entry.
+was given up, of which nothing is released. The log is in the database, where all workers share it,
+and the other server remembers all of it. Nothing leaves before the other server has shown that it
+remembers the newest entry.
 
 A server whose database is an old copy therefore learns of it before it releases anything. It gets
 back the entries that it lacks. They are signed by itself, so that the other server cannot invent
@@ -24,17 +23,24 @@ import threading
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.dap.messages import TASK_ID_SIZE, Interval, Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.msgpack import read
 from hdpmf.errors import DapError, PrivacyError, ProtocolError, StorageError, needs
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, batches, released, tasks
+from hdpmf.untrusted.aggregator.release_log import (
+    AT_ONCE,
+    OWN,
+    ReleaseLog,
+    SignedEntry,
+    number_of,
+)
 from hdpmf.untrusted.aggregator.tasks import ServerKeys
 
 with needs("sqlalchemy"):
@@ -48,15 +54,6 @@ HEAD_FILE = "released-head"
 OLD_LOG_FILE = "closed-batches"
 """The log of version 1.0.0, a file outside the database."""
 
-_LABEL = b"hdpmf released batch 1 "
-_DIGEST_SIZE = 32
-_AT_ONCE = 256  # entries in a message
-_OWN = 0
-_PARTNER = 1
-
-_Digest = Annotated[bytes, Meta(min_length=_DIGEST_SIZE, max_length=_DIGEST_SIZE)]
-_Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
-
 
 class OldDatabaseError(StorageError):
     """The database is an old copy, and what it has forgotten is not known either."""
@@ -69,40 +66,7 @@ class Witness(Protocol):
         """Take a ``LogMessage`` and return one. Idempotent."""
 
 
-class LogEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What was released: a batch, or for good nothing of a task.
-
-    Attributes:
-        number: 1 for the first entry.
-        before: Digest of the entry before.
-        share: Digest of the released share; empty if the task was given up.
-    """
-
-    number: Annotated[int, Meta(ge=1, lt=1 << 62)]
-    before: _Digest
-    task: Annotated[bytes, Meta(min_length=TASK_ID_SIZE, max_length=TASK_ID_SIZE)]
-    start: _Count
-    duration: _Count
-    share: Annotated[bytes, Meta(max_length=_DIGEST_SIZE)]
-
-
-class SignedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An entry as it travels: the bytes that were signed, and the signature."""
-
-    statement: Annotated[bytes, Meta(max_length=1024)]
-    signature: Annotated[bytes, Meta(max_length=128)]
-
-    @property
-    def digest(self) -> bytes:
-        """The digest by which the next entry continues this one."""
-        return sha256(_LABEL + self.statement).digest()
-
-    def read(self) -> LogEntry:
-        """Return what it says; raise ProtocolError if it is no entry."""
-        return read(_ENTRY, self.statement, 1024, ProtocolError, "an entry of a log of releases")
-
-
-_Entries = Annotated[tuple[SignedEntry, ...], Meta(max_length=_AT_ONCE)]
+_Entries = Annotated[tuple[SignedEntry, ...], Meta(max_length=AT_ONCE)]
 
 
 class LogMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -121,7 +85,6 @@ class LogMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     returned: _Entries = ()
 
 
-_ENTRY = msgspec.msgpack.Decoder(LogEntry)
 _MESSAGE = msgspec.msgpack.Decoder(LogMessage)
 
 
@@ -147,12 +110,10 @@ class ReleasedBatches:
         witness: Witness | None = None,
     ) -> None:
         self._database = database
-        self._keys = keys
         self._witness = witness
         self._state = state
-        pair = keys.servers.digest.encode()
-        roles = (keys.role, "helper" if keys.role == "leader" else "leader")
-        self._first = [sha256(_LABEL + role.encode() + b" of " + pair).digest() for role in roles]
+        self._own = ReleaseLog(keys, own=True)
+        self._partner = ReleaseLog(keys, own=False)
         self._guard = threading.Lock()
         self._lacking = 0
         self._forked = False
@@ -162,7 +123,7 @@ class ReleasedBatches:
 
     def check(self, connection: sa.Connection, task_id: bytes, interval: Interval) -> None:
         """Raise PrivacyError if part of the interval was released, or the task given up."""
-        for row in self._entries_of(connection, task_id):
+        for row in self._own.of_task(connection, task_id):
             if row.start < interval.end and interval.start < row.start + row.duration:
                 raise PrivacyError(
                     f"the batch of task {task_id.hex()[:16]} from {interval.start} to "
@@ -184,17 +145,17 @@ class ReleasedBatches:
         here = (interval.start, interval.duration, digest)
         if not any(
             (row.start, row.duration, row.share) == here
-            for row in self._entries_of(connection, task_id)
+            for row in self._own.of_task(connection, task_id)
         ):
             self.check(connection, task_id, interval)
-            self._append(connection, task_id, interval, digest)
+            self._own.append(connection, task_id, interval, digest)
 
     def has(self, task_id: bytes, interval: Interval) -> bool:
         """Return True if there is an entry for exactly this batch."""
         with self._database.read() as connection:
             return any(
                 (row.start, row.duration) == (interval.start, interval.duration)
-                for row in self._entries_of(connection, task_id)
+                for row in self._own.of_task(connection, task_id)
             )
 
     def void(
@@ -212,13 +173,13 @@ class ReleasedBatches:
             DapError: Something was released.
         """
         self._database.lock_log(connection)
-        found = self._entries_of(connection, task_id)
+        found = self._own.of_task(connection, task_id)
         if closed or any(row.share for row in found):
             raise DapError(
                 "a batch of the task is closed; what was reported is in it", Problem.BATCH_OVERLAP
             )
         if not found:
-            self._append(connection, task_id, interval, b"")
+            self._own.append(connection, task_id, interval, b"")
 
     def confirm(self) -> None:
         """Return when the other server remembers the whole log.
@@ -239,7 +200,7 @@ class ReleasedBatches:
             theirs = _read_message(self._witness.exchange_logs(sent))
             self._take(theirs)
             with self._database.read() as connection:
-                head = _head(connection, _OWN)
+                head = self._own.head(connection)
             if theirs.memory == head:
                 break
             now = (theirs.memory, head)
@@ -276,7 +237,7 @@ class ReleasedBatches:
         missing = (
             sa.select(sa.func.count())
             .select_from(released)
-            .where(released.c.server == _OWN, released.c.share != b"", ~sa.exists(closed))
+            .where(released.c.server == OWN, released.c.share != b"", ~sa.exists(closed))
         )
         with self._database.read() as connection:
             found = int(connection.execute(missing).scalar_one())
@@ -285,21 +246,21 @@ class ReleasedBatches:
     def size(self) -> int:
         """Return the number of entries."""
         with self._database.read() as connection:
-            return _number(_head(connection, _OWN))
+            return self._own.size(connection)
 
     def _message(self, theirs: LogMessage | None) -> LogMessage:
         with self._database.read() as connection:
-            head = _head(connection, _OWN)
-            memory = _head(connection, _PARTNER)
+            head = self._own.head(connection)
+            memory = self._partner.head(connection)
             # At first nobody knows what the other server has: it says so in its answer.
-            known = self._known if theirs is None else _number(theirs.memory)
-            since = _number(head) if known is None else known
-            lacks = theirs is not None and _number(theirs.head) < _number(memory)
+            known = self._known if theirs is None else number_of(theirs.memory)
+            since = number_of(head) if known is None else known
+            lacks = theirs is not None and number_of(theirs.head) < number_of(memory)
             return LogMessage(
                 head=head,
-                entries=_after(connection, _OWN, since),
+                entries=self._own.after(connection, since),
                 memory=memory,
-                returned=_after(connection, _PARTNER, _number(theirs.head))
+                returned=self._partner.after(connection, number_of(theirs.head))
                 if theirs is not None and lacks
                 else (),
             )
@@ -307,19 +268,19 @@ class ReleasedBatches:
     def _take(self, theirs: LogMessage) -> None:
         """Learn what the other server remembers of this log, and remember what is new of its."""
         self._remember(theirs.entries)
-        if _number(theirs.head) < self._memory_size():
+        if number_of(theirs.head) < self._memory_size():
             event("partner-has-old-database", logging.WARNING)
         if theirs.memory is None:
             self._known = 0
             return
-        claimed = self._checked(_OWN, theirs.memory)
+        claimed = self._own.check(theirs.memory)
         with self._database.read() as connection:
-            mine = _at(connection, _OWN, claimed.number)
+            mine = self._own.at(connection, claimed.number)
         if mine is None:
             self._restore(theirs.returned)
             with self._database.read() as connection:
-                mine = _at(connection, _OWN, claimed.number)
-                size = _number(_head(connection, _OWN))
+                mine = self._own.at(connection, claimed.number)
+                size = self._own.size(connection)
             self._lacking = max(0, claimed.number - size)
         else:
             self._lacking = 0
@@ -332,7 +293,7 @@ class ReleasedBatches:
             return
         with self._database.write() as connection:
             self._database.lock_log(connection)
-            restored = self._continue(connection, _OWN, entries)
+            restored = self._own.extend(connection, entries)
         if restored:
             event("database-is-an-old-copy", logging.ERROR, releases_learned_again=restored)
 
@@ -341,61 +302,11 @@ class ReleasedBatches:
             return
         with self._database.write() as connection:
             self._database.lock_log(connection)
-            self._continue(connection, _PARTNER, entries)
-
-    def _continue(
-        self, connection: sa.Connection, server: int, entries: Sequence[SignedEntry]
-    ) -> int:
-        """Append the entries that continue a log; return how many did."""
-        head = _head(connection, server)
-        number = _number(head)
-        digest = self._first[server] if head is None else head.digest
-        added = 0
-        for signed in entries:
-            entry = self._checked(server, signed)
-            if (entry.number, entry.before) == (number + 1, digest):
-                _insert(connection, server, entry, signed)
-                number += 1
-                digest = signed.digest
-                added += 1
-        return added
-
-    def _append(
-        self, connection: sa.Connection, task_id: bytes, interval: Interval, share: bytes
-    ) -> None:
-        head = _head(connection, _OWN)
-        entry = LogEntry(
-            number=_number(head) + 1,
-            before=self._first[_OWN] if head is None else head.digest,
-            task=task_id,
-            start=interval.start,
-            duration=interval.duration,
-            share=share,
-        )
-        statement = msgspec.msgpack.encode(entry)
-        signature = self._keys.sign(self._first[_OWN] + statement)
-        signed = SignedEntry(statement=statement, signature=signature)
-        _insert(connection, _OWN, entry, signed)
-
-    def _checked(self, server: int, signed: SignedEntry) -> LogEntry:
-        """Return an entry that its server has signed; raise ProtocolError otherwise."""
-        said = self._first[server] + signed.statement
-        if server == _OWN:
-            holds = self._keys.has_signed(signed.signature, said)
-        else:
-            holds = self._keys.partner_has_signed(signed.signature, said)
-        if not holds:
-            whose = "this server" if server == _OWN else "the other server"
-            raise ProtocolError(f"refused: an entry of a log of releases that {whose} never signed")
-        return signed.read()
+            self._partner.extend(connection, entries)
 
     def _memory_size(self) -> int:
         with self._database.read() as connection:
-            return _number(_head(connection, _PARTNER))
-
-    def _entries_of(self, connection: sa.Connection, task_id: bytes) -> Sequence[sa.Row[Any]]:
-        here = sa.and_(released.c.server == _OWN, released.c.task == task_id)
-        return connection.execute(sa.select(released).where(here)).all()
+            return self._partner.size(connection)
 
     def _compare_folder(self) -> None:
         """Compare the log with the newest entry that the folder remembers."""
@@ -403,8 +314,8 @@ class ReleasedBatches:
         if not number:
             return
         with self._database.read() as connection:
-            mine = _at(connection, _OWN, number)
-            size = _number(_head(connection, _OWN))
+            mine = self._own.at(connection, number)
+            size = self._own.size(connection)
         self._lacking = max(self._lacking, number - size)
         self._forked = self._forked or (mine is not None and mine.digest != digest)
 
@@ -427,7 +338,7 @@ class ReleasedBatches:
     def _write_head(self, head: SignedEntry | None) -> None:
         if self._state is None or head is None:
             return
-        number = _number(head)
+        number = number_of(head)
         with self._guard:
             if self._read_head()[0] < number:
                 text = f"{number} {head.digest.hex()}\n"
@@ -467,64 +378,10 @@ class ReleasedBatches:
                 known = (interval.start, interval.duration, share)
                 if all(
                     (row.start, row.duration, row.share) != known
-                    for row in self._entries_of(connection, task_id)
+                    for row in self._own.of_task(connection, task_id)
                 ):
-                    self._append(connection, task_id, interval, share)
-            head = _head(connection, _OWN)
+                    self._own.append(connection, task_id, interval, share)
+            head = self._own.head(connection)
         self._write_head(head)
         path.unlink(missing_ok=True)
-        event("log-of-releases-is-in-the-database", entries=_number(head))
-
-
-def _insert(connection: sa.Connection, server: int, entry: LogEntry, signed: SignedEntry) -> None:
-    connection.execute(
-        released.insert(),
-        {
-            "server": server,
-            "number": entry.number,
-            "task": entry.task,
-            "start": entry.start,
-            "duration": entry.duration,
-            "share": entry.share,
-            "statement": signed.statement,
-            "signature": signed.signature,
-        },
-    )
-
-
-def _head(connection: sa.Connection, server: int) -> SignedEntry | None:
-    """Return the newest entry of a log."""
-    newest = released.c.number.desc()
-    return _one(connection, released.c.server == server, newest)
-
-
-def _at(connection: sa.Connection, server: int, number: int) -> SignedEntry | None:
-    here = sa.and_(released.c.server == server, released.c.number == number)
-    return _one(connection, here, released.c.number)
-
-
-def _one(
-    connection: sa.Connection, here: sa.ColumnElement[bool], order: sa.ColumnElement[Any]
-) -> SignedEntry | None:
-    found = sa.select(released.c.statement, released.c.signature).where(here)
-    row = connection.execute(found.order_by(order).limit(1)).one_or_none()
-    return None if row is None else SignedEntry(statement=row.statement, signature=row.signature)
-
-
-def _after(connection: sa.Connection, server: int, number: int) -> tuple[SignedEntry, ...]:
-    """Return the next entries after this number, as many as a message has."""
-    here = sa.and_(released.c.server == server, released.c.number > number)
-    found = (
-        sa.select(released.c.statement, released.c.signature)
-        .where(here)
-        .order_by(released.c.number)
-        .limit(_AT_ONCE)
-    )
-    return tuple(
-        SignedEntry(statement=row.statement, signature=row.signature)
-        for row in connection.execute(found)
-    )
-
-
-def _number(signed: SignedEntry | None) -> int:
-    return 0 if signed is None else signed.read().number
+        event("log-of-releases-is-in-the-database", entries=number_of(head))
