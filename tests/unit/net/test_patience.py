@@ -91,16 +91,6 @@ def test_whoever_is_never_heard_costs_less_each_time(clock: Clock):
     assert silent == {}
 
 
-def test_one_who_takes_long_leaves_room_for_others(clock: Clock):
-    patience = Patience(30.0)
-    asked(patience, "a", "b")
-    assert patience.at_work() == 2
-    clock.now += Patience.AT_LEAST
-    asked(patience, "c")
-    assert patience.at_work() == 1
-    assert patience.over() == []
-
-
 def test_an_answer_after_the_turn_is_nobodys(clock: Clock):
     silent: dict[str, int] = {}
     patience = Patience(1.0, silent)

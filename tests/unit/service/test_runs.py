@@ -199,6 +199,10 @@ def test_too_few_devices_stop_the_run_with_a_clear_error() -> None:
     settings = RunSettings(method="hdpmf", view="messages", minimum=6, rounds=3, factors=3)
     world = small_federation([1] * 6)
     deaf = world.devices[2].name
-    network = InProcessNetwork(world.answers, lost=lambda name: name == deaf)
+
+    def lost(message: bytes) -> bytes:
+        raise ConnectionError
+
+    network = InProcessNetwork({**world.answers, deaf: lost})
     with pytest.raises(FederationError, match="5 users agreed"):
         run(world, settings, network=network)
