@@ -62,11 +62,6 @@ _DELTA_BYTE_ARRAY = 7
 _VALUE_BYTES = {0: 1, 1: 8, 2: 8, 3: 8, 4: 8, 5: 8, 6: 16, 7: 16}
 
 
-def is_sound(data: Bytes) -> bool:
-    """Tell whether sizes and counts in the file fit the file and each other."""
-    return decoded_bytes(data) is not None
-
-
 def decoded_bytes(data: Bytes) -> int | None:
     """Return the most bytes that decoding the file takes; None if it is not sound.
 

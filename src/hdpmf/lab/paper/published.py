@@ -119,9 +119,9 @@ class GroupRow:
     high: float
 
 
-def privacy_groups(spec: PrivacySpec | None = None) -> list[GroupRow]:
+def privacy_groups() -> list[GroupRow]:
     """Return the rows of Table II, users before items."""
-    spec = PrivacySpec() if spec is None else spec
+    spec = PrivacySpec()
     rows = []
     for side, letter, groups in (("user", "u", spec.user_groups), ("item", "i", spec.item_groups)):
         ratio_names = (f"f_{letter}c", f"f_{letter}m", f"1 - f_{letter}c - f_{letter}m")

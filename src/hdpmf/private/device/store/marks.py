@@ -288,20 +288,16 @@ class SharingLevels:
                     self._rules.put(SharingRule(kind=kind, name=known_as, level=level))
             self._rated.touch()
 
-    def of_items(
-        self, names: Iterable[str] | None = None, rows: Sequence[SharingRule] | None = None
-    ) -> dict[str, int]:
+    def of_items(self, rows: Sequence[SharingRule] | None = None) -> dict[str, int]:
         """Return the levels of items that are held below ``open``.
 
         Args:
-            names: Of which; of all by default.
             rows: Rules that could be; those that are by default.
         """
-        few = None if names is None else set(names)
         rows = self.rows() if rows is None else rows
         own = {row.name: LEVELS.index(row.level) for row in rows if row.kind == "item"}
-        found = {name: level for name, level in own.items() if few is None or name in few}
-        for name, weight in self._rated.gammas(few).items():
+        found = dict(own)
+        for name, weight in self._rated.gammas().items():
             if weight < 1:
                 found.setdefault(name, HIDDEN)
         by_genre = {row.name: LEVELS.index(row.level) for row in rows if row.kind == "genre"}
@@ -309,12 +305,12 @@ class SharingLevels:
             # An item without a genre could be of any of these, as with marks.
             ordinary = self._marks.ordinary()
             without = by_genre.get(NO_GENRE, min(by_genre.values()))
-            for name, genres in self._marks.genres_of(few).items():
+            for name, genres in self._marks.genres_of().items():
                 held = [by_genre[genre] for genre in genres if genre in by_genre]
                 if not genres and (NO_GENRE in by_genre or not (name in own or ordinary(name))):
                     held.append(without)
                 found[name] = min([*held, found.get(name, OPEN)])
-        found |= dict.fromkeys(self._marks.weights(few), HIDDEN)
+        found |= dict.fromkeys(self._marks.weights(), HIDDEN)
         return {name: level for name, level in found.items() if level < OPEN}
 
     def for_users(self, recommender_id: int, users: Sequence[str]) -> np.ndarray | None:
@@ -327,7 +323,7 @@ class SharingLevels:
     ) -> np.ndarray:
         """Return the level of each item of a catalogue; rules are as in `of_items`."""
         levels = np.full(len(catalogue.positions), OPEN, np.int8)
-        for name, level in self.of_items(rows=rows).items():
+        for name, level in self.of_items(rows).items():
             position = catalogue.positions.get(name)
             if position is not None:
                 levels[position] = level
