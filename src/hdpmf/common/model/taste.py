@@ -118,7 +118,7 @@ def taste(
     return choices.scaled(apart, n_rated, ridge)
 
 
-def taste_by_rating(apart: np.ndarray, choices: Choices, ridge: float = RIDGE) -> np.ndarray:
+def taste_by_rating(apart: np.ndarray, choices: Choices) -> np.ndarray:
     """Return what each of a user's ratings adds to their taste, one row each.
 
     The rows add up to the taste, as it is linear in the means that ``apart`` adds up to.
@@ -126,6 +126,5 @@ def taste_by_rating(apart: np.ndarray, choices: Choices, ridge: float = RIDGE) -
     Args:
         apart: Of each rating; see ``Choices.apart``.
         choices: What people choose in general.
-        ridge: As for ``taste``.
     """
-    return choices.scaled(apart, np.array([float(len(apart))]), ridge)
+    return choices.scaled(apart, np.array([float(len(apart))]), RIDGE)

@@ -47,6 +47,7 @@ from hdpmf.untrusted.recommender.item_weights import TYPICAL, raters_of, typical
 from hdpmf.untrusted.recommender.lists.blending import Choosing, choose_blend
 from hdpmf.untrusted.recommender.lists.presence import Presence
 from hdpmf.untrusted.recommender.lists.training import train_list_model
+from hdpmf.untrusted.recommender.pattern_choice import PATTERNS
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.recommender.sums import (
     SPREAD,
@@ -163,7 +164,6 @@ def facts_from_shares(
     shared: Sequence[Shared],
     features: ItemFeatures | None,
     *,
-    n_patterns: int = 8,
     n_sums: float = 1,
     earlier: Sequence[SurveyAnswer] = (),
     retired: Sequence[int] = (),
@@ -178,7 +178,6 @@ def facts_from_shares(
         survey: What was asked (design A).
         sums: Of hidden ratings.
         shared: Of those who share, one for each client.
-        n_patterns: As for ``facts_from_bits``; 0 makes no similarity.
         n_sums: As for ``facts_from_sums``, like the next two.
         earlier: What earlier runs released in sums.
         retired: Positions of items that this run did not ask about.
@@ -194,7 +193,7 @@ def facts_from_shares(
     scale = np.full(survey.n_items, more)
     known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
     hidden = _Hidden(observed, known, scale)
-    facts = _facts(survey, hidden, visible, features, n_patterns)
+    facts = _facts(survey, hidden, visible, features)
     choosing = _choosing(facts, features)
     blend = choose_blend(
         list_model, visible.presence, choosing, seed=seed, on=on, n_threads=n_threads
@@ -213,11 +212,10 @@ def _facts(
     hidden: _Hidden,
     visible: _Visible,
     features: ItemFeatures | None,
-    n_patterns: int,
 ) -> ItemFacts:
     n, presence = survey.n_items, visible.presence
     matrix = None if features is None else features.matrix
-    patterns = rating_patterns(presence.users, presence.items, n, n_patterns)
+    patterns = rating_patterns(presence.users, presence.items, n, PATTERNS)
     similar = _similar(presence, patterns) if patterns.shape[1] else None
     clear = _is_clear(survey, hidden)
     mean = _mean(survey, hidden if clear else None, visible)
