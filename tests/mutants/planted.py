@@ -817,8 +817,8 @@ PLANTED = (
     Planted(
         "a marked item has the level of its owner",
         "private/device/store/marks.py",
-        "dict.fromkeys(self._marks.weights(few), HIDDEN)",
-        "dict.fromkeys(self._marks.weights(few), OPEN)",
+        "dict.fromkeys(self._marks.weights(), HIDDEN)",
+        "dict.fromkeys(self._marks.weights(), OPEN)",
         (f"{_LEVELS}::test_marks_hide_whatever_the_level_is",),
     ),
     Planted(
