@@ -1018,6 +1018,20 @@ PLANTED = (
         ("tests/attacks/servers/test_old_databases.py",),
     ),
     Planted(
+        "an old copy of the running server's database passes for the newest",
+        "untrusted/aggregator/sqlite_file.py",
+        "if _is_before(counted, self._counted):",
+        "if False:",
+        ("tests/unit/aggregator/test_datastore.py",),
+    ),
+    Planted(
+        "a copy of SQLite's log without the last commits passes for the newest",
+        "untrusted/aggregator/sqlite_file.py",
+        "end.frame < self._log_end.frame or not self._log_end.is_in(self._open[1])",
+        "end.frame < self._log_end.frame",
+        ("tests/unit/aggregator/test_datastore.py",),
+    ),
+    Planted(
         "entries that continue another log are taken back",
         "untrusted/aggregator/release_log.py",
         "if (entry.number, entry.before) == (number + 1, digest):",
