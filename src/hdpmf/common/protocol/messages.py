@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from functools import cache
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -44,11 +45,9 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
     def stated(self) -> tuple[str, ...]:
         """Names of the fields that are written: all but those of ``ADDED`` that say nothing."""
         silent = {
-            field.name
-            for field in msgspec.structs.fields(self)
-            if field.name in self.ADDED
-            and not isinstance(getattr(self, field.name), np.ndarray)
-            and getattr(self, field.name) == field.default
+            name
+            for name, default in _added(type(self))
+            if not isinstance(value := getattr(self, name), np.ndarray) and value == default
         }
         return tuple(name for name in self.__struct_fields__ if name not in silent)
 
@@ -58,6 +57,17 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
             raise ProtocolError(f"{type(self).__name__} refused: {what}")
+
+
+@cache
+def _added(kind: type[_Message]) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of ``ADDED`` with their defaults."""
+    # Once: msgspec evaluates all annotations whenever it is asked.
+    return tuple(
+        (field.name, field.default)
+        for field in msgspec.structs.fields(kind)
+        if field.name in kind.ADDED
+    )
 
 
 class Plan(_Message, frozen=True):

@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -215,6 +216,7 @@ def _notices(content: Content) -> list[str]:
     return [*notices, *content.problems]
 
 
+@cache
 def _environment(package: str) -> Environment:
     packages = dict.fromkeys((package, _PACKAGE))
     environment = Environment(

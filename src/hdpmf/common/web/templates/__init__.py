@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -19,9 +20,7 @@ class Wording:
     """Sentences of a page by name, such as ``rate.title``, from its package's ``words.toml``."""
 
     def __init__(self, package: str) -> None:
-        self.sentences: Mapping[str, str] = _flat(
-            tomllib.loads(files(package).joinpath("words.toml").read_text("utf-8"))
-        )
+        self.sentences = _sentences(package)
 
     def __call__(self, name: str, **values: object) -> str:
         """A sentence with its values."""
@@ -30,6 +29,11 @@ class Wording:
     def count(self, name: str, n: int, **values: object) -> str:
         """A sentence about ``n`` things: ``name.one`` or ``name.many``."""
         return self(f"{name}.{'one' if n == 1 else 'many'}", n=f"{n:,}", **values)
+
+
+@cache
+def _sentences(package: str) -> Mapping[str, str]:
+    return _flat(tomllib.loads(files(package).joinpath("words.toml").read_text("utf-8")))
 
 
 def _flat(table: Mapping[str, object], before: str = "") -> dict[str, str]:
@@ -60,6 +64,17 @@ _KINDS = {
 _SHARED = "hdpmf.common.web"
 
 
+@cache
+def _environment(package: str) -> Environment:
+    """Return the templates of a package, each of which is compiled once."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    found.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    return found
+
+
 class PageTemplates:
     """Templates, sentences (``t``) and static files of one package.
 
@@ -70,11 +85,7 @@ class PageTemplates:
     def __init__(self, package: str, pages: Mapping[str, str]) -> None:
         self.t = Wording(package)
         self._pages = pages
-        self._templates = Environment(
-            loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]), autoescape=True,
-            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
-        self._templates.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+        self._templates = _environment(package)
         self._files: dict[str, bytes] = {}
         for folder in (files(_SHARED).joinpath("static"), files(package).joinpath("static")):
             if folder.is_dir():
