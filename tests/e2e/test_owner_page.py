@@ -411,10 +411,13 @@ def test_a_device_that_stopped_is_said_to_have(new_context, tmp_path: Path, fold
         enter(page, served)
         # It stops before the page has asked for the first time how long it may show itself.
         page.route("**/state", lambda route: route.abort())
+        page.clock.install()
         page.goto(f"{served.origin}/privacy")
     page.locator("button.group[data-weight='0.5']").click()
     expect(page.locator("#toast .note")).to_have_count(1)
     expect(page.locator("#toast")).to_contain_text("Start it again")
     # When its time is over nothing private stays on the screen.
+    assert page.locator("main > *").count() > 1
+    page.clock.run_for(31_000)
     expect(page.locator("main > *")).to_have_count(1, timeout=60_000)
     expect(page.locator("#toast")).to_contain_text("hdpmf has stopped on this device")
