@@ -37,8 +37,9 @@ def question(epsilon: float = 0.5, recommender: str = FILMS) -> Question:
 
 
 @pytest.fixture
-def asked(person: Person) -> Person:
-    """Somebody whom the film club asks."""
+def asked(person: Person, monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Somebody whom the film club asks. Nobody looks at its files: tasks here are made up."""
+    monkeypatch.setattr(person.owner.background, "refresh", lambda: None)
     with person.owner.store() as store:
         store.set_policy(Policy(ask=True))
         join(store, Invitation(address=FILMS, servers=SERVERS, name="Film <club>"))
