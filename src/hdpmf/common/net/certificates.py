@@ -291,7 +291,7 @@ class ServerTls:
     def __init__(self, ensure: Callable[[], Certificates]) -> None:
         self._ensure = ensure
         paths = ensure()
-        self._loaded = _content(paths)
+        self._loaded = read_file(paths.server)
         self.context = server_context(str(paths.server), str(paths.key))
 
     def refresh(self) -> None:
@@ -302,7 +302,7 @@ class ServerTls:
         """
         try:
             paths = self._ensure()
-            found = _content(paths)
+            found = read_file(paths.server)
             if found == self._loaded:
                 return
             # A key that does not fit is noticed here: it would leave the context without one.
@@ -313,8 +313,3 @@ class ServerTls:
             return
         self._loaded = found
         event("certificate-renewed")
-
-
-def _content(paths: Certificates) -> bytes:
-    with storage_errors(f"could not read {paths.server}"):
-        return paths.server.read_bytes()
