@@ -87,12 +87,11 @@ test: style
 docs: $(VENV)/.installed-dev
 	$(BIN)/python tools/site.py
 
-# The privacy statement of the demo federation, with an audit of its devices: docs/statement.
+# The privacy statement of the demo federation: docs/statement.
 statement: $(VENV)/.installed-dev
 	rm -rf out/statement && mkdir -p out/statement docs/statement
-	$(BIN)/hdpmf audit devices --method hdp-sum --epsilon 0.5 --json > out/statement/audit.json
 	$(BIN)/hdpmf federate demo --devices 3 --keep out/statement/demo
-	$(BIN)/hdpmf privacy statement out/statement/demo/recommender --audit out/statement/audit.json --out docs/statement/demo.html --out docs/statement/demo.json
+	$(BIN)/hdpmf privacy statement out/statement/demo/recommender --out docs/statement/demo.html --out docs/statement/demo.json
 
 dist: $(VENV)/.installed-dev
 	rm -rf dist

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from hdpmf.common.data import synthetic_world
-from hdpmf.lab.audit import two_servers
 from hdpmf.lab.audit.game import audited
 
 pytestmark = pytest.mark.slow
@@ -72,24 +71,6 @@ def test_presence_and_hidden_h(call):
     assert result.json["view"] == "sums-h-hidden"
 
 
-def test_labels(call):
-    options = (
-        "--method",
-        "hdp-sum",
-        "--labels",
-        "--view",
-        "sums",
-        "--adjacency",
-        "presence",
-        "--runs",
-        "100",
-    )
-    result = call("audit", "run", *options)
-    assert "0.991667 (proved)" in result.out
-    assert "knowing the device's label" in result.out
-    assert call("audit", "run", *options, "--json").json["settings"]["labels"] is True
-
-
 def test_a_claim_for_another_view_is_called_so(call):
     result = call("audit", "run", "--method", "hdp-sum", "--view", "messages", "--runs", "20")
     assert "1 (proved, not for this view)" in result.out
@@ -127,8 +108,7 @@ def test_report_writes_a_figure_and_numbers(call, tmp_path, monkeypatch):
         ("run", "--method", "hdpmf", "--runs", "1"),
         ("run", "--method", "hdp-bit", "--adjacency", "presence"),
         ("run", "--method", "hdp-sum", "--view", "sums-h-hidden"),
-        ("run", "--method", "hdp-bit", "--labels"),
-        ("run", "--method", "hdp-sum", "--labels", "--view", "messages"),
+        ("run", "--method", "hdp-sum", "--view", "two-servers"),
         ("attack", "nonsense"),
         ("attack", "reconstruct", "--method", "hdp-bit"),
     ],
@@ -141,68 +121,3 @@ def test_wrong_options_end_in_one_line(call, wrong):
 
 def test_a_weight_outside_its_range(call):
     assert call("audit", "run", "--method", "hdp-bit", "--weight", "2").code == 5
-
-
-def test_devices_pass_and_those_with_a_fault_are_caught(call):
-    result = call("audit", "devices", "--method", "hdp-bit", "--canaries", "2000")
-    assert result.code == 0
-    assert "not contradicted" in result.out
-    assert "claim broken" in result.out
-    assert "alike" in result.out
-    found = call(
-        "audit", "devices", "--method", "hdp-bit", "--canaries", "2000", "--no-answers", "--json"
-    ).json
-    assert found["results"][0]["control"]["audit"]["noise_factor"] == 0.5
-    assert found["results"][0]["result"]["verdict"] == "not contradicted"
-
-
-def test_a_fault_that_is_not_found_is_an_error(call):
-    """99 % of the noise: nobody finds that out with 100 ratings."""
-    options = ("--method", "hdp-bit", "--canaries", "100", "--no-answers", "--control", "0.99")
-    assert call("audit", "devices", *options).code == 1
-
-
-def test_what_has_no_noise_on_devices_is_said(call):
-    result = call("audit", "devices", "--method", "mf")
-    assert result.code == 2
-    assert "no noise" in result.err
-    assert call("audit", "devices", "--control", "2").code == 2
-
-
-def _only(monkeypatch, corrupt):
-    """The first of the cells with this server: value, without labels."""
-    cells = two_servers.server_cells
-    monkeypatch.setattr(
-        two_servers,
-        "server_cells",
-        lambda **chosen: [one for one in cells(**chosen) if one.corrupt == corrupt][:1],
-    )
-
-
-@pytest.mark.slow
-def test_servers_pass_and_those_with_a_fault_are_caught(call, monkeypatch):
-    _only(monkeypatch, "helper")
-    result = call(
-        "audit", "servers", "--canaries", "3000", "--reports", "60", "--confidence", "0.99999"
-    )
-    assert result.code == 0
-    assert "claim broken" in result.out
-    assert "masks: 100 %" in result.out
-
-
-def test_servers_with_a_fault_that_is_not_found_are_an_error(call, monkeypatch):
-    """99 % of the noise: nobody finds that out with 100 ratings."""
-    _only(monkeypatch, "leader")
-    result = call(
-        "audit", "servers", "--canaries", "100", "--reports", "40", "--control", "0.99", "--json"
-    )
-    assert result.code == 1
-    (found,) = result.json["results"]
-    assert (found["sums"]["verdict"], found["shares"]["verdict"]) == (
-        "not contradicted",
-        "not contradicted",
-    )
-    assert found["faults"][0]["verdict"] == "shares tell"
-    assert call("audit", "servers", "--control", "2").code == 2
-    said = call("audit", "run", "--method", "hdp-sum", "--view", "two-servers")
-    assert (said.code, "hdpmf audit servers" in said.err) == (2, True)

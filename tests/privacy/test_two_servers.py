@@ -1,127 +1,75 @@
-"""One of two servers and the recommender, on what they hold: servers as they are pass, planted
-faults are caught.
+"""The noise of a sum as an honest server releases it, seen by the recommender with the other one.
 
-Confidence is 99.9999 %: a good server fails a test here less than once in a million times. With
-half of the noise the bound is as far above the claim as on devices (``test_real_devices``), with
-the same numbers of canaries.
+The observer subtracts what the corrupt server knows (here its own noise, which is zero, and all
+reports, which are of nobody's ratings). What is left must have exactly the law that the proof
+counts with: 2,000 items, each test wrong by chance less than once in a million times.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating
-from hdpmf.common.aggregation.two_servers.prio.prio3 import MASKS
-from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.canaries import TOO_LITTLE, audit_canaries
-from hdpmf.lab.audit.game import Audit
-from hdpmf.lab.audit.scores import BROKEN, STANDS
-from hdpmf.lab.audit.server_pair import FaultyPrio
-from hdpmf.lab.audit.two_servers import (
-    SHARES_TELL,
-    ServerAudit,
-    audit_server_shares,
-    faults_seen_by,
-    server_cells,
-)
+from hdpmf.common.data import RatingScale
+from hdpmf.common.privacy.coding import make_coding, sum_channels
+from hdpmf.common.privacy.sampling import KeyedNoise
+from hdpmf.common.protocol.layout import survey_circuit
+from hdpmf.untrusted.recommender.one_round import make_survey
+from tests.unit.aggregator.server_pair import Pair
+from tests.world import KnownNoise, make_report
 
-pytestmark = pytest.mark.slow
-
-SURE = 1 - 1e-6
-QUICK = {("leader", "value", False), ("helper", "presence", False)}
+ITEMS, EPSILON, LEVEL = 2_000, 1.0, 1e-6
+STARS = RatingScale(1.0, 5.0, 1.0)
 
 
-ALL = [(cell.corrupt, cell.adjacency, cell.labels) for cell in server_cells()]
-SHARES = [*sorted(QUICK), ("leader", "presence", True), ("helper", "value", True)]
+def released(honest: int) -> list[np.ndarray]:
+    """The honest server's noise: of the items' scores, and of their weights."""
+    noises = [KnownNoise(0), KnownNoise(0)]
+    noises[honest] = None  # type: ignore[call-overload]  # its own
+    pair = Pair(noises=tuple(noises))
+    survey = make_survey("A", EPSILON, STARS, n_items=ITEMS, catalogue="c", contributors=2)
+    circuit, noise = survey_circuit(survey, "whole")
+    task = pair.add(pair.a_task(circuit=circuit, noise=noise, survey=survey, part="whole"))
+    nobody = np.zeros(ITEMS, np.int64)
+    for _ in range(2):
+        document = pair.leader.task(task).document
+        pair.leader.upload(task, make_report(document, task, nobody, nobody))
+    pair.aggregate_all()
+    numbers = np.array(pair.numbers(task, pair.collect(task)))
+    return [numbers[:ITEMS], numbers[ITEMS : 2 * ITEMS]]
 
 
-def _cells(keys: list[Any]) -> list[Any]:
-    return [
-        pytest.param(
-            *key, marks=() if key in QUICK else (pytest.mark.slow,), id="-".join(map(str, key))
-        )
-        for key in keys
-    ]
+def p_values(parts: list[np.ndarray]) -> list[float]:
+    """Of scores and weights against the discrete Laplace law that their claim is proved for."""
+    channels = sum_channels("A", make_coding("auto", STARS, EPSILON), EPSILON)
+    found = []
+    for seen, channel in zip(parts, (channels.score, channels.weight), strict=True):
+        law = stats.dlaplace(1 / float(channel.scale))
+        edges = [-np.inf, *np.unique(law.ppf(np.arange(1, 20) / 20)), np.inf]
+        expected = [law.cdf(high) - law.cdf(low) for low, high in pairwise(edges)]
+        counts = [((seen > low) & (seen <= high)).sum() for low, high in pairwise(edges)]
+        found.append(float(stats.chisquare(counts, len(seen) * np.array(expected)).pvalue))
+    return found
 
 
-def _audit(
-    corrupt: Any, adjacency: str = "value", labels: bool = False, **chosen: Any
-) -> ServerAudit:
-    canaries = 2_000 if adjacency == "value" else 8_000 if labels else 4_000
-    given = {"canaries": canaries, "reports": 80, "confidence": SURE} | chosen
-    return ServerAudit(corrupt, adjacency=adjacency, labels=labels, **given)
+@pytest.mark.parametrize("honest", [0, 1], ids=["leader", "helper"])
+def test_the_whole_noise_is_that_of_the_proof(honest: int) -> None:
+    parts = released(honest)
+    assert min(p_values(parts)) > LEVEL
+    assert abs(stats.pearsonr(*parts).statistic) < 6 / ITEMS**0.5  # drawn apart
 
 
-@pytest.mark.parametrize(("corrupt", "adjacency", "labels"), _cells(ALL))
-def test_the_whole_noise_of_the_honest_server_passes_and_half_of_it_is_caught(
-    corrupt: str, adjacency: str, labels: bool
-) -> None:
-    result = audit_canaries(_audit(corrupt, adjacency, labels))
-    assert result.verdict == STANDS
-    assert result.epsilon_lower_bound > 0.35 * result.epsilon_claimed  # not by being blind
-    assert result.noise == pytest.approx(
-        1.0, abs=6 * result.noise_deviation
-    )  # one noise, not two: its own it knows
-    half = audit_canaries(_audit(corrupt, adjacency, labels, noise_factor=0.5))
-    assert half.verdict == BROKEN
-    assert half.epsilon_lower_bound <= 2 * half.epsilon_claimed
+@pytest.mark.parametrize("part", [Fraction(1, 2), Fraction(4, 5)])
+def test_less_noise_is_caught(part: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted where the server draws it."""
+    whole = KeyedNoise.discrete_laplace
 
+    def less(self: KeyedNoise, scale: Fraction, size: int) -> np.ndarray:
+        return whole(self, Fraction(scale) * part, size)
 
-@pytest.mark.parametrize(("corrupt", "adjacency", "labels"), _cells(SHARES))
-def test_shares_tell_nothing_unless_they_are_not_random(
-    corrupt: Any, adjacency: str, labels: bool
-) -> None:
-    result = audit_server_shares(_audit(corrupt, adjacency, labels))
-    assert result.verdict == STANDS
-    assert all(abs(look.right - 0.5) < 6 * result.deviation for look in result.looks.values())
-    for fault in faults_seen_by(corrupt):
-        planted = audit_server_shares(_audit(corrupt, adjacency, labels, fault=fault, reports=40))
-        assert planted.verdict == SHARES_TELL
-        assert planted.best.right == 1.0
-
-
-@pytest.mark.slow
-def test_a_server_that_leaves_its_noise_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault is in the server's code, not in what it is given."""
-    from hdpmf.untrusted.aggregator.collection import Batches
-
-    monkeypatch.setattr(
-        Batches,
-        "_noises",
-        lambda self, task, total: np.zeros(
-            sum(part.entries for part in task.document.noise), np.int64
-        ),
-    )
-    result = audit_canaries(_audit("leader", canaries=500))
-    assert (result.verdict, result.right, result.noise) == (BROKEN, result.guesses, 0.0)
-
-
-@pytest.mark.slow
-def test_a_little_too_little_noise_is_measured_where_guesses_do_not_find_it() -> None:
-    """Guesses reach 0.85 of the claim here, with a deviation of 0.04: in one run of 10,000 they
-    find the fault themselves. The measured noise is nine deviations from what it should be.
-    """
-    result = audit_canaries(_audit("helper", canaries=6_000, noise_factor=0.92))
-    assert result.verdict == TOO_LITTLE
-    assert result.noise == pytest.approx(0.92, abs=6 * result.noise_deviation)
-
-
-def test_what_cannot_be_audited_is_said() -> None:
-    with pytest.raises(ConfigError, match="hdpmf audit servers"):
-        Audit("hdp-sum", "two-servers")
-    with pytest.raises(ConfigError, match="corrupt must be one of leader, helper"):
-        ServerAudit("collector")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="16 or more"):
-        ServerAudit("leader", reports=15)
-
-
-def test_a_fault_of_masks_is_in_the_proof_alone() -> None:
-    prio = prio3_one_rating(3, (-1, 1), (0, 1), b"task")
-    faulty = FaultyPrio(prio, "masks")
-    assert not faulty._expand(MASKS, bytes(32), b"", 5).any()
-    np.testing.assert_array_equal(
-        faulty._expand(1, bytes(32), b"", 5), prio._expand(1, bytes(32), b"", 5)
-    )
+    monkeypatch.setattr(KeyedNoise, "discrete_laplace", less)
+    assert min(p_values(released(1))) < LEVEL

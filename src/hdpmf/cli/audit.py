@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -68,28 +68,8 @@ class TrialOptions:
         return load_dataset(self.data)
 
 
-@dataclass(frozen=True)
-class ControlOptions:
-    """The budget, the planted fault, and the confidence of bounds."""
-
-    epsilon: _Epsilon = 1.0
-    control: Annotated[
-        float,
-        privacy_option("Share of the noise that the faulty one has, which must be caught.", "F"),
-    ] = 0.5
-    confidence: Annotated[
-        float,
-        run_option("Of each bound: a correct one fails by chance with probability 1 - C.", "C"),
-    ] = 0.999
-    seed: Seed = 0
-
-    def __post_init__(self) -> None:
-        if not (0 < self.control < 1 and 0 < self.confidence < 1):
-            raise ConfigError("--control and --confidence must be above 0 and below 1")
-
-
 class AttackOptions(MethodOptions):
-    """The options of the attacked method."""
+    """The options of the audited method."""
 
     only: ClassVar[tuple[str, ...]] = ("epsilon", "n_factors", "epochs")
 
@@ -99,16 +79,10 @@ class AttackOptions(MethodOptions):
         return given | ({"factors": given.pop("n_factors")} if "n_factors" in given else {})
 
 
-class AuditOptions(AttackOptions):
-    """The options of the audited method."""
-
-    only = (*AttackOptions.only, "labels")
-
-
 @command
 def run(
     method: _Method,
-    options: AuditOptions,
+    options: AttackOptions,
     trial: TrialOptions,
     view: Annotated[
         str, option("What the attacker sees.", "messages|sums|sums-h-hidden|final")
@@ -137,173 +111,6 @@ def run(
     with progress_bar(f"auditing {method}, {view}") as advance:
         result = run_audit(audit, world, advance)
     return Result({**result.as_dict(), **_made()}, _audit_text(result))
-
-
-@command
-def devices(
-    options: ControlOptions,
-    method: Annotated[
-        str | None, option("Only this one.", "METHOD", default="all", words=METHODS)
-    ] = None,
-    canaries: Annotated[
-        int, run_option("Ratings of the audited device, each of which is guessed.", "N")
-    ] = 4_000,
-    answers: Annotated[
-        bool,
-        run_option("Also compare refusals and sizes of answers.", None, "--answers/--no-answers"),
-    ] = True,
-) -> Result:
-    """Guess all ratings of a real device agent from what leaves it in one run.
-
-    The same is done to an agent with a fault planted. The exit code is 1 if the correct one does
-    not pass, or the faulty one does.
-    """
-    from hdpmf.lab.audit.canaries import audit_canaries
-    from hdpmf.lab.audit.devices import answers_alike, device_cells
-    from hdpmf.lab.audit.scores import STANDS
-
-    cells = [
-        cell
-        for cell in device_cells(
-            canaries=canaries,
-            epsilon=options.epsilon,
-            confidence=options.confidence,
-            seed=options.seed,
-        )
-        if method in (None, cell.method)
-    ]
-    if not cells:
-        raise ConfigError(f"{method} has no noise on devices that could be audited")
-    rows = []
-    documents = []
-    failed = False
-    with progress_bar("auditing devices", len(cells)) as advance:
-        for done, cell in enumerate(cells):
-            advance(done, len(cells))
-            result = audit_canaries(cell)
-            planted = audit_canaries(replace(cell, noise_factor=options.control))
-            alike = answers_alike(cell) if answers else None
-            failed |= result.verdict != STANDS or planted.verdict == STANDS or alike is False
-            documents.append(
-                {"result": result.as_dict(), "control": planted.as_dict(), "answers_alike": alike}
-            )
-            rows.append(
-                (
-                    f"{cell.method}{', labels' if cell.labels else ''}",
-                    cell.view,
-                    cell.adjacency,
-                    *_bound_cells(result, planted),
-                    {None: "", True: "alike", False: "DIFFERENT"}[alike],
-                )
-            )
-    less = f"noise x {options.control:g}"
-    table = Table(
-        ("method", "view", "of", "made for", "at least", "verdict", less, "control", "answers"),
-        rows,
-        numeric=("at least", less),
-        title=f"Real devices, {canaries:,} ratings guessed in one run; bounds hold with "
-        f"{100 * options.confidence:g}% confidence, at most {result.ceiling:.2f} can be proved",
-    )
-    fields = {"results": documents, "canaries": canaries, **_made()}
-    return Result(fields, [table], exit_code=int(failed))
-
-
-@command
-def servers(
-    options: ControlOptions,
-    canaries: Annotated[
-        int, run_option("Ratings of the audited person, each of which is guessed.", "N")
-    ] = 10_000,
-    reports: Annotated[
-        int, run_option("Persons whose shares are looked at, one by one.", "N")
-    ] = 2_000,
-) -> Result:
-    """Guess ratings from what the recommender and one of two servers hold together.
-
-    These are the other server's sums, and shares of reports. All of it is played with faults
-    planted, too: less noise, shares that are not random, proofs that hide nothing. The exit code is
-    1 if what is correct does not pass, or what has a fault does.
-    """
-    from hdpmf.lab.audit.canaries import audit_canaries
-    from hdpmf.lab.audit.scores import STANDS
-    from hdpmf.lab.audit.two_servers import audit_server_shares, faults_seen_by, server_cells
-
-    cells = server_cells(
-        canaries=canaries,
-        reports=reports,
-        epsilon=options.epsilon,
-        confidence=options.confidence,
-        seed=options.seed,
-    )
-    rows = []
-    documents = []
-    failed = False
-    with progress_bar("auditing servers", len(cells)) as advance:
-        for done, cell in enumerate(cells):
-            advance(done, len(cells))
-            sums = audit_canaries(cell)
-            planted = audit_canaries(replace(cell, noise_factor=options.control))
-            shares = audit_server_shares(cell)
-            faulty = [
-                audit_server_shares(replace(cell, fault=fault))
-                for fault in faults_seen_by(cell.corrupt)
-            ]
-            missed = STANDS in (planted.verdict, *(fault.verdict for fault in faulty))
-            failed |= missed or (sums.verdict, shares.verdict) != (STANDS, STANDS)
-            documents.append(
-                {
-                    "sums": sums.as_dict(),
-                    "control": planted.as_dict(),
-                    "shares": shares.as_dict(),
-                    "faults": [fault.as_dict() for fault in faulty],
-                }
-            )
-            rows.append(
-                (
-                    cell.corrupt,
-                    f"{cell.adjacency}{', labels' if cell.labels else ''}",
-                    *_bound_cells(sums, planted),
-                    f"{100 * shares.best.right:.1f} %",
-                    shares.verdict,
-                    ", ".join(
-                        f"{found.audit.fault}: {100 * found.best.right:.0f} %" for found in faulty
-                    ),
-                )
-            )
-    less = f"noise x {options.control:g}"
-    table = Table(
-        (
-            "with",
-            "of",
-            "claimed",
-            "at least",
-            "verdict",
-            less,
-            "control",
-            "shares",
-            "verdict",
-            "faults",
-        ),
-        rows,
-        numeric=("at least", less, "shares"),
-        title=f"The recommender with one of two servers: {canaries:,} ratings guessed from sums "
-        f"(bounds hold with {100 * options.confidence:g}% confidence, at most {sums.ceiling:.2f} "
-        f"can be proved), and one of each of {reports:,} persons from shares (a coin is right 50 % "
-        f"of the time, give or take {100 * shares.deviation:.1f} %; shown is what was farthest "
-        "from it)",
-    )
-    fields = {"results": documents, "canaries": canaries, "reports": reports, **_made()}
-    return Result(fields, [table], exit_code=int(failed))
-
-
-def _bound_cells(result: Any, control: Any) -> tuple[str, ...]:
-    return (
-        f"{result.epsilon_claimed:g} ({result.status})",
-        f"{result.epsilon_lower_bound:.2f}",
-        result.verdict,
-        f"{control.epsilon_lower_bound:.2f}",
-        control.verdict,
-    )
 
 
 @command
@@ -426,12 +233,7 @@ def _audit_text(result: AuditResult) -> Iterator[Block]:
     )
     yield f"So many runs can prove at most {result.ceiling:.2f}."
     parts = result.parts
-    if "label" in parts:
-        yield (
-            f"With the item summed per label: {parts['head']:.3f}; knowing the device's label as "
-            f"well: {parts['label']:.3f}."
-        )
-    elif parts:
+    if parts:
         yield (
             f"From messages about the item alone: {parts['direct']:.3f}; from those about the "
             f"user's other items, through the user's vector: {parts['indirect']:.3f}."

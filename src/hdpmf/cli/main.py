@@ -123,8 +123,6 @@ COMMANDS: dict[str, str | Group] = {
         "Try to break the claims of methods: bounds on epsilon by attack, ratings reconstructed.",
         {
             "run": "audit:run",
-            "devices": "audit:devices",
-            "servers": "audit:servers",
             "attack": "audit:attack",
             "report": "audit:report",
         },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,13 +15,12 @@ from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, Weig
 from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, method_named
-from hdpmf.errors import ConfigError, PrivacyError, StorageError
+from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.common.privacy import PrivacyWeights
-    from hdpmf.common.privacy.accounting import Setting
-    from hdpmf.common.privacy.statement import Audit, PrivacyStatement
+    from hdpmf.common.privacy.statement import PrivacyStatement
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,6 @@ class StatementOptions:
     budget: Annotated[
         float | None,
         privacy_option("Of a model: what a rating of weight 1 may spend in its whole life.", "E"),
-    ] = None
-    audit: Annotated[
-        Path | None, option("The result of an audit: what hdpmf audit ... --json printed.", "FILE")
     ] = None
     delta: Annotated[float, privacy_option("Of numbers with a star.", "D")] = 1e-5
     public: Annotated[
@@ -120,16 +115,12 @@ def _statement_of(path: Path, options: StatementOptions) -> PrivacyStatement:
 
 def _of_model(path: Path, options: StatementOptions) -> PrivacyStatement:
     from hdpmf.models import load_model
-    from hdpmf.models.privacy_statement import setting_of, statement_of_model, weights_of
+    from hdpmf.models.privacy_statement import statement_of_model, weights_of
 
     whole = (path / "devices").is_dir()
     if options.weights and not whole:
         raise ConfigError(f"{path} has no users, so --weights does not apply")
     model = load_model(path, public_only=not whole)
-    audit = None
-    if options.audit is not None:
-        setting = setting_of(model)
-        audit = read_audit(options.audit, setting, method_named(setting.method).headline)
     return statement_of_model(
         model,
         path.resolve().name,
@@ -142,25 +133,18 @@ def _of_model(path: Path, options: StatementOptions) -> PrivacyStatement:
         tried=options.tried,
         budget=options.budget,
         delta=options.delta,
-        audit=audit,
     )
 
 
 def _of_recommender(path: Path, run: str | None, options: StatementOptions) -> PrivacyStatement:
     from hdpmf.private.device.policy import Policy
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.outcome import setting_of
     from hdpmf.untrusted.service.privacy_statement import statement_of_recommender
 
     for given, flag in ((options.weights, "--weights"), (options.budget, "--budget")):
         if given is not None:
             raise ConfigError(f"{flag} is for models: a recommender knows no weights and budgets")
     folder = ServiceFolder(path, only_read=True)
-    runs = folder.runs()
-    audit = None
-    if options.audit is not None and runs:
-        settings = folder.record(runs[-1] if run is None else bytes.fromhex(run)).settings
-        audit = read_audit(options.audit, setting_of(settings, folder.known.scale), settings.view)
     return statement_of_recommender(
         folder,
         command_text(),
@@ -169,63 +153,7 @@ def _of_recommender(path: Path, run: str | None, options: StatementOptions) -> P
         lifetime=Policy().epsilon,
         person_limit=Policy().max_total,
         delta=options.delta,
-        audit=audit,
     )
-
-
-def read_audit(file: Path, setting: Setting, view: str) -> Audit:
-    """Return the result of an audit of a method as it was run, from what audits print.
-
-    Raises:
-        StorageError: The file cannot be read, or is no result of an audit.
-        ConfigError: It is about something else.
-    """
-    from hdpmf.common.privacy.statement import Audit
-
-    try:
-        document = json.loads(file.read_text("utf-8"))
-        found = list(_results(document))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StorageError(
-            f"{file} is not an audit result ({type(error).__name__}); write one with: hdpmf "
-            "audit run ... --json"
-        ) from error
-    wanted = _about(setting.method, view, setting.epsilon, setting.labels)
-    fitting = [each for each in found if each["about"] == wanted]
-    if not fitting:
-        others = "; ".join(sorted({each["about"] for each in found})) or "nothing"
-        raise ConfigError(f"{file} audits {others}; this statement is about {wanted}")
-    worst = max(fitting, key=lambda each: float(each["at_least"] - (each["claimed"] or 0.0)))
-    return Audit(
-        date=str(document.get("date", "")),
-        command=str(document.get("command", "")),
-        **{
-            name: worst[name]
-            for name in ("adjacency", "claimed", "at_least", "confidence", "verdict", "runs")
-        },
-    )
-
-
-def _results(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every result of a document of ``hdpmf audit``, under the same names."""
-    for each in document.get("results", [document]):
-        found = each.get("result") or each.get("sums") or each
-        settings = found.get("audit") or found["settings"]
-        method = found.get("method") or settings.get("method", "hdp-sum")
-        view = found.get("view") or settings.get("view", "two-servers")
-        yield {
-            "about": _about(method, view, settings["epsilon"], settings["labels"]),
-            "adjacency": settings["adjacency"],
-            "claimed": found["epsilon_claimed"],
-            "at_least": found["epsilon_lower_bound"],
-            "confidence": found.get("confidence") or settings["confidence"],
-            "verdict": found["verdict"],
-            "runs": found.get("runs") or settings["canaries"],
-        }
-
-
-def _about(method: str, view: str, epsilon: float, labels: bool) -> str:
-    return f"{method}{' with labels' if labels else ''}, {view}, epsilon {epsilon:g}"
 
 
 _BASELINES = ("user-mean", "global-mean")

@@ -17,7 +17,6 @@ from hdpmf.common.methods import Method, method_of
 from hdpmf.common.privacy.accounting import DELTA, Setting
 from hdpmf.common.privacy.accounting.costs import People, rounded_down, rounded_up
 from hdpmf.common.privacy.statement import (
-    Audit,
     PeopleCosts,
     PersonRow,
     PrivacyStatement,
@@ -55,7 +54,6 @@ def statement_of_model(
     tried: int = 0,
     budget: float | None = None,
     delta: float = DELTA,
-    audit: Audit | None = None,
 ) -> PrivacyStatement:
     """Return the privacy statement of a fitted model.
 
@@ -70,7 +68,6 @@ def statement_of_model(
         tried: Trainings on the same ratings before this one, to choose its settings.
         budget: Of a rating of weight 1 over its whole life, to say what is left.
         delta: For numbers at delta.
-        audit: An audit's result.
     """
     method = _method(model)
     users = int((np.diff(model.devices_.fit_record.start) > 0).sum())
@@ -84,7 +81,6 @@ def statement_of_model(
         minimum=users if users == 1 else None,  # a warning, also where numbers are left out
         trainings=1 + tried,
         tuned=tried > 0,
-        audit_command=audit_command(method, setting_of(model)),
         delta=delta,
     )
     files = {} if folder is None else {
@@ -96,18 +92,6 @@ def statement_of_model(
         people=_people(model, subject, weights, public),
         provenance=provenance(command, files=files),
         budget=_budget(subject, budget),
-        audit=audit,
-    )
-
-
-def audit_command(method: Method, setting: Setting) -> str:
-    """Return the command that audits a method as it was run; empty where there is no game."""
-    if not method.audited:
-        return ""
-    labels = " --labels" if setting.labels else ""
-    return (
-        f"hdpmf audit run --method {method.name} --view {method.headline} "
-        f"--epsilon {setting.epsilon:g}{labels}"
     )
 
 

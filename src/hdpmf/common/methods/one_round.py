@@ -228,6 +228,5 @@ HDP_SHARE = Method(
         "and W, are in plain sight.",
         "open": "Nothing is hidden: the owner publishes the rating.",
     },
-    audited=True,
     colour="#cc4778",
 )

@@ -76,7 +76,6 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
 def row_of(result: AuditResult) -> str:
     """Return the row of the figure that a result is in."""
     parts = [METHODS[result.method].label]
-    parts += ["labels"] if result.settings["labels"] else []
     parts += ["presence"] if result.settings["adjacency"] == "presence" else []
     return ", ".join(parts)
 

@@ -19,16 +19,9 @@ from hdpmf.common.methods import METHODS, Method, method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.one_round import (
-    bit_scores,
-    final_scores,
-    labelled_scores,
-    labelled_world,
-    sum_scores,
-)
+from hdpmf.lab.audit.one_round import bit_scores, final_scores, sum_scores
 from hdpmf.lab.audit.replay import record
 from hdpmf.lab.audit.scores import CONFIDENCE, Halves, Scores, ceiling, lower_bound, verdict
-from hdpmf.lab.audit.sharing import shared_scores
 from hdpmf.lab.audit.training import device_scores, refit_scores, retrain_scores, small_world
 from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
 from hdpmf.models import Estimator, make_model
@@ -38,17 +31,11 @@ HIDDEN_H = "sums-h-hidden"
 VIEWS = ("messages", "sums", HIDDEN_H, "final")
 ADJACENCIES = ("value", "presence")
 
-LABELLED_VIEWS = ("sums", "final")
-"""Views that are audited with labels, which do not protect single contributions further."""
-
-SHARED_VIEWS = ("messages", "sums")
-"""Views that are audited where people share: what is published is made of these."""
-
 # Post-processing is repeated whole for every run; its threshold needs no more runs than this to be
 # chosen well.
 _FINAL_PILOT = 1_000
 
-_SETTINGS = ("adjacency", "labels", "epsilon", "weight", "factors", "epochs", "delta", "seed")
+_SETTINGS = ("adjacency", "epsilon", "weight", "factors", "epochs", "delta", "seed")
 
 Progress = Callable[[int, int], None]
 """Called with the simulations done and all there will be."""
@@ -84,7 +71,6 @@ class Audit:
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
         adjacency: ``value``: the rating is the lowest or the highest. ``presence``: absent or the
             highest.
-        labels: True if sums are by taste labels (hdp-sum).
     """
 
     method: str
@@ -97,13 +83,8 @@ class Audit:
     delta: float = 0.0
     seed: int = 0
     adjacency: str = "value"
-    labels: bool = False
 
     def __post_init__(self) -> None:
-        if self.view == "two-servers":
-            raise ConfigError(
-                "two servers are audited on what they really hold: hdpmf audit servers"
-            )
         for name, allowed in (("method", audited()), ("view", VIEWS), ("adjacency", ADJACENCIES)):
             value = getattr(self, name)
             if value not in allowed:
@@ -121,25 +102,6 @@ class Audit:
             raise ConfigError(
                 f"{self.method} does not claim to hide which items were rated, so there is nothing "
                 f"to put to the test; audit presence with {', '.join(hiding)}"
-            )
-        if self.labels and method.labelled is None:
-            labelled = [name for name in audited() if METHODS[name].labelled is not None]
-            raise ConfigError(
-                f"{self.method} has no taste labels; audit them with {', '.join(labelled)}"
-            )
-        if self.labels and self.view not in LABELLED_VIEWS:
-            raise ConfigError(
-                f"with taste labels the views {' and '.join(LABELLED_VIEWS)} are audited"
-            )
-        if method.levels and self.view not in SHARED_VIEWS:
-            raise ConfigError(
-                f"{self.method} is audited in the views {' and '.join(SHARED_VIEWS)}; all that it "
-                "publishes is made of what is seen there"
-            )
-        if method.levels and (self.view, self.adjacency) == ("messages", "presence"):
-            raise ConfigError(
-                f"what is sent in plain sight hides no presence; audit that of hidden ratings: "
-                f"{self.method}, sums"
             )
         check_runs(self.runs)
         if self.seed < 0:
@@ -162,9 +124,7 @@ class AuditResult:
         false_alarms: Its measured false-positive rate.
         parts: Bounds of other attackers: ``direct`` uses only messages about the rated item,
             ``indirect`` only those about the user's other items, which depend on the rating through
-            the user's vector. With taste labels ``head`` is one whose grouping sums the rated item
-            per label, and ``label`` one who knows the device's label in addition, which the proof
-            allows for.
+            the user's vector.
         pilot_runs: Runs of each world that chose the threshold.
         target: Number of ratings of the audited user, and of users who rated the item.
     """
@@ -206,14 +166,12 @@ def run_audit(
     world = synthetic_world() if ratings is None else ratings
     method = method_named(audit.method)
     if audit.view == "final" or not METHODS.is_ours(method):
-        world = labelled_world(world) if audit.labels else small_world(world)
+        world = small_world(world)
     target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
     repeated = audit.view == "final" and method.one_round
     pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
-    # Of two groupings by labels the attacker takes the better one.
-    games = 2 if audit.labels and audit.view == "sums" else 1
-    step = _counter(progress, 2 * games * (pilot + audit.runs))
+    step = _counter(progress, 2 * (pilot + audit.runs))
     attacks = _observer(audit)(audit, target, pilot, step)
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
     best = bounds.pop("everything")
@@ -230,8 +188,7 @@ def run_audit(
         claim_view=claim.view,
         claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.plain.claims)
         or audit.view != "messages"
-        or method.headline == "messages"
-        or bool(method.levels),
+        or method.headline == "messages",
         ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
         power=best.power,
         false_alarms=best.false_alarms,
@@ -250,26 +207,13 @@ def pairs() -> list[tuple[str, str]]:
         (name, view)
         for name in _ours()
         for view in VIEWS
-        if (view != HIDDEN_H or METHODS[name].has_h)
-        and (not METHODS[name].levels or view in SHARED_VIEWS)
+        if view != HIDDEN_H or METHODS[name].has_h
     ]
 
 
 def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
-    """Return the audits of a report: every pair, and taste labels with both of their claims."""
-    audits = []
-    for method in _ours():
-        of_method = [view for paired, view in pairs() if paired == method]
-        audits += [Audit(method, view, runs, epsilon, weight, seed=seed) for view in of_method]
-        if METHODS[method].labelled is not None:
-            audits += [
-                Audit(
-                    method, view, runs, epsilon, weight, seed=seed, adjacency=adjacency, labels=True
-                )
-                for adjacency in ADJACENCIES
-                for view in LABELLED_VIEWS
-            ]
-    return audits
+    """Return the audits of a report: every pair."""
+    return [Audit(method, view, runs, epsilon, weight, seed=seed) for method, view in pairs()]
 
 
 Attacks = dict[str, Halves]
@@ -289,11 +233,7 @@ def _observer(audit: Audit) -> Observer:
         return _observe_nothing
     if not method.one_round:
         return _observe_factors if audit.view == "final" else _observe_gradients
-    if method.levels:
-        return _observe_shared
-    if audit.view == "final":
-        return _observe_published
-    return _observe_labels if audit.labels else _observe_contributions
+    return _observe_published if audit.view == "final" else _observe_contributions
 
 
 def _observe_gradients(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
@@ -314,19 +254,6 @@ def _observe_published(audit: Audit, target: Target, pilot: int, step: Step) -> 
     return {"everything": scores}
 
 
-def _observe_labels(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
-    total = pilot + audit.runs
-    games = [
-        labelled_scores(
-            target, _design(audit), total, audit.seed, step, adjacency=audit.adjacency, head=head
-        )
-        for head in (True, False)
-    ]
-    attacks = [game["sums"].split(pilot) for game in games]
-    best = max(attacks, key=lambda pair: lower_bound(pair[0], pair[0], audit.delta).epsilon)
-    return {"everything": best, "head": attacks[0], "label": games[0]["label"].split(pilot)}
-
-
 def _observe_contributions(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
     design = _design(audit)
     total = pilot + audit.runs
@@ -336,19 +263,6 @@ def _observe_contributions(audit: Audit, target: Target, pilot: int, step: Step)
     else:
         scores = sum_scores(
             target, design, audit.view, total, audit.seed, step, adjacency=audit.adjacency
-        )
-    return {"everything": scores.split(pilot)}
-
-
-def _observe_shared(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
-    """A seen rating by its bit, or a hidden one by the sums beside all that its person shows."""
-    total = pilot + audit.runs
-    if audit.view == "messages":
-        scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
-        step(2 * total)
-    else:
-        scores = shared_scores(
-            target, _design(audit), total, audit.seed, step, adjacency=audit.adjacency
         )
     return {"everything": scores.split(pilot)}
 
@@ -384,7 +298,7 @@ def _observe_nothing(audit: Audit, target: Target, pilot: int, step: Step) -> At
 
 
 def _design(audit: Audit) -> Design:
-    return Design(method_named(audit.method).designs[0], audit.epsilon, labels=audit.labels)
+    return Design(method_named(audit.method).designs[0], audit.epsilon)
 
 
 def _model(audit: Audit) -> Factorization:
@@ -398,8 +312,6 @@ def _model(audit: Audit) -> Factorization:
 
 def _claim(audit: Audit) -> PrivacyClaim:
     chosen: dict[str, Any] = {"epsilon": audit.epsilon}
-    if audit.labels:
-        chosen["labels"] = True
     method = method_named(audit.method)
     claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
     if audit.adjacency == "value":

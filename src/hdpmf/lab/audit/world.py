@@ -9,11 +9,9 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
-from msgspec.structs import replace
 
 from hdpmf.common.base.threads import available_cores
 from hdpmf.common.data import Ratings
-from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.coding import Coding, make_ruler, weight_units
 from hdpmf.common.privacy.sampling import Noise, SeededNoise
@@ -21,7 +19,6 @@ from hdpmf.common.protocol import Survey
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.private.client.sharing import ShareClient
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.one_round import make_survey
 
@@ -138,14 +135,12 @@ class PlantedNoise:
 
     Args:
         noise: Noise as it should be.
-        factor: Multiplies the scale.
-        bit_factor: Divides the logits of bits; as ``factor`` by default.
+        factor: Multiplies the scale, and divides the logits of bits.
     """
 
-    def __init__(self, noise: Noise, factor: float, bit_factor: float | None = None) -> None:
+    def __init__(self, noise: Noise, factor: float) -> None:
         self._noise = noise
         self._factor = factor
-        self._bit_factor = factor if bit_factor is None else bit_factor
 
     def laplace_share(
         self, scale: float | Fraction, n_shares: int, size: int | tuple[int, ...], *, count: int = 1
@@ -168,15 +163,9 @@ class PlantedNoise:
 
     def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
         """Return sharper bits, and bounds that allow them."""
-        wider = None if epsilon is None else np.asarray(epsilon) / self._bit_factor
-        return self._noise.bits(sharpened(p_plus, self._bit_factor), wider)
-
-
-def sharpened(p: np.ndarray, factor: float) -> np.ndarray:
-    """Return the probabilities whose logits are those of ``p`` over ``factor``."""
-    if factor == 1.0:
-        return p
-    return np.asarray(1.0 / (1.0 + np.exp((np.log1p(-p) - np.log(p)) / factor)))
+        wider = None if epsilon is None else np.asarray(epsilon) / self._factor
+        logits = (np.log(p_plus) - np.log1p(-p_plus)) / self._factor
+        return self._noise.bits(1.0 / (1.0 + np.exp(-logits)), wider)
 
 
 _CATALOGUE = "audit"
@@ -190,15 +179,11 @@ class Design:
         kind: ``A`` or ``S`` (sums), ``L`` (bits).
         noise_factor: 1 for the design as it is. Less makes a control with so much of its noise,
             which an audit must find. The attacker knows the factor.
-        labels: True if sums are by taste labels.
-        label_factor: As ``noise_factor``, for the draw of labels, whose logit is divided by it.
     """
 
     kind: str
     epsilon: float
     noise_factor: float = 1.0
-    labels: bool = False
-    label_factor: float = 1.0
 
     def survey(self, ratings: Ratings, contributors: int) -> Survey:
         """Return the recommender's survey."""
@@ -209,45 +194,29 @@ class Design:
             n_items=ratings.n_items,
             catalogue=_CATALOGUE,
             contributors=contributors,
-            labels=self.labels,
         )
 
-    def sharing_survey(self, ratings: Ratings, contributors: int) -> Survey:
-        """Return the survey of a run where people share."""
-        return replace(self.survey(ratings, contributors), sharing=True)
-
-    def recommender(self, survey: Survey, feature: np.ndarray | None = None) -> OneRoundRecommender:
-        """Return the recommender; ``feature`` scores items for labels."""
-        features = None
-        if feature is not None:
-            features = ItemFeatures(("score",), feature[:, None], np.ones(1), "audit")
+    def recommender(self, survey: Survey) -> OneRoundRecommender:
+        """Return the recommender."""
         patterns = HDPBit.patterns if self.kind == "L" else 0
-        return OneRoundRecommender(survey, features, score={"score": 1.0}, n_patterns=patterns)
+        return OneRoundRecommender(survey, None, n_patterns=patterns)
 
     def client(
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
     ) -> OneRoundClient:
         """Return a client with these ratings, which holds ``n_users`` of all contributors."""
-        return OneRoundClient(ratings, weights, self._source(noise), **self._terms(n_users))
-
-    def share_client(
-        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
-    ) -> ShareClient:
-        """Return the same for people with levels."""
-        return ShareClient(ratings, weights, self._source(noise), **self._terms(n_users))
-
-    def _source(self, noise: SeededNoise) -> Any:
-        if (self.noise_factor, self.label_factor) == (1.0, 1.0):
-            return noise
-        return PlantedNoise(noise, self.noise_factor, self.label_factor)
-
-    def _terms(self, n_users: int) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "catalogue": _CATALOGUE,
-            "n_users": n_users,
-            "simulation": True,
-        }
+        source: Any = noise
+        if self.noise_factor != 1.0:
+            source = PlantedNoise(noise, self.noise_factor)
+        return OneRoundClient(
+            ratings,
+            weights,
+            source,
+            epsilon=self.epsilon,
+            catalogue=_CATALOGUE,
+            n_users=n_users,
+            simulation=True,
+        )
 
 
 def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:

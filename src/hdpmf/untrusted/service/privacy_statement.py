@@ -13,7 +13,6 @@ from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import DELTA, Setting
 from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
 from hdpmf.common.privacy.statement import (
-    Audit,
     PeopleCosts,
     PersonRow,
     PrivacyStatement,
@@ -36,7 +35,6 @@ def statement_of_recommender(
     lifetime: float,
     person_limit: float | None,
     delta: float = DELTA,
-    audit: Audit | None = None,
 ) -> PrivacyStatement:
     """Return the privacy statement of a recommender, or of one of its runs.
 
@@ -47,7 +45,6 @@ def statement_of_recommender(
         lifetime: What a device with the default policy lets a rating of weight 1 spend in its life.
         person_limit: What it lets all ratings of one person spend together; None without a limit.
         delta: For numbers at delta.
-        audit: An audit's result.
 
     Raises:
         ConfigError: There is no run yet.
@@ -88,7 +85,6 @@ def statement_of_recommender(
             for other in (folder.record(each).settings for each in counted if each != about)
         ),
         tuned=tried > 0,
-        audit_command=_audit_command(settings.method, settings.view, settings.epsilon),
         delta=delta,
     )
     value = subject.amount("value")
@@ -116,7 +112,6 @@ def statement_of_recommender(
         ),
         budget=budget,
         runs=tuple(rows.values()),
-        audit=audit,
     )
 
 
@@ -177,9 +172,3 @@ def _row(folder: ServiceFolder, run: bytes, number: int) -> RunRow:
         users=users if isinstance(users, int) else None,
         state="under way" if summary is None else "ended",
     )
-
-
-def _audit_command(method: str, view: str, epsilon: float) -> str:
-    if view == "two-servers":
-        return f"hdpmf audit servers --epsilon {epsilon:g}"
-    return f"hdpmf audit devices --method {method} --epsilon {epsilon:g}"

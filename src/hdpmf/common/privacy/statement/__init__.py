@@ -4,7 +4,6 @@ A statement is made where its facts are (a model, a run, a recommender's folder)
 """
 
 from hdpmf.common.privacy.statement.document import (
-    Audit,
     PeopleCosts,
     PersonRow,
     PrivacyStatement,
@@ -15,7 +14,6 @@ from hdpmf.common.privacy.statement.rendering import render
 from hdpmf.common.privacy.statement.sections import make_statement, provenance
 
 __all__ = [
-    "Audit",
     "PeopleCosts",
     "PersonRow",
     "PrivacyStatement",

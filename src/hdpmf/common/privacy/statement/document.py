@@ -152,24 +152,6 @@ class RunRow(_Part, frozen=True, kw_only=True):
     state: str
 
 
-class Audit(_Part, frozen=True, kw_only=True):
-    """The result of an audit: a lower bound on epsilon, by attack.
-
-    Attributes:
-        date: When it was done; empty where the file does not say.
-        command: What repeats it.
-    """
-
-    date: str
-    command: str
-    adjacency: str
-    claimed: float | None
-    at_least: float
-    confidence: float
-    verdict: str
-    runs: int
-
-
 class Retained(_Part, frozen=True, kw_only=True):
     """Data that is kept: by whom, how long, and what deletes it."""
 
@@ -239,7 +221,6 @@ class PrivacyStatement(_Part, frozen=True, kw_only=True):
     people: PeopleCosts
     budget: tuple[str, ...]
     runs: tuple[RunRow, ...]
-    audit: Audit | None
     audit_command: str
     flow: tuple[tuple[str, str], ...]
     retention: tuple[Retained, ...]
@@ -262,10 +243,10 @@ class PrivacyStatement(_Part, frozen=True, kw_only=True):
             raise StorageError(f"this is no privacy statement ({error}); make it again") from error
 
     def lasting(self) -> dict[str, Any]:
-        """Return what making it again gives again: not its provenance, nor an audit's luck."""
+        """Return what making it again gives again: all but its provenance."""
         fields: dict[str, Any] = msgspec.to_builtins(self)
-        changing = ("provenance", "audit")
-        return {name: value for name, value in fields.items() if name not in changing}
+        del fields["provenance"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +262,6 @@ class Subject:
         trainings: Trainings on the same ratings, this one included: each pays again.
         others: Other runs that the same ratings may have taken part in, with their views.
         tuned: Settings were chosen by errors on private ratings.
-        audit_command: What audits this.
     """
 
     kind: Kind
@@ -294,13 +274,23 @@ class Subject:
     trainings: int = 1
     others: tuple[tuple[Setting, str], ...] = ()
     tuned: bool = False
-    audit_command: str = ""
     delta: float = DELTA
 
     @property
     def method(self) -> Method:
         """The method."""
         return method_named(self.setting.method)
+
+    @property
+    def audit_command(self) -> str:
+        """The command that attacks the claim; empty where there is no game."""
+        if not self.method.audited:
+            return ""
+        view = "sums" if self.view == "two-servers" else self.view
+        return (
+            f"hdpmf audit run --method {self.method.name} --view {view} "
+            f"--epsilon {self.setting.epsilon:g}"
+        )
 
     @property
     def form(self) -> Form:

@@ -16,7 +16,6 @@ from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.statement.document import (
     TYPICAL_RATERS,
     Amount,
-    Audit,
     Party,
     PeopleCosts,
     PrivacyStatement,
@@ -51,7 +50,6 @@ def make_statement(
     provenance: Provenance,
     budget: Sequence[str] = (),
     runs: Sequence[RunRow] = (),
-    audit: Audit | None = None,
 ) -> PrivacyStatement:
     """Return the statement: what is known of the subject, and what follows for every reader."""
     method = subject.method
@@ -81,12 +79,11 @@ def make_statement(
         people=people,
         budget=tuple(budget),
         runs=tuple(runs),
-        audit=audit,
         audit_command=subject.audit_command,
         flow=flow(subject),
         retention=retention(subject),
         not_protected=not_protected(subject),
-        warnings=warnings(subject, people, audit),
+        warnings=warnings(subject, people),
         questions=answer(subject, people),
         confidential=("people",) if people.rows else (),
         provenance=provenance,
@@ -317,7 +314,7 @@ def not_protected(subject: Subject) -> tuple[str, ...]:
     return tuple(found)
 
 
-def warnings(subject: Subject, people: PeopleCosts, audit: Audit | None) -> tuple[str, ...]:
+def warnings(subject: Subject, people: PeopleCosts) -> tuple[str, ...]:
     """Return what should make a reader stop."""
     found: list[str] = []
     claim = subject.claim
@@ -353,11 +350,6 @@ def warnings(subject: Subject, people: PeopleCosts, audit: Audit | None) -> tupl
             f"{subject.trainings:,} trainings on the same ratings, as if an observer had seen each "
             "of them. The choice itself, by errors on private ratings, is covered by no epsilon: "
             "choose settings on public data where you can."
-        )
-    if audit is not None and audit.claimed is not None and audit.at_least > audit.claimed:
-        found.append(
-            f"The audit shows that epsilon is at least {audit.at_least:.3g}, above the "
-            f"{audit.claimed:g} that is claimed: do not rely on the claim."
         )
     return tuple(found)
 
