@@ -67,7 +67,6 @@ _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
 _SHOWN = "tests/attacks/test_shown.py"
 _SHARED = "tests/unit/device/test_shared_ratings.py"
-_VOID = "tests/attacks/servers/test_void_tasks.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _INBOX = "tests/unit/service/test_shared_inbox.py"
 _ISSUER = "tests/unit/service/test_token_issuer.py"
@@ -1004,13 +1003,6 @@ PLANTED = (
         (f"{_CLOCKS}::test_nothing_is_confirmed_while_clocks_differ",),
     ),
     Planted(
-        "a server signs that a task is void that it has released",
-        "untrusted/aggregator/released_batches.py",
-        "if closed or any(row.share for row in found):",
-        "if closed:",
-        (f"{_VOID}::test_a_server_does_not_sign_for_what_it_has_closed",),
-    ),
-    Planted(
         "an old database does not learn what it has forgotten",
         "untrusted/aggregator/released_batches.py",
         "self._restore(theirs.returned)",
@@ -1037,20 +1029,6 @@ PLANTED = (
         "if (entry.number, entry.before) == (number + 1, digest):",
         "if entry.number == number + 1:",
         ("tests/attacks/servers/test_old_databases.py",),
-    ),
-    Planted(
-        "one server's word gives budget back",
-        "common/protocol/task.py",
-        "((servers.leader, self.leader), (servers.helper, self.helper))",
-        "((servers.leader, self.leader),)",
-        (f"{_VOID}::test_a_recommender_and_a_leader_give_nothing_back",),
-    ),
-    Planted(
-        "counts that are void make labels free",
-        "private/device/disclosures/ledger.py",
-        "if len(sent) != 1 or",
-        "if not sent or",
-        (f"{_VOID}::test_counts_are_not_free_for_who_has_labels",),
     ),
     Planted(
         "a purged task is taken again when the clock is put back",

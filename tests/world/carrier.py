@@ -89,7 +89,6 @@ class MemoryCarrier:
         run: str = "ab" * 16,
         lists: bytes = b"",
         keys: bytes = b"",
-        void: bytes = b"",
     ) -> None:
         """Put files into the folder and name them in its index."""
         if catalogue:
@@ -105,8 +104,6 @@ class MemoryCarrier:
             self.index["lists"] = self._keep("lists", lists)
         if keys:
             self.index["keys"] = self._keep("keys", keys)
-        if void:
-            self.index["void"] = self._keep("void", void)
         self.files["index.json"] = json.dumps(self.index).encode()
 
     def _keep(self, kind: str, data: bytes) -> dict[str, str]:

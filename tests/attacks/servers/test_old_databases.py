@@ -18,7 +18,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Interval,
     report_checksum,
 )
-from hdpmf.errors import PrivacyError, ProtocolError, StorageError, TransportError
+from hdpmf.errors import PrivacyError, ProtocolError, TransportError
 from hdpmf.untrusted.aggregator import release_log
 from hdpmf.untrusted.aggregator.datastore import reports
 from hdpmf.untrusted.aggregator.http import problem_response
@@ -133,8 +133,6 @@ def test_two_old_databases_are_noticed_by_the_folders(tmp_path: Path, role: str)
     bring_back(pair, tmp_path / "old")
     with pytest.raises(OldDatabaseError, match=r"an old copy.*lacks 1 entries.*newest copy") as old:
         ask(pair, role, task)
-    with pytest.raises(OldDatabaseError):
-        server(pair, role).void_task(task)
     assert server(pair, role).forgotten_releases() == 1
     assert [noise.draws for noise in pair.noises] == drawn
     answer = problem_response(old.value, 7, task)
@@ -291,37 +289,11 @@ def to_old_version(pair: Pair) -> dict[str, bytes]:
             connection.execute(sa.text("CREATE TABLE devices (task INTEGER)"))
             connection.execute(sa.text("UPDATE facts SET value = '3' WHERE name = 'schema'"))
         database.close()
-        lines = [
-            f"{row.task.hex()} {row.start} {row.duration} {row.share.hex() or 'void'}\n"
-            for row in rows
-        ]
+        lines = [f"{row.task.hex()} {row.start} {row.duration} {row.share.hex()}\n" for row in rows]
         (pair.folder / role / "released-head").unlink(missing_ok=True)
         files[role] = "".join(lines).encode()
         (pair.folder / role / "closed-batches").write_bytes(files[role] + b"00ff 12")
     return files
-
-
-def test_the_log_file_of_older_versions_is_taken_in_once(tmp_path: Path) -> None:
-    (tmp_path / "servers").mkdir()
-    pair = Pair(tmp_path / "servers", rotating=True)
-    tasks = [with_reports(pair), with_reports(pair, minimum=3)]
-    first = pair.collect(tasks[0])
-    for one in (pair.leader, pair.helper):
-        one.void_task(tasks[1])
-    files = to_old_version(pair)
-    pair.restart()
-    for role in ROLES:
-        log = tmp_path / "servers" / role / "closed-batches"
-        assert not log.exists()
-        assert server(pair, role).releases() == 2
-        log.write_bytes(files[role])  # as if it had died before it could delete the file
-    pair.restart()
-    assert [server(pair, role).releases() for role in ROLES] == [2, 2]
-    assert pair.collect(tasks[0]) == first
-    assert [server(pair, role).forgotten_releases() for role in ROLES] == [0, 0]
-    (tmp_path / "servers" / "leader" / "closed-batches").write_bytes(b"garbage\n")
-    with pytest.raises(StorageError, match="damaged"):
-        pair.restart()
 
 
 def test_a_batch_of_an_older_version_that_died_before_its_line_gets_its_entry(

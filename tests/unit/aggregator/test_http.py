@@ -30,13 +30,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER
 from hdpmf.common.protocol import Accepted, encode
-from hdpmf.common.protocol.key_list import verifies
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    VOID_MEDIA_TYPE,
     task_id,
-    void_statement,
 )
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
@@ -46,7 +43,6 @@ from hdpmf.untrusted.aggregator.http import HelperResources, LeaderResources, Re
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.prefork import check_servable, open_server
-from hdpmf.untrusted.aggregator.server import PartnerClient
 from tests.aggregator.server_processes import _FOLDERS, CollectorHere, make_task
 from tests.world import make_token
 
@@ -131,33 +127,6 @@ def test_a_recommender_gives_tasks_of_its_own_only(
     assert answers[2].json()["type"].endswith(Problem.UNAUTHORIZED_REQUEST)
     with open_server(folder) as engine:
         assert engine.task_ids() == [own.id]
-
-
-def test_a_task_is_given_up_by_its_own_recommender_only(
-    folders: dict[str, AggregatorFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, shop, films = folders["helper"], CollectorHere("shop"), CollectorHere("films")
-    for known in (shop, films):
-        folder.admit(known.card)
-    servers = folder.servers
-    assert servers is not None
-    own = make_task(servers, shop.card, minimum=10, begin=int(time.time()))
-    assert put(folder, shop, [(own.id, own.document)])[0].status_code == 201
-    url = "https://server" + TASK_PATH.format(task_id=id_to_text(own.id))
-    headers = [{}, films.headers(folder.card), shop.headers(folder.card)]
-    asked = [httpx.Request("DELETE", url, headers=given) for given in headers]
-    answers = answers_to(folder, asked)
-    # The leader, its witness, is away.
-    assert [answer.status_code for answer in answers] == [403, 403, 503]
-    with open_server(folders["leader"]) as leader:
-        monkeypatch.setattr(
-            PartnerClient, "exchange_logs", lambda self, body: leader.exchange_logs(body)
-        )
-        answers = answers_to(folder, [*asked, asked[-1]])
-    assert [answer.status_code for answer in answers] == [403, 403, 200, 200]
-    assert answers[2].headers["content-type"] == VOID_MEDIA_TYPE
-    assert isinstance(servers.helper.signing, str)
-    assert verifies(servers.helper.signing, answers[2].content, void_statement(own.id))
 
 
 def test_metrics_are_for_the_operator(folders: dict[str, AggregatorFolder]) -> None:

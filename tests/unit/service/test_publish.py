@@ -99,7 +99,7 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     public = service.path / "public"
     assert set(index) == {
         "name", "catalogue", "task", "model", "plan", "lists", "servers", "authority",
-        "keys", "void",
+        "keys",
     }  # fmt: skip
     name = task_id(b"a task").hex()
     assert index["task"] == {"file": f"task-{name}.msgpack", "id": name}

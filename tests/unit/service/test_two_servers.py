@@ -4,7 +4,7 @@ away or refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
+
 from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Problem
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol import SumContribution, Task, decode, encode
-from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import VoidTask, read_void_tasks, task_id, void_statement
+from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import (
     ConfigError,
     DapError,
@@ -29,15 +29,13 @@ from hdpmf.errors import (
     RunOverError,
     TransportError,
 )
-from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.aggregation.two_servers import open_collection
-from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
-from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers, pinned_servers
+from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
 from hdpmf.untrusted.service.service import Service
@@ -303,31 +301,9 @@ def _refusals(world: World, client: Door, files: Kept) -> list[FederationError]:
     return [refused.value]
 
 
-class Signing(ServersHere):
-    """Both servers, whose cards have signing keys; ``fault`` is what they say instead."""
-
-    def __init__(self, world: World, keys: Sequence[SigningKey]) -> None:
-        super().__init__(world.leader, world.helper)
-        self.keys = keys
-        self.fault: Exception | None = None
-
-    def void_task(self, task_id: bytes) -> VoidTask:
-        if self.fault is not None:
-            raise self.fault
-        leader, helper = (key.sign(void_statement(task_id)) for key in self.keys)
-        return VoidTask(task=task_id, leader=leader, helper=helper)
-
-
-def _given_up(world: World, folder: Path) -> tuple[Service, Signing, bytes]:
-    """A service whose run had too few reports, a day ago."""
-    keys = [SigningKey.generate(), SigningKey.generate()]
-    cards = (
-        msgspec.structs.replace(card, hpke=msgspec.UNSET, signing=key.public)
-        for card, key in zip((world.servers.leader, world.servers.helper), keys, strict=True)
-    )
+def test_a_run_that_is_given_up_ends_and_its_task_is_not_shown(tmp_path: Path) -> None:
+    world, folder = World(), tmp_path / "shop"
     service = make_service(world, folder)
-    signing = Signing(world, keys)
-    service._servers = signing
     world.absent = {0, 3}
     run = service.begin(SETTINGS)
     with pytest.raises(FederationError):
@@ -335,57 +311,12 @@ def _given_up(world: World, folder: Path) -> tuple[Service, Signing, bytes]:
     world.now += DAY
     with pytest.raises(RunOverError):
         service.conduct(run)
-    leader, helper = cards
-    pin_servers(folder, "shop", Servers(leader=leader, helper=helper), replace=True)
     del service.publish  # type: ignore[method-assign]
-    service._keys_at = world.now  # these servers have no lists of keys
-    return service, signing, run
-
-
-def test_a_task_that_is_given_up_is_signed_void_and_published(tmp_path: Path) -> None:
-    world, folder = World(), tmp_path / "shop"
-    service, signing, run = _given_up(world, folder)
-    (task,) = service.folder.run_files(run).load().periods
-    signing.fault = TransportError("the helper is away")
     service.give_up(run, "too few reports")
     assert service.folder.unfinished() is None
     assert "given up: too few reports" in inspect_folder(service.folder).alerts[0].words
-    assert _void_in(folder) == ()
-    service.publish_keys()
-    assert sum("is asked again" in line for line in world.lines) == 1  # not at once
-    signing.fault = None
-    world.now += 60.0
-    service = Service(service.folder, servers=signing, log=world.lines.append, clock=world.clock)
-    service._keys_at = world.now
-    service.publish_keys()  # after a restart
-    (void,) = _void_in(folder)
-    assert void.task == task_id(task.document)
-    pair = pinned_servers(folder)
-    assert pair is not None
-    void.check(pair)
-    service.publish(None)
-    assert _void_in(folder) == (void,)
-
-
-@pytest.mark.parametrize("lie", [False, True])
-def test_a_task_that_a_server_does_not_sign_for_stays_paid(tmp_path: Path, lie: bool) -> None:
-    world, folder = World(), tmp_path / "shop"
-    service, signing, run = _given_up(world, folder)
-    if lie:
-        signing.keys = [signing.keys[0], signing.keys[0]]
-    else:
-        signing.fault = DapError("a batch is closed", Problem.BATCH_OVERLAP)
-    service.give_up(run)
-    assert any("stays paid" in line for line in world.lines)
-    assert _void_in(folder) == ()
-    assert not VoidTasks(service.folder).waiting
-
-
-def _void_in(folder: Path) -> tuple[VoidTask, ...]:
-    public = folder / "public"
-    index = msgspec.json.decode((public / "index.json").read_bytes())
-    named = index["void"]
-    return () if named is None else read_void_tasks((public / named["file"]).read_bytes())
+    index = msgspec.json.decode((folder / "public" / "index.json").read_bytes())
+    assert index["task"] is None
 
 
 def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol.enrolment import Enrolled
     from hdpmf.common.protocol.key_list import PublishedKeys
     from hdpmf.common.protocol.servers import Servers
-    from hdpmf.common.protocol.task import VoidTask
     from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
@@ -398,10 +397,6 @@ class _PinnedServers:
     def signed_keys(self) -> PublishedKeys:
         """As in ``SumServers``."""
         return self._pair().signed_keys()
-
-    def void_task(self, task_id: bytes) -> VoidTask:
-        """As in ``SumServers``."""
-        return self._pair().void_task(task_id)
 
     def close(self) -> None:
         """End the connections."""

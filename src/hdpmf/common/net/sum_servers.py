@@ -31,11 +31,8 @@ from hdpmf.common.protocol.key_list import (
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import (
     MAX_ENTRIES,
-    SIGNATURE_SIZE,
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    VOID_MEDIA_TYPE,
-    VoidTask,
     task_id,
 )
 from hdpmf.errors import ConfigError, DapError, TransportError
@@ -60,9 +57,6 @@ class SumServers(Protocol):
     def signed_keys(self) -> PublishedKeys:
         """The lists of both servers' keys, unchecked; empty where a card has the only key."""
 
-    def void_task(self, task_id: bytes) -> VoidTask:
-        """Give a task up; both servers' signatures that nothing of it is released, unchecked."""
-
 
 class LeaderHere(Protocol):
     """A leader in this process."""
@@ -82,9 +76,6 @@ class LeaderHere(Protocol):
     def signed_keys(self) -> bytes:
         """The list of its keys, signed."""
 
-    def void_task(self, task_id: bytes) -> bytes:
-        """Give a task up; its signature."""
-
 
 class HelperHere(Protocol):
     """A helper in this process."""
@@ -94,9 +85,6 @@ class HelperHere(Protocol):
 
     def signed_keys(self) -> bytes:
         """The list of its keys, signed."""
-
-    def void_task(self, task_id: bytes) -> bytes:
-        """Give a task up; its signature."""
 
 
 class ServersHere:
@@ -124,14 +112,6 @@ class ServersHere:
     def signed_keys(self) -> PublishedKeys:
         """As in ``SumServers``."""
         return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
-
-    def void_task(self, task_id: bytes) -> VoidTask:
-        """As in ``SumServers``."""
-        return VoidTask(
-            task=task_id,
-            leader=self._leader.void_task(task_id),
-            helper=self._helper.void_task(task_id),
-        )
 
 
 ANSWER_SECONDS = 60.0
@@ -193,14 +173,6 @@ class TwoServers:
     def signed_keys(self) -> PublishedKeys:
         """As in ``SumServers``."""
         return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
-
-    def void_task(self, task_id: bytes) -> VoidTask:
-        """As in ``SumServers``."""
-        return VoidTask(
-            task=task_id,
-            leader=self._leader.void_task(task_id),
-            helper=self._helper.void_task(task_id),
-        )
 
 
 class ServerClient:
@@ -287,18 +259,6 @@ class ServerClient:
         _, kind, body = self.ask("GET", SIGNED_KEYS_PATH)
         if kind != SIGNED_KEYS_MEDIA_TYPE or len(body) > MAX_LIST:
             raise TransportError(f"the server of {self._card.organisation!r} gave no list of keys")
-        return body
-
-    def void_task(self, task_id: bytes) -> bytes:
-        """Give a task up; its signature that nothing of it is released, unchecked.
-
-        Raises:
-            TransportError: The server is unreachable, or gives something else.
-            DapError: It refused.
-        """
-        _, kind, body = self.ask("DELETE", TASK_PATH.format(task_id=id_to_text(task_id)))
-        if kind != VOID_MEDIA_TYPE or len(body) != SIGNATURE_SIZE:
-            raise TransportError(f"the server of {self._card.organisation!r} gave no signature")
         return body
 
     def _refusal(self, answer: HttpsAnswer) -> Exception:

@@ -24,7 +24,6 @@ from hdpmf.common.net.carrier import backoff
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import AnyCatalogue, Terms, decode
 from hdpmf.common.protocol.key_list import MAX_PUBLISHED
-from hdpmf.common.protocol.task import MAX_VOID_BYTES, read_void_tasks
 from hdpmf.errors import (
     ConfigError,
     HdpmfError,
@@ -251,7 +250,6 @@ class Published:
         self._index: PublicIndex | None = None
         self._authorities = ""  # digest of what was told about them last
         self._server_keys = ""  # digest of the lists that were taken last
-        self._void = ""  # the same of void tasks
         self._refused: dict[str, str] = {}  # tasks and authorities, by digest: until a restart
         self.held: LocalModel | None = None
         self.last_look: tuple[float, bool] | None = None
@@ -352,8 +350,6 @@ class Published:
             return  # the rest is about items that are not here yet
         if index.keys is not None and tasks:
             self._once(index.keys, self._take_keys, content=False)
-        if index.void is not None and tasks:
-            self._once(index.void, self._take_void, content=False)
         if index.task is not None and tasks:
             self._once(PublicFile(index.task.id), self._reports.take_task, content=False)
         if index.model is not None:
@@ -400,14 +396,6 @@ class Published:
             data = self._downloads.fetch("keys", file, MAX_PUBLISHED)
             ServerKeyLists(self._store).take(data, servers)
             self._server_keys = file.sha256
-
-    def _take_void(self, file: PublicFile) -> None:
-        """Get back what reports have cost that are in no sum."""
-        servers = pinned_servers(self._store)
-        if servers is not None and file.sha256 != self._void:
-            data = self._downloads.fetch("void", file, MAX_VOID_BYTES)
-            if self._reports.take_void(read_void_tasks(data), servers):
-                self._void = file.sha256
 
     def _take_catalogue(self, file: PublicFile) -> None:
         known = self._store.pinned_catalogue

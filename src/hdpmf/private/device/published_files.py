@@ -129,7 +129,6 @@ class PublicIndex(msgspec.Struct, frozen=True):
         plan: Of final factors: the plan that they belong to.
         authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
-        void: Tasks of which both servers have signed that nothing is released.
     """
 
     catalogue: PublicFile
@@ -139,7 +138,6 @@ class PublicIndex(msgspec.Struct, frozen=True):
     lists: PublicFile | None = None
     authority: PublicFile | None = None
     keys: PublicFile | None = None
-    void: PublicFile | None = None
 
 
 def read_index(data: bytes) -> PublicIndex:

@@ -156,20 +156,6 @@ class Batches:
         self._database.empty_log()
         return batch
 
-    def void(self, task: AggregatorTask) -> None:
-        """Release nothing of a task from now on; raise DapError if a batch of it is closed.
-
-        Once this returns, that may be signed.
-        """
-        self.released.confirm()  # an old copy of the database learns what it has forgotten
-        with self._database.write() as connection:
-            lock_task(connection, task.number, alone=True)  # no batch closes meanwhile
-            whole = Interval(task.document.begin, task.document.end - task.document.begin)
-            self.released.void(
-                connection, task.id, whole, closed=bool(closed_intervals(connection, task))
-            )
-        self.released.confirm()
-
     def erase_noise_keys(self, before: float) -> None:
         """Erase noise keys of tasks that ended before this time."""
         self._noise_key.erase_before(before)

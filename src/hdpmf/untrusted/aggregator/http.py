@@ -8,7 +8,7 @@
     PUT  /tasks/{task}/collection_jobs/{job}, POST      leader, the task's collector
     PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
     POST /tasks/{task}/aggregate_shares                 helper, the leader
-    PUT  /tasks/{task}, DELETE                          ours: collectors that were admitted
+    PUT  /tasks/{task}                                  ours: collectors that were admitted
     POST /released_batches                              ours: the other server
     GET  /healthz                                       ours: everybody
     GET  /metrics                                       ours: the operator
@@ -60,7 +60,6 @@ from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_P
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    VOID_MEDIA_TYPE,
     task_id,
 )
 from hdpmf.errors import (
@@ -229,7 +228,7 @@ class Resources:
         return [
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
-            self._route(TASK_PATH, "task", PUT=self._put_task, DELETE=self._void_task),
+            self._route(TASK_PATH, "task", PUT=self._put_task),
             self._route(LOG_PATH, "log", POST=self._exchange_logs),
             self._route(HEALTH_PATH, "health", GET=self._health),
             self._route("/metrics", "metrics", GET=self._get_metrics),
@@ -332,11 +331,6 @@ class Resources:
         body = await read_body(request, TASK_MEDIA_TYPE, self._limits.task_bytes)
         await self._in_thread(self._add_task, asking, stated, body)
         return Response(status_code=201)
-
-    async def _void_task(self, request: Request) -> Response:
-        task = await self._own_task(request)
-        signature = await self._in_thread(self._engine.void_task, task.id)
-        return Response(signature, media_type=VOID_MEDIA_TYPE)
 
     async def _exchange_logs(self, request: Request) -> Response:
         self._check_partner(request)

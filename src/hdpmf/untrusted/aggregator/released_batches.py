@@ -28,11 +28,11 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import Interval
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.msgpack import read
-from hdpmf.errors import DapError, PrivacyError, ProtocolError, StorageError, needs
+from hdpmf.errors import PrivacyError, ProtocolError, StorageError, needs
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, batches, released, tasks
 from hdpmf.untrusted.aggregator.release_log import (
     AT_ONCE,
@@ -157,29 +157,6 @@ class ReleasedBatches:
                 (row.start, row.duration) == (interval.start, interval.duration)
                 for row in self._own.of_task(connection, task_id)
             )
-
-    def void(
-        self, connection: sa.Connection, task_id: bytes, interval: Interval, *, closed: bool
-    ) -> None:
-        """Add that nothing of a task is released.
-
-        Args:
-            connection: Of the caller's transaction.
-            task_id: The task.
-            interval: Its whole time.
-            closed: The database has a closed batch of it, whatever the log says.
-
-        Raises:
-            DapError: Something was released.
-        """
-        self._database.lock_log(connection)
-        found = self._own.of_task(connection, task_id)
-        if closed or any(row.share for row in found):
-            raise DapError(
-                "a batch of the task is closed; what was reported is in it", Problem.BATCH_OVERLAP
-            )
-        if not found:
-            self._own.append(connection, task_id, interval, b"")
 
     def confirm(self) -> None:
         """Return when the other server remembers the whole log.

@@ -11,8 +11,7 @@ from typing import ClassVar
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
-from hdpmf.common.protocol.task import void_statement
-from hdpmf.errors import ConfigError, DapError, TransportError, needs
+from hdpmf.errors import ConfigError, TransportError, needs
 from hdpmf.untrusted.aggregator.collection import Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
@@ -281,24 +280,6 @@ class Aggregator:
                     step = connection.execute(gone).rowcount
                 deleted += step
         return deleted
-
-    def void_task(self, task_id: bytes) -> bytes:
-        """Give up a task no batch of which is closed, and sign that none will be. Idempotent.
-
-        What this server has of it is deleted. Raises DapError if a batch is closed, or the card of
-        this server has no key to sign with.
-        """
-        task = self._task_store.get(task_id)
-        hpke = self._keys.hpke
-        if not isinstance(hpke, HpkeKeyRing):
-            raise DapError("this server has no signing key")
-        signature = hpke.sign(void_statement(task_id))
-        self._batches.void(task)
-        self._purge(task.number)
-        self._seals.erase(task_id)
-        self._delete_ids()
-        self._database.empty_log()
-        return signature
 
     def signed_keys(self) -> bytes:
         """Return the list of its HPKE keys, signed; empty if its card has the only one."""

@@ -11,7 +11,6 @@
     public/lists-SHA256.msgpack      the model for lists, where there is one
     public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
     public/keys-SHA256.msgpack       the keys of the two servers, each list signed by its server
-    public/void-SHA256.msgpack       tasks of which nothing is released, signed by both servers
 
 All but the index never change: their names say what is in them. Files that the index does not name
 any more stay until the one after it, for devices that have just read it.
@@ -36,7 +35,7 @@ from hdpmf.untrusted.service.keys import pinned_servers
 
 INDEX = "index.json"
 _FILE = re.compile(
-    r"(authority|catalogue|task|facts|factors|plan|lists|keys|void)-[0-9a-f]{64}\.msgpack"
+    r"(authority|catalogue|task|facts|factors|plan|lists|keys)-[0-9a-f]{64}\.msgpack"
 )
 
 
@@ -48,15 +47,12 @@ class PublicFiles:
         self.path = service.path / "public"
         self._tls = service.tls_folder
 
-    def write(
-        self, task: bytes | None = None, keys: bytes | None = None, void: bytes | None = None
-    ) -> None:
+    def write(self, task: bytes | None = None, keys: bytes | None = None) -> None:
         """Bring the folder up to date: files first, then the index that names them.
 
         Args:
             task: The published task that takes reports now.
             keys: The lists of the two servers' keys.
-            void: Tasks of which both servers have signed that nothing is released.
         """
         with storage_errors(f"could not make {self.path}"):
             self.path.mkdir(exist_ok=True)
@@ -72,7 +68,6 @@ class PublicFiles:
             servers=None if pinned is None else pinned.digest,
             authority=authority_message(self._tls) if authority else None,
             keys=keys,
-            void=void,
         )
         index = files.pop(INDEX)
         for name, data in files.items():
@@ -110,7 +105,6 @@ def public_files(
     servers: str | None = None,
     authority: bytes | None = None,
     keys: bytes | None = None,
-    void: bytes | None = None,
 ) -> dict[str, bytes]:
     """Return the files, by name, that tell devices all of this; the index is the last one.
 
@@ -121,7 +115,6 @@ def public_files(
         servers: Digest of the pair.
         authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
-        void: Tasks of which both servers have signed that nothing is released.
     """
     files: dict[str, bytes] = {}
 
@@ -133,11 +126,9 @@ def public_files(
 
     index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
     index |= dict.fromkeys(("task", "model", "plan", "lists"))
-    index |= {"servers": servers, "authority": None, "keys": None, "void": None}
+    index |= {"servers": servers, "authority": None, "keys": None}
     if keys is not None:
         index["keys"] = keep("keys", keys)
-    if void is not None:
-        index["void"] = keep("void", void)
     if authority is not None:
         index["authority"] = keep("authority", authority)
     if task is not None:

@@ -32,7 +32,6 @@ from hdpmf.untrusted.service.aggregation.direct import Direct
 from hdpmf.untrusted.service.aggregation.masks import Masks
 from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.aggregation.two_servers import TwoServers, read_task
-from hdpmf.untrusted.service.aggregation.void_tasks import VoidTasks
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
@@ -44,7 +43,6 @@ from hdpmf.untrusted.service.shared_inbox import SharedInbox
 from hdpmf.untrusted.service.survey import survey_answer
 
 _KEYS_SECONDS = 600.0  # between questions for the servers' keys
-_VOID_SECONDS = 60.0
 _FIRST_KEYS_SECONDS = 60.0  # the same until they were told once
 
 CARRIES = 2_000
@@ -93,7 +91,6 @@ class Service:
         self._task: bytes | None = None  # that is published
         self._server_keys: bytes | None = None  # as the two servers have signed them
         self._keys_at = -_KEYS_SECONDS
-        self._void_at = -_VOID_SECONDS
         self._published = 0  # the version of the items that the public files show
         self.metrics.listeners.append(self.write_state)
 
@@ -233,27 +230,13 @@ class Service:
         self._task = task
         self._follow_keys()
         files = PublicFiles(self.folder)
-        void = VoidTasks(self.folder).signed()
-        files.write(task, self._server_keys or files.server_keys(), void)
+        files.write(task, self._server_keys or files.server_keys())
         self._published = number_of(self.folder.current_items)
 
     def publish_keys(self) -> None:
-        """Show devices newer keys of the two servers, and tasks that these have given up."""
-        if self._follow_keys() | self._follow_void():
+        """Show devices newer keys of the two servers."""
+        if self._follow_keys():
             self.publish(self._task)
-
-    def _follow_void(self) -> bool:
-        """Ask the two servers, now and then, to give up tasks; True if both have signed for one."""
-        pinned = pinned_servers(self.folder.path)
-        void = VoidTasks(self.folder)
-        now = self._clock()
-        if pinned is None or self._servers is None or now < self._void_at or not void.waiting:
-            return False
-        self._void_at = now + _VOID_SECONDS
-        changed, problems = void.ask(self._servers, pinned)
-        for problem in problems:
-            self._log(problem)
-        return changed
 
     def _follow_keys(self) -> bool:
         """Ask the two servers for the lists of their keys, now and then; True if they are new."""
@@ -307,18 +290,10 @@ class Service:
             self._unwritten = False
 
     def give_up(self, run: bytes, cause: str = "") -> None:
-        """End a run without a result.
-
-        With two servers, devices get back what they have paid once both servers have signed that
-        nothing of it is released. Otherwise it stays paid.
-        """
-        periods = self.folder.run_files(run).load().periods
-        void = [period for period in periods if period.placed and not period.collection]
-        VoidTasks(self.folder).add([task_id(period.document) for period in void])
+        """End a run without a result; what devices have sent for it stays paid."""
         self._issuer.drop(self.folder.run_files(run).token_folder())
         summary = {"run": run.hex(), "given_up": True} | ({"cause": cause} if cause else {})
         self.folder.finish(run, None, msgspec.json.encode(summary))
-        self._follow_void()
         self.publish()  # nobody should report any more
 
     def earlier(self, settings: RunSettings) -> list[bytes]:

@@ -240,23 +240,6 @@ class Ledger:
             )
             self._journal.write(stamped, returned.tobytes())
 
-    def give_back_void(self, run: str, words: str) -> bool:
-        """Write down that what has left in a run (hex) was not used and cannot be.
-
-        The caller has checked that. Returns False where nothing was sent, it was given back
-        before, or more than one message has left in the run: only the first was for nothing.
-        """
-        with self._database.transaction():
-            past = [entry for entry in self.entries() if entry.run == run]
-            sent = [entry for entry in past if entry.action == "sent"]
-            if len(sent) != 1 or any(entry.part >= 1 for entry in past[past.index(sent[0]) :]):
-                return False
-            returned = msgspec.structs.replace(
-                sent[0], action="returned", words=words, ratings=0, paid=0.0, part=1.0
-            )
-            self._journal.write(returned, b"")
-        return True
-
     def release_held(self, words: str, recommender: str | None = None) -> None:
         """Release what is held for runs that sent nothing, of one recommender or of all.
 

@@ -8,7 +8,7 @@ not taken, the same shares are encrypted anew under the same id, which servers c
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from http import HTTPStatus
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -18,8 +18,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKENS_PATH, BlindedToken, TokenKey
 from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import VoidTask, prio_of, token_challenge
+from hdpmf.common.protocol.task import prio_of, token_challenge
 from hdpmf.errors import ProtocolError, StorageError, TransportError
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import (
@@ -43,7 +42,6 @@ from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.disclosures.sent_bytes import (
     record_leader_response,
     report_leaves,
-    sent_in,
 )
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import facts_digest
@@ -145,51 +143,6 @@ class Reports(Sending):
         self._setup.log(
             f"Task {read.id.hex()[:8]} for the servers of {servers.names}: reports before it ends."
         )
-
-    def take_void(self, tasks: Iterable[VoidTask], servers: Servers) -> bool:
-        """Give back what reports have cost for tasks of which nothing is released.
-
-        Nothing comes back without the signatures of both pinned servers, nor where a report by
-        taste labels has left in the same run: those are in another task's sum.
-
-        Args:
-            tasks: As the recommender has published them.
-            servers: The pinned pair.
-
-        Returns:
-            False if it has to be looked at again, because labels of such a run are under way.
-
-        Raises:
-            ProtocolError: A server has not signed.
-        """
-        settled = True
-        for void in tasks:
-            sent = sent_in(self._store, void.task.hex())
-            if sent is None or sent.servers != servers.digest:
-                continue
-            void.check(servers)
-            settled &= self._give_back_void(void.task, servers)
-        return settled
-
-    def _give_back_void(self, task: bytes, servers: Servers) -> bool:
-        words = (
-            f"{servers.names} have both signed that no sum of this task was released, or ever will "
-            "be; nobody can learn anything from the report"
-        )
-        with self._store.transaction():
-            opened = self._opened()
-            if opened is not None and opened[0].id == task:
-                self._give_up(*opened, f"{servers.names} have given it up")
-            elif opened is not None and opened[1].run == task:
-                return False
-            counted = self.book.state().counted
-            if counted is not None and counted.run == task:
-                self.book.change(counted=None)  # no labels go on with it
-                end_consent(self._store, task)
-            given_back = self._store.ledger.give_back_void(task.hex(), words)
-        if given_back:
-            self._setup.log(f"Task {task.hex()[:8]}: {words}. What it cost is given back.")
-        return True
 
     def _had_enough(self, read: ReadTask, known: RecommenderState, now: float) -> bool:
         """Return True if the recommender had its tasks of this day."""
