@@ -30,7 +30,6 @@ PYTHON_NOT_RUN = {
         "docs/gpu.md",
         "from hdpmf.models.multi_fit",
     ): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
-    ("docs/flower.md", "from hdpmf.flower.server_app"): "Ray; tests/flower runs it",
     (
         "docs/transport.md",
         "mailbox = mailbox_of(service)",

@@ -52,7 +52,7 @@ _PURPOSES = {
     "tokens": "tokens of a recommender for reports to two servers, faster",
     "page": "the pages in the browser (hdpmf device open, hdpmf recommender page)",
     "gpu": 'training on a GPU (on="gpu")',
-    "flower": "simulated devices on Flower and Ray",
+    "flower": "the paper's rounds over machines, on Flower",
     "optuna": "tuning by Bayesian search (hdpmf tune --search bayes)",
     "dask": "experiments on a cluster (--backend dask://HOST:8786), frames of dask",
     "ray": "experiments on a cluster (--backend ray://HOST:10001)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +33,10 @@ from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
-    from hdpmf.lab.simulate.simulate import Simulation
 
 _WORLD: dict[str, Any] = {"n_users": 600, "n_items": 200, "n_ratings": 40_000}
 _HELD_OUT = 5
 _ROUNDS = 20
-_ENGINES = ("memory", "flower")
 
 
 @command
@@ -167,33 +165,6 @@ class PopulationOptions:
         ),
     ] = None
     processes: Annotated[int, run_option("Processes with devices in them.", "N", min=1)] = 2
-    engine: Annotated[
-        str,
-        run_option(
-            "Where devices are: in memory, or on flower, whose engine (Ray) can spread "
-            "them over a cluster.",
-            "ENGINE",
-            words=_ENGINES,
-        ),
-    ] = "memory"
-
-    def simulation(self) -> Callable[..., Simulation]:
-        """Return the function that runs a simulation on the chosen engine.
-
-        Raises:
-            ConfigError: There is no such engine.
-            MissingExtraError: Flower is not installed.
-        """
-        if self.engine not in _ENGINES:
-            raise ConfigError(f"--engine must be {' or '.join(_ENGINES)}, not {self.engine!r}")
-        if self.engine == "memory":
-            from hdpmf.lab.simulate.simulate import simulate
-        else:
-            from hdpmf.errors import needs
-
-            with needs("flwr", extra="flower"):
-                from hdpmf.flower.server_app import simulate
-        return simulate
 
 
 @command
@@ -210,6 +181,7 @@ def simulate(
 ) -> Result:
     """Run a federation of simulated devices, with the messages of a real one, and measure it."""
     from hdpmf.common.base.progress import size
+    from hdpmf.lab.simulate.simulate import simulate as run
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.progress import watch
 
@@ -223,7 +195,7 @@ def simulate(
     settings = run_options.settings(method, options, users, users if minimum is None else minimum)
     metrics = Metrics()
     with watch(metrics, lines=not wants_json()) as log:
-        done = population.simulation()(
+        done = run(
             training,
             settings,
             weights,

@@ -1,7 +1,7 @@
-"""The Flower app: simulated devices on Ray, or silos on SuperNodes whose SuperLink they trust.
+"""The paper's rounds over machines: an ordinary Flower app (docs/flower.md).
 
-See docs/flower.md. Flower is used by its public interface only: ``flwr.app``, ``flwr.clientapp``,
-``flwr.serverapp``, ``flwr.simulation``.
+Flower is used by its public interface only: ``flwr.app``, ``flwr.clientapp``, ``flwr.serverapp``,
+``flwr.simulation``.
 """
 
 import os

@@ -21,7 +21,6 @@ from hdpmf.common.privacy.sampling import SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
 from hdpmf.models.later_ratings import rows_of_items
-from hdpmf.models.training import check_finite
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
@@ -29,6 +28,7 @@ from hdpmf.untrusted.recommender.lists.presence import Presence
 from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
 from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.one_round import estimated_popularity, make_survey
+from hdpmf.untrusted.recommender.rounds import check_finite
 
 
 class Baseline(Estimator):

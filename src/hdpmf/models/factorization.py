@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from hdpmf.common.base.threads import Workers, one_blas_thread
-from hdpmf.common.data import Ratings
+from hdpmf.common.data import Ratings, RatingScale
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import (
     FactorizationOptions,
@@ -97,7 +97,7 @@ class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
         callbacks: Sequence[Callback],
     ) -> None:
         self._check_params(validation)
-        plan, mechanism, h_per_item = self.setup(train)
+        plan, mechanism, h_per_item = self.setup(train.n_items, train.scale)
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
 
         def state(
@@ -157,26 +157,24 @@ class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
     def _usable(self) -> np.ndarray:
         return self.catalogue_.trained
 
-    def setup(self, train: Ratings) -> tuple[Plan, Mechanism, bool]:
+    def setup(self, n_items: int, scale: RatingScale) -> tuple[Plan, Mechanism, bool]:
         """Return the plan of a training, how ratings enter it, and True if h is drawn per item."""
         mechanism = self._mechanism()
-        return self._plan(train, mechanism), mechanism, self._h_per_item()
-
-    def _plan(self, train: Ratings, mechanism: Mechanism) -> Plan:
         name = next(name for name, kind in MECHANISMS.items() if kind is type(mechanism))
-        return Plan(
-            n_items=train.n_items,
+        plan = Plan(
+            n_items=n_items,
             n_factors=self.n_factors,
             epochs=self.epochs,
             learning_rate=float(self.learning_rate),
             reg=float(self.reg),
             mechanism=name,  # type: ignore[arg-type]  # one of the registry's names
             epsilon=float(self.epsilon),
-            scale_low=train.scale.low,
-            scale_high=train.scale.high,
+            scale_low=scale.low,
+            scale_high=scale.high,
             scale_steps=self.scale_steps,
             fresh_noise=self.noise == "epoch",
         )
+        return plan, mechanism, self._h_per_item()
 
     def _on_gpu(self) -> bool:
         return use_gpu(self.on)

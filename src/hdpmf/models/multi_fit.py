@@ -22,7 +22,6 @@ from hdpmf.errors import ConfigError, HdpmfError
 from hdpmf.models.factorization import NOT_ON_GPU, Factorization
 from hdpmf.models.training import (
     EnteredRatings,
-    diverged,
     enter,
     first_factors,
     gpu_run_of,
@@ -31,6 +30,7 @@ from hdpmf.models.training import (
 from hdpmf.private.client import Devices
 from hdpmf.private.kernels.gpu.availability import gpu
 from hdpmf.untrusted.recommender import Catalogue
+from hdpmf.untrusted.recommender.rounds import diverged
 
 if TYPE_CHECKING:
     from hdpmf.private.kernels.gpu.layout import Table
@@ -110,7 +110,7 @@ def fit_together(fits: Sequence[Fit]) -> Iterator[FitResult]:
 def _prepare(number: int, fit: Fit, entered: dict[Any, EnteredRatings]) -> _Prepared:
     model = fit.model
     model._check_params(None)
-    plan, mechanism, _ = model.setup(fit.train)
+    plan, mechanism, _ = model.setup(fit.train.n_items, fit.train.scale)
     seed = seed_of(model.rng)
     if not mechanism.sends_fitted_vectors:
         raise ConfigError(NOT_ON_GPU)

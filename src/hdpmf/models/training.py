@@ -26,10 +26,10 @@ from hdpmf.common.privacy.mechanisms import Budgets, Mechanism, TrainingRatings,
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan, learning_rate_at
-from hdpmf.errors import DivergedError
 from hdpmf.private.client.devices import SPREAD, Devices, initial_vectors
 from hdpmf.private.kernels.gpu.availability import fits, gpu
 from hdpmf.untrusted.recommender import Recommender
+from hdpmf.untrusted.recommender.rounds import check_finite, diverged
 
 if TYPE_CHECKING:
     from hdpmf.models.factorization import Factorization
@@ -121,16 +121,8 @@ def batch_epochs(
         train, weights, mechanism, SeededNoise(seed, CLIENT_STREAM), seed, workers
     )
     recommender = Recommender(plan, mechanism, SeededNoise(seed, RECOMMENDER_STREAM), h_per_item)
-    opening = recommender.open([client.accept(plan)])
-    recommender.start([client.open(opening)])
-    message = recommender.next_round()
-    client.receive(message)
-    for _ in range(plan.epochs):
-        recommender.aggregate([client.contribute()])
-        check_finite(recommender.factors, plan.learning_rate)
-        message = recommender.next_round()
-        client.receive(message)
-        yield client.vectors, message.item_factors, recommender.raters
+    for message in recommender.train(lambda message: [client.answer(message)]):
+        yield client.vectors, message.item_factors, message.raters
 
 
 def sequential_epochs(
@@ -185,21 +177,6 @@ def sequential_epochs(
         sequential.user_pass(by_user, U, V, rate, plan.reg, seed, epoch, workers)
         check_finite(V, plan.learning_rate)
         yield vectors, factors, raters
-
-
-def check_finite(factors: np.ndarray, learning_rate: float) -> None:
-    """Raise DivergedError where training has run away."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(factors.sum())
-    if not finite:
-        raise diverged(learning_rate)
-
-
-def diverged(learning_rate: float) -> DivergedError:
-    """Return the error of a training that has run away."""
-    return DivergedError(
-        f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one"
-    )
 
 
 def run_epochs(

@@ -264,5 +264,5 @@ def test_seeded_noise_does_not_leave_a_device_and_released_noise_needs_one():
     recommender = Recommender(plan_for(Stretch()), Stretch(), SeededNoise(3, 1), h_per_item=True)
     recommender.start([shard.open(recommender.open([shard.accept(plan_for(Stretch()))]))])
     shard.receive(recommender.next_round())
-    with pytest.raises(PrivacyError, match="DeviceGradientClient"):
-        shard.contribute()
+    units = shard.contribute().sums / np.float32(GRADIENT_STEP)
+    assert np.array_equal(units, np.rint(units))

@@ -82,7 +82,7 @@ class RecordedRun:
 
 def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: int) -> RecordedRun:
     """Train once, honestly, and record what the recommender sent."""
-    plan, mechanism, h_per_item = model.setup(train)
+    plan, mechanism, h_per_item = model.setup(train.n_items, train.scale)
     with Workers(1) as workers:
         client = GradientClient(train, weights, mechanism, SeededNoise(seed, _SHARD), seed, workers)
         recommender = Recommender(plan, mechanism, SeededNoise(seed, _RECOMMENDER), h_per_item)

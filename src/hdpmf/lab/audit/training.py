@@ -254,7 +254,7 @@ def _train_copies(
         scale=ratings.scale,
         name="copies of a small world",
     )
-    plan, mechanism, h_per_item = model.setup(inflated)
+    plan, mechanism, h_per_item = model.setup(inflated.n_items, inflated.scale)
     weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
     seed, stream = streams
     # Copies share no item: the whole noise is on every row, wherever it comes from.
@@ -291,7 +291,7 @@ def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
 
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
     """Score by predicted ratings, with a user vector fitted to the user's other ratings."""
-    _, mechanism, _ = model.setup(target.ratings)
+    _, mechanism, _ = model.setup(target.ratings.n_items, target.ratings.scale)
     others = np.delete(target.own, target.position)
     items = target.ratings.item_codes[others]
     wanted = mechanism.target(target.ratings.values[others], target.weights[others]).astype(

@@ -14,11 +14,11 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
-from hdpmf.common.privacy.mechanisms import Mechanism, TrainingRatings, laplace_scale
+from hdpmf.common.privacy.mechanisms import Mechanism, TrainingRatings
 from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Opening, Plan, Round
-from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid, to_grid
+from hdpmf.common.protocol.messages import from_grid, to_grid
 from hdpmf.errors import ProtocolError, StorageError
 from hdpmf.private.client.gradients import GradientClient, draws_of_h
 from hdpmf.private.client.h_plausibility import HPlausibility
@@ -142,7 +142,7 @@ class DeviceGradientClient(GradientClient):
         self._answered = self._round
         return units
 
-    def state(self) -> GradientClientState:
+    def state(self) -> GradientClientState:  # type: ignore[override]
         """The state to resume from later, in another process. No rating is in it."""
         return GradientClientState(
             round=self._round,
@@ -156,7 +156,9 @@ class DeviceGradientClient(GradientClient):
             stated=self._stated,
         )
 
-    def resume(self, plan: Plan, opening: Opening, state: GradientClientState) -> None:
+    def resume(  # type: ignore[override]
+        self, plan: Plan, opening: Opening, state: GradientClientState
+    ) -> None:
         """Go on from a state that was kept, with the plan and the opening that were agreed to.
 
         The round that was under way is over: its factors are not kept, so that it gets no second
@@ -235,19 +237,3 @@ class DeviceGradientClient(GradientClient):
             units += self._gaussian_shares(plan, self._noise_budget)
         units[self._quiet()] = 0
         return units
-
-    def _gaussian_shares(self, plan: Plan, budget: float) -> np.ndarray:
-        """The paper's shares, b sqrt(2 h) N(0, part of the raters that are here), on the grid."""
-        if self._kept_noise is not None:
-            return self._kept_noise
-        part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))
-        scale = (
-            laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget) / GRADIENT_STEP
-        )
-        if len(part) == 0:
-            return np.zeros((0, plan.n_factors), np.int64)
-        sigmas = scale * np.sqrt(2.0 * self._round_h().astype(np.float64) * part[:, None])
-        shares = self._noise.discrete_gaussian(sigmas)
-        if not plan.fresh_noise:
-            self._kept_noise = shares
-        return shares

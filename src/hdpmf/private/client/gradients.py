@@ -6,7 +6,8 @@ mechanism, so that the proof's sensitivity holds to the last digit: see ``proofs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from hdpmf.common.protocol import (
     BudgetReport,
     Gradients,
     ItemCounts,
+    Message,
     Opening,
     Plan,
     Round,
@@ -172,6 +174,49 @@ class GradientClient:
         Private: for the owner of the client, never for a message.
         """
         return self._U[:, : self._expected_plan().n_factors]
+
+    def answer(self, message: Message) -> BudgetReport | ItemCounts | Gradients | None:
+        """Return the reply to a message of the recommender; None where it asks for none."""
+        match message:
+            case Plan():
+                return self.accept(message)
+            case Opening():
+                return self.open(message)
+            case Round():
+                self.receive(message)
+                closing = message.number > self._expected_plan().epochs
+                return None if closing else self.contribute()
+        raise ProtocolError(f"a recommender never sends a {type(message).__name__}")
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what `resume` needs to go on in another process after an answer. PRIVATE."""
+        parts: dict[str, Any] = {
+            "round": self._round,
+            "vectors": self._U,
+            "raters": self._raters,
+            "kept": self._kept,
+            "kept_noise": self._kept_noise,
+        }
+        if isinstance(self._noise, SeededNoise):
+            parts["noise"] = np.array(self._noise.state, np.uint64)
+        return {name: np.asarray(part) for name, part in parts.items() if part is not None}
+
+    def resume(self, plan: Plan, opening: Opening, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`, with the plan and the opening that were agreed to."""
+        self.accept(plan)
+        self._kept = state.get("kept")
+        weights, values = self._weights, self._ratings.values
+        if self._kept is not None:
+            weights, values = weights[self._kept], values[self._kept]
+        target = self._mechanism.target(values, weights)
+        coefficient = self._mechanism.coefficient(weights)
+        self._let_in(plan, opening, TrainingRatings(self._kept, target, coefficient))
+        self._U, self._raters = state["vectors"], state.get("raters")
+        self._kept_noise = state.get("kept_noise")
+        self._round = self._answered = int(state["round"])
+        self._h_law = HPlausibility(plan.n_factors, draws_of_h(plan))
+        if isinstance(self._noise, SeededNoise):
+            self._noise.state = tuple(int(word) for word in state["noise"])
 
     def accept(self, plan: Plan) -> BudgetReport | None:
         """Agree to a plan, or refuse it; report budgets where the mechanism cannot do without."""
@@ -392,13 +437,11 @@ class GradientClient:
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
         """Return the gradients with the summed noise shares of this client's raters.
 
-        This is the paper's noise, for simulations.
+        The noise is the paper's in simulations, and on a grid where it is released.
         """
         noise, shares = self._noise, self._kept_noise
         if not isinstance(noise, SeededNoise):
-            raise PrivacyError(
-                "noise that is released goes onto a grid; a DeviceGradientClient does that"
-            )
+            return from_grid(to_grid(self._gradients(plan)) + self._gaussian_shares(plan, budget))
         if shares is None:
             part = self._counts / np.maximum(self._round_raters(), 1)
             c = (
@@ -412,6 +455,22 @@ class GradientClient:
         sums = self._gradients(plan) + shares
         check_finite(sums)
         return np.asarray(sums)
+
+    def _gaussian_shares(self, plan: Plan, budget: float) -> np.ndarray:
+        """The paper's shares, b sqrt(2 h) N(0, part of the raters that are here), on the grid."""
+        if self._kept_noise is not None:
+            return self._kept_noise
+        part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))
+        scale = (
+            laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget) / GRADIENT_STEP
+        )
+        if len(part) == 0:
+            return np.zeros((0, plan.n_factors), np.int64)
+        sigmas = scale * np.sqrt(2.0 * self._round_h().astype(np.float64) * part[:, None])
+        shares = self._noise.discrete_gaussian(sigmas)
+        if not plan.fresh_noise:
+            self._kept_noise = shares
+        return shares
 
     def _dense_units(self, plan: Plan) -> np.ndarray:
         """Return ``hdpmf-paid``'s gradients as whole numbers, with each user's share of the noise.

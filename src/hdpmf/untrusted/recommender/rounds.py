@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from hdpmf.common.protocol import (
     BudgetReport,
     Gradients,
     ItemCounts,
+    Message,
     Opening,
     Plan,
     Round,
     learning_rate_at,
 )
-from hdpmf.errors import ProtocolError
+from hdpmf.errors import DivergedError, ProtocolError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,6 +87,24 @@ class Recommender:
 
     def __repr__(self) -> str:
         return f"Recommender({self.plan.n_items} items, round {self._round} of {self.plan.epochs})"
+
+    def train(self, ask: Callable[[Message], Sequence[Any]]) -> Iterator[Round]:
+        """Train with clients, wherever they are; yields the next round's message after each round.
+
+        Args:
+            ask: Sends all clients a message and returns what they say (``GradientClient.answer``).
+
+        Raises:
+            DivergedError: The factors have run away.
+        """
+        self.start(ask(self.open(ask(self.plan))))
+        replies = ask(self.next_round())
+        for _ in range(self.plan.epochs):
+            self.aggregate(replies)
+            check_finite(self._V, self.plan.learning_rate)
+            message = self.next_round()
+            replies = ask(message)
+            yield message
 
     @property
     def factors(self) -> np.ndarray:
@@ -180,3 +199,18 @@ class Recommender:
             drawn = self._noise.exponentials((rows, self.plan.n_factors))
             self._h = np.maximum(drawn, np.float32(H_FLOOR))
         return self._h
+
+
+def check_finite(factors: np.ndarray, learning_rate: float) -> None:
+    """Raise DivergedError where training has run away."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(factors.sum())
+    if not finite:
+        raise diverged(learning_rate)
+
+
+def diverged(learning_rate: float) -> DivergedError:
+    """Return the error of a training that has run away."""
+    return DivergedError(
+        f"training ran away to infinity with learning rate {learning_rate:g}; use a smaller one"
+    )
