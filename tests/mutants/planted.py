@@ -181,9 +181,9 @@ PLANTED = (
     ),
     Planted(
         "normals sized by everyone on a device",
-        "private/client/device_gradients.py",
+        "private/client/gradients.py",
         "part = self._counts / np.maximum(self._round_raters(), np.maximum(self._counts, 1))",
-        "part = self._counts / self._everyone",
+        "part = self._counts / self._sharing",
         (_SIZES,),
     ),
     Planted(
