@@ -18,11 +18,14 @@ from hdpmf.common.aggregation.two_servers.prio.arithmetic import MODULUS64, MODU
 from hdpmf.common.aggregation.two_servers.prio.plain import RATE_LANES
 from hdpmf.errors import PrioError
 
-# Loops over vectors, compiled or in NumPy: the same to the bit. Servers need the first.
+# Servers need the first.
 if find_spec("numba") is not None:
-    from hdpmf.common.aggregation.two_servers.prio import compiled as kernels
+    from hdpmf.common.aggregation.two_servers.prio import compiled as _kernels
 else:
-    from hdpmf.common.aggregation.two_servers.prio import plain as kernels  # type: ignore[no-redef]
+    from hdpmf.common.aggregation.two_servers.prio import plain as _kernels  # type: ignore[no-redef]
+
+kernels = _kernels
+"""Loops over vectors, compiled or in NumPy: the same to the bit."""
 
 _DOMAIN = 1
 
