@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hdpmf.common.data import Ratings
-from hdpmf.common.data.item_features import read_item_table
+from hdpmf.common.data.item_files import read_item_table
 from hdpmf.errors import RatingsError
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ READ = r"""
 import re, resource, sys
 from pathlib import Path
 from hdpmf.common.data import Ratings
-from hdpmf.common.data.item_features import read_item_table
+from hdpmf.common.data.item_files import read_item_table
 from hdpmf.errors import RatingsError
 resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))  # for the machine's sake
 try:
@@ -88,8 +88,8 @@ def many_rows() -> bytes:
 
 
 def growing_texts() -> bytes:
-    """Each text is the one before and a character more."""
-    texts = ["x" * length for length in range(1, 3_000)]
+    """Each text is the one before and a number: 2 GB."""
+    texts = ["x" * 100_000 + str(number) for number in range(20_000)]
     table = pa.table({"item": pa.array(range(len(texts))), "title": pa.array(texts)})
     encoding = {"item": "PLAIN", "title": "DELTA_BYTE_ARRAY"}
     return written(1, table, use_dictionary=False, column_encoding=encoding)
@@ -118,11 +118,11 @@ def wide_ids() -> bytes:
 
 
 BOMBS: dict[str, tuple[str, Callable[[], bytes], str]] = {
-    "titles": ("items", long_titles, "would take"),
-    "users": ("ratings", long_users, "would take"),
-    "rows": ("ratings", many_rows, "would take"),
-    "delta": ("items", growing_texts, "of a kind unknown here"),
-    "pages": ("items", packed_pages, "would take"),
+    "titles": ("items", long_titles, "bytes explain"),
+    "users": ("ratings", long_users, "bytes explain"),
+    "rows": ("ratings", many_rows, "bytes explain"),
+    "delta": ("items", growing_texts, "bytes explain"),
+    "pages": ("items", packed_pages, "bytes explain"),
     "gzip": ("ratings", packed_text, "unpacks to more than"),
     "ids": ("items", wide_ids, "has 256 characters"),
 }

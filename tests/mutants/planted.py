@@ -565,9 +565,9 @@ PLANTED = (
     ),
     Planted(
         "rows of a Parquet file count for nothing",
-        "common/data/parquet_guard.py",
-        "total = each * max(values, rows)",
-        "total = 0",
+        "common/data/parquet.py",
+        "8 * n_rows * len(chosen) > most or",
+        "",
         ("tests/attacks/test_files.py::test_a_small_file_is_not_a_large_table[rows]",),
     ),
     Planted(

@@ -8,7 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import DATASET_NAMES, Columns, Plot, argument, command, option
+from hdpmf.cli.options.common import DATASET_NAMES, Columns, argument, command, option
 from hdpmf.cli.options.ratings import RatingsOptions
 from hdpmf.cli.output import Block, Result, Table
 from hdpmf.common.base.progress import progress_bar
@@ -64,25 +64,12 @@ def get_dataset(
 def describe(
     name: Annotated[str, argument("A data set, or a file.", "NAME|FILE", words=DATASET_NAMES)],
     column: Columns = None,
-    plot: Plot = None,
 ) -> Result:
     """Describe a data set or a file: size, scale, duplicates, times, distribution of ratings."""
     overview, about = _overview(name, column)
     counts = _rating_counts(overview)
-    if plot is not None:
-        from hdpmf.common.base.files import atomic_write
-        from hdpmf.lab.plots import spread_png
-
-        picture = spread_png(
-            _size(overview), counts, overview.user_counts, overview.item_counts, overview.timestamps
-        )
-        atomic_write(plot, picture)
-    fields = {
-        **about,
-        **_overview_fields(overview, counts),
-        "plot": None if plot is None else str(plot),
-    }
-    return Result(fields, _overview_text(overview, counts, about, plot, column or ()))
+    text = _overview_text(overview, counts, about, column or ())
+    return Result({**about, **_overview_fields(overview, counts)}, text)
 
 
 def dataset_fields(name: str) -> dict[str, Any]:
@@ -135,7 +122,6 @@ def _overview_text(
     overview: Overview,
     counts: list[tuple[str, int]],
     about: dict[str, Any],
-    plot: Path | None,
     column: Sequence[str],
 ) -> Iterator[Block]:
     if "description" in about:
@@ -162,8 +148,6 @@ def _overview_text(
         ]
         columns = ("rating", "count", "share", "")
         yield Table(columns, rows, numeric=columns[:3])
-    if plot is not None:
-        yield f"Picture: {plot}"
 
 
 def _size(overview: Overview) -> str:
@@ -245,11 +229,7 @@ def _overview_fields(overview: Overview, counts: list[tuple[str, int]]) -> dict[
 def _summary(counts: Any) -> dict[str, float]:
     import numpy as np
 
-    return {
-        "least": int(counts.min()),
-        "median": float(np.median(counts)),
-        "most": int(counts.max()),
-    }
+    return {"least": int(min(counts)), "median": float(np.median(counts)), "most": int(max(counts))}
 
 
 def _range(counts: Any) -> str:

@@ -114,7 +114,7 @@ def with_titles(model: Estimator, file: Path | None) -> Estimator:
     """Return the model with titles, genres and years of items from a file, if there is one."""
     if file is None:
         return model
-    from hdpmf.common.data.item_features import read_item_table
+    from hdpmf.common.data.item_files import read_item_table
 
     table = read_item_table(file)
     items = model.catalogue_.items

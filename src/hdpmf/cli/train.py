@@ -348,7 +348,7 @@ def _saved_fields(out: Path) -> dict[str, str]:
 
 def _with_titles(ratings: Ratings, items: Path) -> Ratings:
     """Return the ratings with titles, genres and years from the file of features."""
-    from hdpmf.common.data.item_features import read_item_table
+    from hdpmf.common.data.item_files import read_item_table
 
     table = read_item_table(items)
     return ratings.describe(table if ratings.items.is_integer else table.with_text_ids())
@@ -385,7 +385,7 @@ def _check_folder(out: Path, force: bool) -> None:
 
 
 def _in_catalogue(ratings: Ratings, catalogue: Path) -> Ratings:
-    from hdpmf.common.data.item_features import restrict_to_file
+    from hdpmf.common.data.item_files import restrict_to_file
 
     listed = restrict_to_file(ratings, catalogue)
     left_out = len(ratings) - len(listed)

@@ -1,8 +1,4 @@
-"""Lists of a fitted model: for a user, for many, over frames of dask and Spark; their quality.
-
-Over frames the model goes to every worker as it is, with its private part: workers are machines of
-whoever holds the ratings, as this one is.
-"""
+"""Lists of a fitted model, for a user or for many, and their quality."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ import numpy as np
 
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, RatingsLike
-from hdpmf.common.data.columns import is_dask
 from hdpmf.errors import ConfigError, RatingsError, hint
 from hdpmf.models.fitted import FittedModel
 from hdpmf.models.input_checks import column, first_times, is_one_id
@@ -22,8 +17,6 @@ from hdpmf.models.result_tables import RecommendedList, RecommendedLists, Simila
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from hdpmf.models.ranking_metrics import ListQuality
 
 Several = Iterable[Any]
@@ -133,9 +126,7 @@ class Lists(FittedModel):
             RatingsError: ``users`` are no ids, or ``now`` is given and the ratings have no times.
         """
         several = column(users)
-        lists: Iterator[tuple[Id, list[Recommendation]]] = self.recommend_each(
-            several, n, keep_rated=keep_rated, only=only, now=now
-        )
+        lists = self.recommend_each(several, n, keep_rated=keep_rated, only=only, now=now)
         if is_one_id(users):
             return RecommendedList(next(iter(lists))[1])
         found = RecommendedLists()
@@ -145,7 +136,6 @@ class Lists(FittedModel):
                 advance(done, len(several))
         return found
 
-    @overload
     def recommend_each(
         self,
         users: Several,
@@ -154,38 +144,10 @@ class Lists(FittedModel):
         keep_rated: bool = False,
         only: ItemFilter | None = None,
         now: float | None = None,
-    ) -> Iterator[tuple[Id, list[Recommendation]]]: ...
-
-    @overload
-    def recommend_each(
-        self,
-        users: Any,
-        n: int = 10,
-        *,
-        keep_rated: bool = False,
-        only: ItemFilter | None = None,
-        now: float | None = None,
-    ) -> Any: ...
-
-    def recommend_each(
-        self,
-        users: Any,
-        n: int = 10,
-        *,
-        keep_rated: bool = False,
-        only: ItemFilter | None = None,
-        now: float | None = None,
-    ) -> Any:
-        """Yield each user with their list; memory does not grow with the number of users.
-
-        For a frame of dask or Spark with a column ``user``, or a column of dask, return a lazy
-        frame of the same kind instead, with a row for each item of each list. Its workers get the
-        whole model, the private part among it.
-        """
+    ) -> Iterator[tuple[Id, list[Recommendation]]]:
+        """Yield each user with their list; memory does not grow with the number of users."""
         self._check_fitted()
         self._check_ranks()
-        if is_dask(users) or _is_spark(users):
-            return _recommend_over(self, users, n, keep_rated=keep_rated, only=only, now=now)
         codes = self._user_codes(column(users))
         model = self if now is None else self._at_time(now)
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
@@ -229,85 +191,3 @@ class Lists(FittedModel):
         n_items = len(self.catalogue_.items)
         pairs = np.repeat(users, n_items), np.tile(np.arange(n_items), len(users))
         return self._predict_codes(*pairs).reshape(len(users), n_items)
-
-
-_TYPES = {
-    "user": "id",
-    "rank": "int64",
-    "item": "id",
-    "title": "object",
-    "year": "Int64",
-    "genres": "object",
-    "expected": "float64",
-    "rank_score": "float64",
-    "reason": "object",
-}
-"""The columns of `RecommendedLists.rows`, with their types in pandas."""
-
-_SPARK = {"int64": "long", "Int64": "long", "object": "string", "float64": "double"}
-
-
-def _is_spark(users: Any) -> bool:
-    return type(users).__module__.partition(".")[0] == "pyspark"
-
-
-def _recommend_over(model: Lists, users: Any, n: int, **options: Any) -> Any:
-    """Return a lazy frame of the same kind: a row for each item of each user's list.
-
-    Args:
-        model: A fitted model.
-        users: A frame with a column ``user``, or with one column; or a column of dask.
-        n: Length of the lists.
-        **options: Further arguments of `Lists.recommend_each`.
-
-    Raises:
-        ConfigError: It is not clear which column has the users.
-    """
-    types = _types(model)
-    if _is_spark(users):
-        schema = ", ".join(f"{name} {_SPARK[kind]}" for name, kind in types.items())
-
-        def lists(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-            return (lists_of(frame, model, n, types, options) for frame in frames)
-
-        return users.select(_user_column(list(users.columns))).mapInPandas(lists, schema=schema)
-    import dask.dataframe as dd
-    from dask.delayed import delayed
-
-    frame = users.to_frame(name="user") if users.ndim == 1 else users
-    chosen = frame[[_user_column(list(frame.columns))]]
-    shared = delayed(model)  # one task, so that it travels once
-    parts = [delayed(lists_of)(part, shared, n, types, options) for part in chosen.to_delayed()]
-    return dd.from_delayed(parts, meta=_frame([], types), verify_meta=False)
-
-
-def lists_of(
-    users: pd.DataFrame, model: Lists, n: int, types: dict[str, str], options: dict[str, Any]
-) -> pd.DataFrame:
-    """Return the lists of the users in one partition."""
-    ids = users.iloc[:, 0].tolist()
-    made = model.recommend_each(ids, n, **options) if ids else ()
-    lists = RecommendedLists((user, RecommendedList(own)) for user, own in made)
-    return _frame(list(lists.rows()), types)
-
-
-def _types(model: Lists) -> dict[str, str]:
-    indexes = {"user": model.devices_.users, "item": model.catalogue_.items}
-    return {
-        name: kind if kind != "id" else "int64" if indexes[name].is_integer else "object"
-        for name, kind in _TYPES.items()
-    }
-
-
-def _frame(rows: list[dict[str, Any]], types: dict[str, str]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
-    )
-
-
-def _user_column(names: list[str]) -> str:
-    if "user" in names or len(names) == 1:
-        return "user" if "user" in names else names[0]
-    raise ConfigError(f"which column has the users? Call it 'user'; there are {', '.join(names)}")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.data import Ratings, synthetic_world
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, RatingsError
 
 SEEDS = st.integers(0, 2**32)
 
@@ -109,3 +111,139 @@ def test_nonsense_is_refused(bad: object) -> None:
     for seed in (-1, 1.5, None, "1", True):
         with pytest.raises(ConfigError, match="rng"):
             ratings.hold_out(1, rng=seed)  # type: ignore[arg-type]
+
+
+triples = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 5), st.integers(0, 6)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def table(rows: list[tuple[int, int, int, int]], **options: object) -> Ratings:
+    users, items, values, times = (list(column) for column in zip(*rows, strict=True))
+    return Ratings.from_arrays(users, items, values, timestamps=times, **options)  # type: ignore[arg-type]
+
+
+def check_partition(whole: Ratings, train: Ratings, test: Ratings) -> None:
+    def rows(ratings: Ratings) -> list[tuple[int, int]]:
+        return list(zip(ratings.user_codes.tolist(), ratings.item_codes.tolist(), strict=True))
+
+    assert sorted(rows(train) + rows(test)) == sorted(rows(whole))
+    assert train.users is whole.users
+    assert test.items is whole.items
+
+
+@given(triples, st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.integers(1, 3))
+def test_splits_part_and_no_user_learns_from_the_future(
+    rows: list[tuple[int, int, int, int]], fraction: float, per_user: int
+) -> None:
+    whole = table(rows, duplicates="last")
+    for train, test in (
+        whole.hold_out_last(per_user),
+        whole.split_by_time(fraction, per_user=True),
+    ):
+        check_partition(whole, train, test)
+        assert set(train.user_codes) == set(
+            whole.user_codes
+        )  # somebody without a past cannot be recommended to
+        for user in set(test.user_codes.tolist()):
+            assert max(train.timestamps[train.user_codes == user]) <= min(
+                test.timestamps[test.user_codes == user]
+            )
+    last = whole.hold_out_last(per_user)[1].user_counts()
+    assert last.tolist() == np.clip(whole.user_counts() - 1, 0, per_user).tolist()
+    for cut in (whole.split, whole.split_by_time):
+        try:
+            train, test = cut(fraction)
+        except RatingsError as error:
+            assert "empty" in str(error) or "one second" in str(error)  # noqa: PT017
+            continue
+        check_partition(whole, train, test)
+        assert len(test) >= round(fraction * len(whole) - 0.01)
+        if cut == whole.split_by_time:
+            assert train.timestamps.max() < test.timestamps.min()
+
+
+@given(triples, st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.integers(1, 3))
+def test_of_one_second_the_later_rows_are_held_out(
+    rows: list[tuple[int, int, int, int]], fraction: float, per_user: int
+) -> None:
+    whole = table([(user, item, value, 7) for user, item, value, _ in rows], duplicates="last")
+    for train, test in (
+        whole.hold_out_last(per_user),
+        whole.split_by_time(fraction, per_user=True),
+    ):
+        check_partition(whole, train, test)
+        for user in range(whole.n_users):
+            own, first = (
+                part.item_codes[part.user_codes == user].tolist() for part in (whole, train)
+            )
+            assert own[: len(first)] == first
+    with pytest.raises(RatingsError, match=r"one second|empty"):
+        whole.split_by_time(fraction)
+
+
+@given(triples, st.integers(1, 4))
+def test_the_core_is_the_largest_one(rows: list[tuple[int, int, int, int]], k: int) -> None:
+    whole = table(rows, duplicates="last")
+    pairs = set(zip(whole.user_ids.tolist(), whole.item_ids.tolist(), strict=True))
+    while True:  # take away a user or an item with too few, as long as there are any
+        users, items = [user for user, _ in pairs], [item for _, item in pairs]
+        fewer = {
+            (user, item)
+            for user, item in pairs
+            if users.count(user) >= k and items.count(item) >= k
+        }
+        if fewer == pairs:
+            break
+        pairs = fewer
+    if not pairs:
+        with pytest.raises(RatingsError, match="no core"):
+            whole.k_core(k)
+        return
+    core = whole.k_core(k)
+    assert set(zip(core.user_ids.tolist(), core.item_ids.tolist(), strict=True)) == pairs
+    assert min(core.user_counts().min(), core.item_counts().min()) >= k
+
+
+def test_time_is_needed_to_split_by_it() -> None:
+    ratings = Ratings.from_arrays([1] * 9, range(9), [3] * 9)
+    for cut in (
+        ratings.hold_out_last,
+        ratings.split_by_time,
+        lambda: ratings.split_by_time(per_user=True),
+    ):
+        with pytest.raises(RatingsError, match=r"no times.*columns=\{\"timestamp\": \.\.\.\}"):
+            cut()
+    for fraction in (0, 1, -0.5, True, "half"):
+        with pytest.raises(ConfigError, match="above 0 and below 1"):
+            ratings.split(fraction)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def ml_100k() -> Ratings:
+    from hdpmf.common.data import find_dataset, load_dataset
+
+    if find_dataset("ml-100k") is None:
+        pytest.skip("ml-100k is not here")
+    return load_dataset("ml-100k")
+
+
+def test_time_splits_of_real_ratings(ml_100k: Ratings) -> None:
+    train, test = ml_100k.split_by_time(0.2)
+    check_partition(ml_100k, train, test)
+    assert train.timestamps is not None
+    assert test.timestamps is not None
+    assert train.timestamps.max() < test.timestamps.min()
+    assert 0 <= len(test) - 20_000 < 50  # as many as share the second of the cut
+    train, test = ml_100k.hold_out_last()
+    assert (len(train), len(test)) == (100_000 - 943, 943)
+    train, test = ml_100k.split_by_time(0.2, per_user=True)
+    assert len(test) == np.floor(ml_100k.user_counts() * 0.2 + 0.5).sum()
+    core = ml_100k.k_core(20)
+    assert (core.n_users, core.n_items, len(core)) == (917, 937, 94_443)
+    assert all(
+        earlier <= later
+        for earlier, later in pairwise([len(ml_100k.k_core(k)) for k in (30, 10, 1)])
+    )

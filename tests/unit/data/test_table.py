@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale
+from hdpmf.common.data import IdIndex, Ratings, RatingScale
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
 
 
@@ -228,19 +230,56 @@ def test_writing_where_it_cannot_be(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_item_table() -> None:
-    table = ItemTable.build([2, 1], ["Two", "One"], [["Drama"], []], [None, 1999])
-    assert table.ids.tolist() == [1, 2]
-    assert (table.title(2), table.title(3), table.years) == ("Two", None, (1999, None))
-    assert table.select([2, 9]).titles == ("Two",)
-    assert len(table) == 2
-    with pytest.raises(RatingsError, match="one title"):
-        ItemTable.build([1], [], [], [])
-    with pytest.raises(RatingsError, match="one title"):
-        ItemTable(IdIndex([1]), (), (), ())
-
-
 @pytest.mark.parametrize("times", [["x"], [float("nan")], np.array(["NaT"], dtype="datetime64[s]")])
 def test_bad_times_are_refused(times: object) -> None:
     with pytest.raises(RatingsError, match="timestamp"):
         Ratings.from_arrays([1], [1], [1], timestamps=times)
+
+
+def test_rows_of_bad_ratings_are_counted_before_duplicates_go() -> None:
+    with pytest.raises(RatingsError, match="row 3: off the scale"):
+        Ratings.from_arrays([1, 1, 1], [1, 1, 2], [3, 4, 9], duplicates="last")
+
+
+def test_duplicates_are_found_in_sparse_tables() -> None:
+    users = list(range(200))
+    assert len(Ratings.from_arrays(users, users, [3] * 200)) == 200
+    with pytest.raises(RatingsError, match=r"row 201 rates .*\(1 such rows\)"):
+        Ratings.from_arrays([*users, 150], [*users, 150], [3] * 201)
+
+
+triples = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 5), st.integers(0, 6)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def table(rows: list[tuple[int, int, int, int]], **options: object) -> Ratings:
+    users, items, values, times = (list(column) for column in zip(*rows, strict=True))
+    return Ratings.from_arrays(users, items, values, timestamps=times, **options)  # type: ignore[arg-type]
+
+
+@given(triples)
+def test_duplicates(rows: list[tuple[int, int, int, int]]) -> None:
+    groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for user, item, value, time in rows:
+        groups.setdefault((user, item), []).append((time, value))
+    by_time = {
+        pair: sorted(given, key=lambda rating: rating[0]) for pair, given in groups.items()
+    }  # stable
+    expected = {
+        "first": {pair: given[0][1] for pair, given in by_time.items()},
+        "last": {pair: given[-1][1] for pair, given in by_time.items()},
+        "max": {pair: max(value for _, value in given) for pair, given in groups.items()},
+        "mean": {
+            pair: float(np.mean([value for _, value in given])) for pair, given in groups.items()
+        },
+    }
+    for how, wanted in expected.items():
+        ratings = table(rows, duplicates=how)
+        pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
+        assert dict(zip(pairs, ratings.values.tolist(), strict=True)) == pytest.approx(wanted)
+    if len(groups) < len(rows):
+        with pytest.raises(RatingsError, match='duplicates="last"'):
+            table(rows)

@@ -13,9 +13,6 @@ from hdpmf.errors import ConfigError, RatingsError, hint
 
 RngLike: TypeAlias = int | np.random.Generator
 
-Missing = Literal["error", "drop"]
-"""The rule for rows in which something is missing."""
-
 
 def as_generator(rng: RngLike) -> np.random.Generator:
     """Return the generator given, or a new one from a seed."""
@@ -24,6 +21,11 @@ def as_generator(rng: RngLike) -> np.random.Generator:
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
         return np.random.default_rng(int(rng))
     raise ConfigError("rng must be a seed (an integer of at least 0) or a numpy random Generator")
+
+
+def is_count(value: object) -> bool:
+    """Return whether something is a whole number of at least 1."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
 
 
 def numbers(name: str, values: Any) -> NDArray[np.float32]:
@@ -139,12 +141,6 @@ _CELLS_PER_ROW = 64
 DUPLICATES: tuple[Duplicates, ...] = get_args(Duplicates)
 
 
-def check_rule(how: str) -> None:
-    """Refuse a rule for duplicates that there is not."""
-    if how not in DUPLICATES:
-        raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
-
-
 def pair_keys(user_codes: Codes, item_codes: Codes, n_items: int) -> NDArray[np.int64]:
     """One number per pair of user and item."""
     keys = user_codes.astype(np.int64)
@@ -159,17 +155,6 @@ def check_duplicates(name: str, user_codes: Codes, item_codes: Codes, n_items: i
     if again:
         raise RatingsError(
             f"{again}; keep one rating per user and item, or say which counts: {hint('duplicates')}"
-        )
-
-
-def check_order(name: str, keys: NDArray[np.int64], how: Duplicates) -> None:
-    """Refuse ``last`` and ``first`` of several ratings of which no time is known."""
-    again = _repetition(name, keys) if how in ("last", "first") else ""
-    if again:
-        raise RatingsError(
-            f"{again}, and there are no times to tell which is the {how}; say which column has "
-            f"them with {hint('columns', 'timestamp')}, or that the order of rows counts with "
-            f"{hint('rows', how)}"
         )
 
 
@@ -198,29 +183,42 @@ def _distinct(keys: NDArray[np.int64]) -> int:
 
 
 def merge_duplicates(
+    name: str,
     keys: NDArray[np.int64],
     values: NDArray[np.float32],
     timestamps: NDArray[np.int64] | None,
     how: Duplicates,
+    *,
+    ordered: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """One row for each pair.
+    """Return the rows that stay, one for each pair in their order, and their ratings.
 
     Args:
+        name: What to call the ratings in messages.
         keys: The pair of each row.
         values: The rating of each row.
         timestamps: The time of each row, where known.
         how: Which of several counts; ``mean`` and ``max`` have the time of the last one.
+        ordered: The order of rows may stand in for times.
 
-    Returns:
-        The rows that stay, in their order, and their ratings.
+    Raises:
+        ConfigError: There is no such rule.
+        RatingsError: By the rule some are first or last of which no time is known.
     """
-    order = (
-        np.argsort(keys, kind="stable")
-        if timestamps is None or how in ("last-row", "first-row")
-        else np.lexsort((timestamps, keys))
-    )
-    ordered = keys[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    if how not in DUPLICATES:
+        raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
+    if timestamps is None and how in ("last", "first") and not ordered:
+        again = _repetition(name, keys)
+        if again:
+            raise RatingsError(
+                f"{again}, and there are no times to tell which is the {how}; say which column has "
+                f"them with {hint('columns', 'timestamp')}, or that the order of rows counts with "
+                f"{hint('rows', how)}"
+            )
+    by_row = timestamps is None or how in ("last-row", "first-row")
+    order = np.argsort(keys, kind="stable") if by_row else np.lexsort((timestamps, keys))  # type: ignore[arg-type]
+    grouped = keys[order]
+    starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
     ends = np.append(starts[1:], len(order)) - 1
     chosen = order[starts if how in ("first", "first-row") else ends]
     combined = values[chosen]

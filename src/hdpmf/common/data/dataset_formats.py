@@ -1,24 +1,22 @@
-"""Data sets as their owners pack them: archives, MovieLens, and plain rating files."""
+"""Data sets as their owners pack them: MovieLens' archives, Yelp's JSON, and rating files."""
 
 from __future__ import annotations
 
 import hashlib
-import lzma
 import re
-import struct
 import zipfile
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from hdpmf.common.data.columns import Layout
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.readers import parse_columns
 from hdpmf.common.data.scale import RatingScale
 from hdpmf.common.data.splits import share_indexes
 from hdpmf.common.data.table import Ratings
-from hdpmf.errors import DatasetError
+from hdpmf.errors import DatasetError, RatingsError
 
 
 class Counts(NamedTuple):
@@ -86,27 +84,12 @@ class DatasetInfo:
             )
 
 
-# What the standard library raises for archives that are truncated, corrupted, encrypted or exotic.
-ARCHIVE_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OSError,
-    KeyError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
-    OverflowError,
-)
-
 # The largest member we expect is 24 MB; an archive that unpacks to more than this is not one of
 # ours.
 _MEMBER_LIMIT = 1 << 30
 
 
-def read_members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+def _members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     """Read files out of a zip archive or a folder, wherever in it they lie.
 
     Raises:
@@ -114,7 +97,7 @@ def read_members(info: DatasetInfo, path: Path, names: tuple[str, ...]) -> dict[
     """
     try:
         members = _from_folder(path, names) if path.is_dir() else _from_zip(path, names)
-    except ARCHIVE_ERRORS as error:
+    except Exception as error:  # zipfile has a dozen kinds for archives that are damaged or exotic
         raise DatasetError(
             f"{path.name} is not a usable archive of {info.title} (truncated, corrupted or "
             f"something else); {info.how_to_get()}"
@@ -147,92 +130,113 @@ def _from_zip(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
             if name not in names or name in found or member.filename.startswith("__MACOSX"):
                 continue
             with archive.open(member) as stream:
-                data = stream.read(_MEMBER_LIMIT + 1)
-            if len(data) > _MEMBER_LIMIT:
+                found[name] = stream.read(_MEMBER_LIMIT + 1)
+            if len(found[name]) > _MEMBER_LIMIT:
                 raise ValueError("member too large")
-            found[name] = data
     return found
 
 
 # The paper keeps users with at least this many ratings.
-MIN_RATINGS = 20
+_MIN_RATINGS = 20
 
 
 def read_plain(info: DatasetInfo, path: Path) -> Ratings:
     """Read a rating file and keep the users with at least 20 ratings."""
-    return Ratings.read(path, scale=(1, 5), name=info.title).min_ratings(MIN_RATINGS)
+    return Ratings.read(path, scale=(1, 5), name=info.title).min_ratings(_MIN_RATINGS)
 
 
-STARS = RatingScale(1, 5, 1)
+_YELP = {"user_id": "user", "business_id": "item", "stars": "rating", "date": "timestamp"}
+
+
+def read_yelp(info: DatasetInfo, path: Path) -> Ratings:
+    """Read Yelp's reviews, a JSON object in each line: the latest of each user and business.
+
+    Users with at least 20 of them are kept.
+    """
+    if path.suffix == ".parquet":
+        return read_plain(info, path)
+    import polars as pl
+
+    types = dict.fromkeys(_YELP, pl.String) | {"stars": pl.Float64}
+    try:
+        frame = pl.scan_ndjson(path, schema=types).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise RatingsError(
+            "its lines are no JSON objects; unpack Yelp's archive and give the file of reviews"
+        ) from error
+    ratings = Ratings.of(frame.rename(_YELP), scale=(1, 5), duplicates="last", name=info.title)
+    return ratings.min_ratings(_MIN_RATINGS)
+
+
+_STARS = RatingScale(1, 5, 1)
 _YEAR = re.compile(r"\((\d{4})(?:-\d{4})?\)\s*$")
 
 
 def read_100k(info: DatasetInfo, path: Path) -> Ratings:
     """Read ``u.data`` with the titles of ``u.item``."""
-    members = read_members(info, path, ("u.data", "u.item", "u.genre"))
-    table = _items_100k(info, members["u.item"], members["u.genre"])
-    return _ratings(info, members["u.data"], "\t").describe(table)
+    members = _members(info, path, ("u.data", "u.item", "u.genre"))
+    return _ratings(info, members["u.data"], "\t").describe(_items_100k(info, members))
 
 
 def read_100k_split(info: DatasetInfo, path: Path) -> tuple[Ratings, Ratings]:
     """Read ``ua.base`` and ``ua.test`` (10 test ratings per user) into one id space."""
-    members = read_members(info, path, ("ua.base", "ua.test", "u.item", "u.genre"))
-    table = _items_100k(info, members["u.item"], members["u.genre"])
+    members = _members(info, path, ("ua.base", "ua.test", "u.item", "u.genre"))
     train, test = (_ratings(info, members[name], "\t") for name in ("ua.base", "ua.test"))
-    return share_indexes(train, test, table)
+    return share_indexes(train, test, _items_100k(info, members))
 
 
 def read_1m(info: DatasetInfo, path: Path) -> Ratings:
     """Read ``ratings.dat`` with the titles of ``movies.dat``."""
-    members = read_members(info, path, ("ratings.dat", "movies.dat"))
-    table = _items_1m(info, members["movies.dat"])
-    return _ratings(info, members["ratings.dat"], "::").describe(table)
+    members = _members(info, path, ("ratings.dat", "movies.dat"))
+    rows = [line.split("::") for line in _lines(members["movies.dat"])]
+    items = _items(
+        info, lambda: [(row[0], row[1], row[2].split("|"), _year(row[1])) for row in rows]
+    )
+    return _ratings(info, members["ratings.dat"], "::").describe(items)
 
 
 def _ratings(info: DatasetInfo, data: bytes, separator: str) -> Ratings:
-    found = parse_columns(data, info.title, separator=separator, header=False)
+    found = parse_columns(data, info.title, Layout(separator=separator, header=False))
     return Ratings.from_arrays(
-        found.user,
-        found.item,
-        found.rating,
-        timestamps=found.timestamp,
-        scale=STARS,
+        found.frame["user"],
+        found.frame["item"],
+        found.get("rating"),
+        timestamps=found.get("timestamp"),
+        scale=_STARS,
         name=info.title,
     )
 
 
-def _items_100k(info: DatasetInfo, items: bytes, genres: bytes) -> ItemTable:
-    try:
-        names = [
-            line.split("|")[0] for line in genres.decode("latin-1").splitlines() if line.strip()
-        ]
-        rows = [line.split("|") for line in items.decode("latin-1").splitlines() if line.strip()]
-        return ItemTable.build(
-            [int(row[0]) for row in rows],
-            [row[1] for row in rows],
-            [
-                [name for name, flag in zip(names, row[5:], strict=True) if flag == "1"]
-                for row in rows
-            ],
-            # Titles carry the year of the film; the date beside them is the one of the release in
-            # the US.
-            [_year(row[1]) or _year(f"({row[2][-4:]})") for row in rows],
-        )
-    except (ValueError, IndexError) as error:
-        raise DatasetError(
-            f"the item list of {info.title} cannot be read; {info.how_to_get()}"
-        ) from error
+def _items_100k(info: DatasetInfo, members: dict[str, bytes]) -> ItemTable:
+    names = [line.split("|")[0] for line in _lines(members["u.genre"])]
+    rows = [line.split("|") for line in _lines(members["u.item"])]
+    return _items(
+        info,
+        lambda: [
+            (
+                row[0],
+                row[1],
+                [name for name, flag in zip(names, row[5:], strict=True) if flag == "1"],
+                # Titles carry the year of the film; the date beside them is the one of the release
+                # in the US.
+                _year(row[1]) or _year(f"({row[2][-4:]})"),
+            )
+            for row in rows
+        ],
+    )
 
 
-def _items_1m(info: DatasetInfo, movies: bytes) -> ItemTable:
+def _lines(data: bytes) -> list[str]:
+    return [line for line in data.decode("latin-1").splitlines() if line.strip()]
+
+
+def _items(
+    info: DatasetInfo, rows: Callable[[], Sequence[tuple[str, str, list[str], int | None]]]
+) -> ItemTable:
+    """Make a table of ids, titles, genres and years."""
     try:
-        rows = [line.split("::") for line in movies.decode("latin-1").splitlines() if line.strip()]
-        return ItemTable.build(
-            [int(row[0]) for row in rows],
-            [row[1] for row in rows],
-            [row[2].split("|") for row in rows],
-            [_year(row[1]) for row in rows],
-        )
+        ids, titles, genres, years = zip(*rows(), strict=True)
+        return ItemTable.build([int(one) for one in ids], titles, genres, years)
     except (ValueError, IndexError) as error:
         raise DatasetError(
             f"the item list of {info.title} cannot be read; {info.how_to_get()}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,18 +18,11 @@ from hdpmf.common.data.dataset_formats import (
     read_100k,
     read_100k_split,
     read_plain,
+    read_yelp,
 )
 from hdpmf.common.data.synthetic import synthetic_world
 from hdpmf.common.data.table import Ratings
 from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError
-
-
-def _read_yelp(info: DatasetInfo, path: Path) -> Ratings:
-    # Here: nobody else needs its JSON engine.
-    from hdpmf.common.data.yelp import read_yelp
-
-    return read_yelp(info, path)
-
 
 _KNOWN = (
     DatasetInfo(
@@ -87,14 +81,11 @@ _KNOWN = (
             "yelp.parquet",
             "yelp_academic_dataset_review.json",
             "yelp_academic_dataset_review.json.gz",
-            "yelp_dataset.tar",
-            "yelp_dataset.tgz",
-            "Yelp-JSON.zip",
         ),
         cache_name="yelp.parquet",
         # No counts: Yelp replaces the file every year or so (the paper's had 36,997 / 147,435 /
         # 1,888,380).
-        read=_read_yelp,
+        read=read_yelp,
     ),
     DatasetInfo(
         name="yelp-sample",
@@ -151,11 +142,8 @@ def find_dataset(name: str, path: str | os.PathLike[str] | None = None) -> Path 
         return _at(info, Path(path))
     named = os.environ.get("HDPMF_DATA")
     folders = ([Path(named).expanduser()] if named else []) + [cache_folder()]
-    for folder in folders:
-        for file in info.files:
-            if (folder / file).exists():
-                return folder / file
-    return None
+    places = (folder / file for folder in folders for file in info.files)
+    return next((place for place in places if place.exists()), None)
 
 
 def load_dataset(
@@ -172,20 +160,20 @@ def load_dataset(
         DatasetError: It is not on this machine, or not what it should be.
     """
     info = dataset_info(name)
-    if info.read is None:
-        if path is not None:
-            raise ConfigError(
-                f"{info.name!r} is made here and has no path; its options are its size and rng"
-            )
-        try:
-            return synthetic_world(**options)
-        except TypeError as error:
-            raise ConfigError(
-                f"unknown option for {info.name!r} among: {', '.join(sorted(options))}"
-            ) from error
-    if options:
-        raise ConfigError(f"{info.name!r} takes no options, got: {', '.join(sorted(options))}")
-    return read_checked(info, _require(info, path))
+    if info.read is not None:
+        if options:
+            raise ConfigError(f"{info.name!r} takes no options, got: {', '.join(sorted(options))}")
+        return read_checked(info, _require(info, path))
+    if path is not None:
+        raise ConfigError(
+            f"{info.name!r} is made here and has no path; its options are its size and rng"
+        )
+    try:
+        return synthetic_world(**options)
+    except TypeError as error:
+        raise ConfigError(
+            f"unknown option for {info.name!r} among: {', '.join(sorted(options))}"
+        ) from error
 
 
 def load_split(name: str, *, path: str | os.PathLike[str] | None = None) -> tuple[Ratings, Ratings]:
@@ -201,20 +189,16 @@ def load_split(name: str, *, path: str | os.PathLike[str] | None = None) -> tupl
             f"load_dataset({info.name!r}).hold_out(10)"
         )
     found = _require(info, path)
-    try:
+    with _known(info, found):
         return info.read_split(info, found)
-    except RatingsError as error:
-        raise _not_it(info, found, error) from error
 
 
 def read_checked(info: DatasetInfo, path: Path) -> Ratings:
     """Load a data set from a path and check that it is what it should be."""
     if info.read is None:
         raise DatasetError(f"{info.title} is made here, not read from a file")
-    try:
+    with _known(info, path):
         ratings = info.read(info, path)
-    except RatingsError as error:
-        raise _not_it(info, path, error) from error
     info.check_counts(ratings, path.name)
     return ratings
 
@@ -231,32 +215,32 @@ def _at(info: DatasetInfo, path: Path) -> Path:
         for file in info.files:
             if (path / file).exists():
                 return path / file
-        if path.name in info.files or any(
-            path.joinpath(member).is_file() for member in info.checksums
-        ):
+        if path.name in info.files or any((path / name).is_file() for name in info.checksums):
             return path
     elif path.exists():
         return path
     raise DatasetError(f"{info.title} is not at {path}; looked for {', '.join(info.files)} there")
 
 
-def _not_it(info: DatasetInfo, path: Path, error: RatingsError) -> DatasetError:
-    return DatasetError(
-        f"{path.name} is not {info.title} as we know it: {error}; {info.how_to_get()}"
-    )
+@contextmanager
+def _known(info: DatasetInfo, path: Path) -> Iterator[None]:
+    """Errors of ratings inside say that this is not the data set."""
+    try:
+        yield
+    except RatingsError as error:
+        raise DatasetError(
+            f"{path.name} is not {info.title} as we know it: {error}; {info.how_to_get()}"
+        ) from error
 
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the bytes received so far and the total, if the server says it."""
 
-_CHUNK = 64 * 1024
-_TIMEOUT_SECONDS = 30
-
 
 def fetch_dataset(
     name: str, from_file: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> Path:
-    """Get a data set into the cache.
+    """Get a data set into the cache, and return where it is.
 
     What arrives is loaded and its checksum and counts are compared before it takes its place in the
     cache; until then, whatever was there stays. Archives are kept as they are, bare rating files as
@@ -266,9 +250,6 @@ def fetch_dataset(
         name: One of `dataset_names`.
         from_file: A local archive or file to take it from, instead of downloading.
         progress: Told how far the download is.
-
-    Returns:
-        Where it is now.
 
     Raises:
         DatasetError: It cannot be reached, cannot be downloaded, or is not what it should be.
@@ -283,17 +264,27 @@ def fetch_dataset(
         raise DatasetError(
             f"{info.title} cannot be downloaded without registration; {info.how_to_get()}"
         )
+    if from_file is not None and not Path(from_file).is_file():
+        raise DatasetError(
+            f"there is no file {from_file}; give the archive or file of {info.title} after --from"
+        )
     try:
         cache = cache_folder()
         cache.mkdir(parents=True, exist_ok=True)
+        target = cache / info.cache_name
         # Beside its final place, so that moving it there is a rename.
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as folder:
+            copy = Path(folder) / (Path(from_file).name if from_file else info.cache_name)
             if from_file is None:
-                source = Path(folder) / info.cache_name
-                _download(info, source, progress)
+                _download(info, copy, progress)
             else:
-                source = Path(from_file)
-            return _settle(info, source, cache / info.cache_name, Path(folder))
+                shutil.copyfile(from_file, copy)
+            ratings = read_checked(info, copy)
+            if target.suffix == ".parquet":
+                ratings.write(target)
+            else:
+                os.replace(copy, target)
+        return target
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StorageError(
@@ -302,29 +293,12 @@ def fetch_dataset(
         ) from error
 
 
-def _settle(info: DatasetInfo, source: Path, target: Path, folder: Path) -> Path:
-    if not source.is_file():
-        raise DatasetError(
-            f"there is no file {source}; give the archive or file of {info.title} after --from"
-        )
-    ratings = read_checked(info, source)
-    if target.suffix == ".parquet":
-        ratings.write(target)
-        return target
-    if source.parent != folder:
-        source = Path(shutil.copyfile(source, folder / info.cache_name))
-        read_checked(info, source)  # the copy: the file may have changed meanwhile
-    os.replace(source, target)
-    return target
-
-
 def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> None:
     import pooch
     import requests
 
-    meter = None if progress is None else _Meter(progress)
     fetch = pooch.HTTPDownloader(
-        progressbar=meter or False, chunk_size=_CHUNK, timeout=_TIMEOUT_SECONDS
+        progressbar=_Meter(progress) if progress else False, chunk_size=64 * 1024, timeout=30
     )
     by_hand = f"get it from {info.page} and run: hdpmf data get {info.name} --from FILE"
     try:

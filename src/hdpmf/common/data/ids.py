@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -19,9 +17,9 @@ if TYPE_CHECKING:
 Id: TypeAlias = int | str
 Codes: TypeAlias = NDArray[np.int32]
 
-# Ids are kept in fixed-width arrays, so a single runaway id (a broken file) would blow up all of
-# them.
 MAX_ID_LENGTH = 256
+"""Ids are kept in arrays of fixed width, so a single runaway id (a broken file) would blow up all
+of them."""
 
 # Beyond the first, an array of ids may be the second times as large as its text: a long id among
 # millions of short ones gives each of them its width.
@@ -158,71 +156,33 @@ class IdIndex:
         return "integer" if self.is_integer else "string"
 
     def _find_integers(self, values: NDArray[np.int64]) -> Codes:
-        if not len(self._ids) or not len(values):
+        ids = self._ids
+        if not len(ids) or not len(values):
             return np.full(len(values), -1, np.int32)
-        low, high = (
-            (int(self._ids[0]), int(self._ids[-1]))
-            if self._sorted
-            else (int(self._ids.min()), int(self._ids.max()))
-        )
+        low, high = int(ids.min()), int(ids.max())
         inside = (values >= low) & (values <= high)
         # Dense ids: one table beats a binary search per value.
-        if high - low < 4 * len(self._ids) + 1024:
+        if high - low < 4 * len(ids) + 1024:
             if self._lookup is None:
-                lookup = np.full(high - low + 1, -1, np.int32)
-                lookup[self._ids - low] = np.arange(len(self._ids), dtype=np.int32)
-                self._lookup = lookup
+                self._lookup = np.full(high - low + 1, -1, np.int32)
+                self._lookup[ids - low] = np.arange(len(ids), dtype=np.int32)
             return np.where(inside, self._lookup[np.where(inside, values, low) - low], np.int32(-1))
-        if self._sorted:
-            position = np.minimum(np.searchsorted(self._ids, values), len(self._ids) - 1).astype(
-                np.int32
-            )
-        else:
-            order = np.argsort(self._ids).astype(np.int32)
-            position = order[
-                np.minimum(np.searchsorted(self._ids, values, sorter=order), len(self._ids) - 1)
-            ]
-        return np.where(self._ids[position] == values, position, np.int32(-1))
-
-
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """Ids of rows that have been split already: an index, and one code per row."""
-
-    index: IdIndex
-    codes: Codes
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-
-def join_coded(parts: Sequence[Coded]) -> Coded:
-    """Return the ids of several tables, one after the other; all are text where some are."""
-    if not all(part.index.is_integer for part in parts):
-        parts = [Coded(*as_text(part.index, part.codes)) for part in parts]
-    index = reduce(merge, (part.index for part in parts))
-    codes = np.empty(sum(map(len, parts)), np.int32)
-    begin = 0
-    for part in parts:
-        # Both are sorted, so that text needs no table of positions.
-        positions = np.searchsorted(index.ids, part.index.ids).astype(np.int32)
-        codes[begin : begin + len(part)] = positions[part.codes]
-        begin += len(part)
-    return Coded(index, codes)
+        order = None if self._sorted else np.argsort(ids)
+        position = np.minimum(np.searchsorted(ids, values, sorter=order), len(ids) - 1)
+        position = position if order is None else order[position]
+        return np.where(ids[position] == values, position, -1).astype(np.int32)
 
 
 def factorise(values: Any, what: str = "id") -> tuple[IdIndex, Codes]:
     """Split ids into an index and one code per row.
 
     Args:
-        values: Integers or strings: an array, a sequence, a polars series, or `Coded` ids.
+        values: Integers or strings: an array, a sequence or a polars series.
         what: The column's name, for messages.
 
     Raises:
         RatingsError: An id is missing, or is neither an integer nor a string.
     """
-    if isinstance(values, Coded):
-        return values.index, values.codes
     if type(values).__module__.startswith("polars"):
         return _factorise_series(values, what)
     array = _id_array(values, what)
@@ -259,11 +219,13 @@ def merge(first: IdIndex, second: IdIndex, what: str = "id") -> IdIndex:
     return IdIndex(np.union1d(first.ids, second.ids))
 
 
+def _index(ids: NDArray[Any], stated: bool) -> IdIndex:
+    return IdIndex(ids, stated=stated, as_given=True)
+
+
 def _as_integers(values: Any) -> NDArray[np.int64] | None:
     if isinstance(values, np.ndarray):
-        if values.dtype.kind == "i":
-            return values.astype(np.int64, copy=False)
-        return None
+        return values.astype(np.int64, copy=False) if values.dtype.kind == "i" else None
     if isinstance(values, range) or (
         isinstance(values, (list, tuple)) and set(map(type, values)) == {int}
     ):
@@ -276,46 +238,35 @@ def _as_integers(values: Any) -> NDArray[np.int64] | None:
 
 def _id_array(values: Any, what: str) -> NDArray[Any]:
     """Bring ids into int64 or fixed-width text, or say in which row that fails."""
-    array = values if isinstance(values, np.ndarray) else None
-    if array is None:
-        listed = list(values)
-        array = np.empty(len(listed), dtype=object)
-        array[:] = listed
+    array = values
+    if not isinstance(values, np.ndarray):
+        array = np.array([*values, None], dtype=object)[:-1]
     if array.ndim != 1:
         raise RatingsError(f"column '{what}' must have one dimension, not {array.ndim}")
     kind = array.dtype.kind
     if kind in "iu":
         if kind == "u" and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-            raise RatingsError(
-                f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
-            )
-        return array.astype(np.int64, copy=False)
+            raise _too_big(what)
+        return cast("NDArray[Any]", array.astype(np.int64, copy=False))
     if kind == "f":
         return _integral(array, what)
-    if kind == "U":
-        return _checked_text(array.tolist(), what)
-    if kind in "OT":
+    if kind in "UOT":
         return _id_array_of_objects(array.tolist(), what)
     raise RatingsError(f"column '{what}' has type {array.dtype}: ids must be integers or strings")
 
 
 def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
-    types = set(map(type, listed))
-    whole = all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in types)
-    try:
-        if whole:
-            return np.array(listed, dtype=np.int64)
-        if all(
-            issubclass(kind, (float, int, np.integer, np.floating)) and kind is not bool
-            for kind in types
-        ):
-            return _integral(np.array(listed, dtype=np.float64), what)
-    except OverflowError:
-        raise RatingsError(
-            f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
-        ) from None
+    types = set(map(type, listed)) or {str}
     if all(issubclass(kind, str) for kind in types):
         return _checked_text(listed, what)
+    if bool not in types:
+        try:
+            if all(issubclass(kind, (int, np.integer)) for kind in types):
+                return np.array(listed, dtype=np.int64)
+            if all(issubclass(kind, (float, int, np.number)) for kind in types):
+                return _integral(np.array(listed, dtype=np.float64), what)
+        except OverflowError:
+            raise _too_big(what) from None
     for row, value in enumerate(listed, start=1):
         if value is None or value != value:
             raise _missing(what, row)
@@ -349,16 +300,18 @@ def _checked_text(listed: list[str], what: str) -> NDArray[np.str_]:
             raise _unfit(what, row)
     # An explicit width keeps an empty column a text column.
     width = max(map(len, listed), default=1)
-    _check_width(width, len(listed), sum(map(len, listed)), what)
+    if 4 * width * len(listed) > max(_FREE_BYTES, 4 * _MOST_PADDING * sum(map(len, listed))):
+        raise RatingsError(
+            f"column '{what}': one of {len(listed):,} ids has {width} characters, and the others "
+            "far fewer; shorten or remove it"
+        )
     return np.array(listed, dtype=f"<U{width}")
 
 
-def _check_width(width: int, count: int, characters: int, what: str) -> None:
-    if 4 * width * count > max(_FREE_BYTES, 4 * _MOST_PADDING * characters):
-        raise RatingsError(
-            f"column '{what}': one of {count:,} ids has {width} characters, and the others far "
-            "fewer; shorten or remove it"
-        )
+def _too_big(what: str) -> RatingsError:
+    return RatingsError(
+        f"column '{what}' has integers beyond 64 bits with sign: pass them as strings"
+    )
 
 
 def _missing(what: str, row: int) -> RatingsError:
@@ -372,10 +325,6 @@ def _unfit(what: str, row: int) -> RatingsError:
         f"column '{what}', row {row:,}: the id is longer than {MAX_ID_LENGTH} characters or "
         "contains NUL; is this the right column?"
     )
-
-
-def _index(ids: NDArray[Any], stated: bool) -> IdIndex:
-    return IdIndex(ids, stated=stated, as_given=True)
 
 
 def _factorise_integers(array: NDArray[np.int64]) -> tuple[IdIndex, Codes]:
@@ -400,19 +349,23 @@ def _factorise_series(series: pl.Series, what: str) -> tuple[IdIndex, Codes]:
         raise _missing(what, int(series.is_null().arg_true()[0]) + 1)
     if series.dtype.is_integer() or series.dtype.is_float():
         return _factorise_integers(cast("NDArray[np.int64]", _id_array(series.to_numpy(), what)))
-    if series.dtype in (pl.Categorical, pl.Enum):
-        series = series.cast(pl.String)
-    if series.dtype != pl.String:
+    if series.dtype == pl.String:
+        series = series.cast(pl.Categorical)
+    if series.dtype not in (pl.Categorical, pl.Enum):
         return factorise(np.array([*series.to_list(), None], dtype=object)[:-1], what)
-    unique = series.unique().sort()
-    lengths = unique.str.len_chars()
-    unfit = unique.filter(
-        (lengths == 0) | (lengths > MAX_ID_LENGTH) | unique.str.contains("\0", literal=True)
-    )
-    if len(unfit):
-        row = int(series.is_in(unfit.implode()).arg_true()[0]) + 1
-        raise _missing(what, row) if series[row - 1] == "" else _unfit(what, row)
-    codes = series.cast(pl.Enum(unique)).to_physical().to_numpy().astype(np.int32)
-    width = int(cast("int", lengths.max() or 1))
-    _check_width(width, len(unique), int(lengths.sum()), what)
-    return IdIndex(np.array(unique.to_list(), dtype=f"<U{width}")), codes
+    distinct = series.unique()
+    distinct = distinct.gather(distinct.cast(pl.String).arg_sort())
+    numbers = distinct.to_physical().to_numpy()
+    lookup = np.empty(int(numbers.max(initial=0)) + 1, np.int32)
+    lookup[numbers] = np.arange(len(numbers), dtype=np.int32)
+    codes = lookup[series.to_physical().to_numpy()]
+    texts = distinct.cast(pl.String).to_list()
+    try:
+        return IdIndex(_checked_text(texts, what)), codes
+    except RatingsError:
+        unfit = [not text or len(text) > MAX_ID_LENGTH or "\0" in text for text in texts]
+        bad = np.flatnonzero(np.array(unfit)[codes])
+        if not len(bad):
+            raise
+        row = int(bad[0])
+        raise (_unfit if texts[codes[row]] else _missing)(what, row + 1) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -37,12 +37,7 @@ class ItemTable:
     frame: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
-        if not len(self.index) == len(self.titles) == len(self.genres) == len(self.years):
-            raise RatingsError(
-                "an item table needs one title, genre list and year per id: got "
-                f"{len(self.index):,} ids, {len(self.titles):,} titles, {len(self.genres):,} genre "
-                f"lists, {len(self.years):,} years"
-            )
+        _check_lengths(self.index, self.titles, self.genres, self.years)
 
     @classmethod
     def of(cls, data: Any) -> ItemTable:
@@ -58,7 +53,7 @@ class ItemTable:
         Raises:
             RatingsError: It is no such table, or an item is listed twice.
         """
-        from hdpmf.common.data.item_features import item_table_of
+        from hdpmf.common.data.item_files import item_table_of
 
         return data if isinstance(data, cls) else item_table_of(data)
 
@@ -71,17 +66,14 @@ class ItemTable:
         years: Sequence[int | None],
     ) -> ItemTable:
         """Make a table from columns in any order of ids."""
-        if not len(ids) == len(titles) == len(genres) == len(years):
-            raise RatingsError("an item table needs one title, genre list and year per id")
+        _check_lengths(ids, titles, genres, years)
         index = IdIndex(ids)
-        order = np.empty(len(index), dtype=np.int64)
-        order[index.find(ids)] = np.arange(len(index))
-        positions = order.tolist()
+        order = np.argsort(index.find(ids)).tolist()
         return cls(
             index,
-            tuple(titles[i] for i in positions),
-            tuple(tuple(genres[i]) for i in positions),
-            tuple(years[i] for i in positions),
+            tuple(titles[i] for i in order),
+            tuple(tuple(genres[i]) for i in order),
+            tuple(years[i] for i in order),
         )
 
     @property
@@ -137,6 +129,14 @@ class ItemTable:
         return made
 
 
+def _check_lengths(*columns: Sized) -> None:
+    if len(set(map(len, columns))) > 1:
+        counts = ", ".join(f"{len(column):,}" for column in columns)
+        raise RatingsError(
+            f"an item table needs one title, genre list and year per id, not {counts} of these"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFilter:
     """Conditions on items, all of which have to hold.
@@ -156,11 +156,8 @@ class ItemFilter:
     items: Sequence[Id] | np.ndarray[Any, Any] | None = None
 
     def __post_init__(self) -> None:
-        if (
-            self.from_year is not None
-            and self.to_year is not None
-            and self.from_year > self.to_year
-        ):
+        first, last = self.from_year, self.to_year
+        if first is not None and last is not None and first > last:
             raise ConfigError(f"no year is from {self.from_year} and to {self.to_year}; swap them")
 
     def allowed(self, items: IdIndex, table: ItemTable | None) -> np.ndarray:
@@ -176,26 +173,19 @@ class ItemFilter:
             passing[:] = False
             passing[items.codes(self.items)] = True
         if self.genres or self.not_genres:
-            genres = [set(map(str.casefold, own)) for own in _column(table, items, "genres", ())]
-            there = (
-                sorted({genre for own in table.genres for genre in own})
-                if table is not None
-                else []
-            )
+            there = sorted({genre for own in table.genres for genre in own}) if table else []
             if not there:
                 raise ConfigError("no genres are known of these items, so none can be asked for")
             wanted, unwanted = _known(self.genres, there), _known(self.not_genres, there)
-            passing &= np.array([bool(own & wanted) or not wanted for own in genres], bool)
-            passing &= np.array([not own & unwanted for own in genres], bool)
+            genres = [set(map(str.casefold, own)) for own in _column(table, items, "genres", ())]
+            passing &= [bool(own & wanted or not wanted) and not own & unwanted for own in genres]
         if self.from_year is not None or self.to_year is not None:
             years = _column(table, items, "years", None)
             if not any(year is not None for year in years):
                 raise ConfigError("no years are known of these items, so none can be asked for")
             first = self.from_year or -np.inf
             last = np.inf if self.to_year is None else self.to_year
-            passing &= np.array(
-                [year is not None and first <= year <= last for year in years], bool
-            )
+            passing &= [year is not None and first <= year <= last for year in years]
         return passing
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hdpmf.common.data import checks
 from hdpmf.common.data.checks import pair_keys
+from hdpmf.common.data.columns import Layout
 from hdpmf.common.data.readers import read_columns
 from hdpmf.common.data.scale import RatingScale
 from hdpmf.common.data.table import Ratings
@@ -79,13 +80,12 @@ def summarize_file(
 ) -> Overview:
     """Of a file as it is: duplicates and what is missing are counted, the scale is guessed."""
     name = os.path.basename(os.fspath(path))
-    found = read_columns(path, columns=columns, implicit=None, missing="drop")
-    rows = len(found.user)
-    users, user_index = checks.codes(name, "user", found.user, None, rows)
-    items, item_index = checks.codes(name, "item", found.item, None, rows)
-    numbers = (
-        np.empty(0, np.float32) if found.rating is None else checks.numbers(name, found.rating)
-    )
+    found = read_columns(path, Layout(columns, implicit=None, missing="drop"))
+    rows, given = len(found.frame), found.get("rating")
+    users, user_index = checks.codes(name, "user", found.frame["user"], None, rows)
+    items, item_index = checks.codes(name, "item", found.frame["item"], None, rows)
+    numbers = np.empty(0, np.float32) if given is None else checks.numbers(name, given)
+    times = found.get("timestamp")
     values = numbers[np.isfinite(numbers)]
     return Overview(
         name,
@@ -97,7 +97,7 @@ def summarize_file(
         guess_scale(values) if len(values) else None,
         len(numbers) - len(values),
         values,
-        None if found.timestamp is None else checks.times(name, found.timestamp),
+        None if times is None else checks.times(name, times),
         found.missing,
         found.n_dropped,
     )

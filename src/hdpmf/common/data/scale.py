@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,18 +74,10 @@ class RatingScale:
         """The middle of the scale: the guess that needs no data."""
         return (self.low + self.high) / 2
 
-    @overload
-    def clip(self, values: float) -> float: ...
-
-    @overload
-    def clip(self, values: NDArray[np.floating]) -> NDArray[np.floating]: ...
-
-    def clip(self, values: float | NDArray[np.floating]) -> float | NDArray[np.floating]:
+    def clip(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
         """Bring numbers into the scale."""
-        if isinstance(values, np.ndarray):
-            clipped: NDArray[np.floating] = np.clip(values, self.low, self.high)
-            return clipped
-        return min(max(float(values), self.low), self.high)
+        clipped: NDArray[np.floating] = np.clip(values, self.low, self.high)
+        return clipped
 
     def __str__(self) -> str:
         return f"{self.low:g}..{self.high:g}"

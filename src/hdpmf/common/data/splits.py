@@ -8,16 +8,15 @@ their test. `Ratings` has these functions as methods.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data.checks import Duplicates, Missing, RngLike, as_generator
+from hdpmf.common.data.checks import RngLike, as_generator, is_count
 from hdpmf.common.data.ids import merge
 from hdpmf.common.data.items import ItemTable
-from hdpmf.common.data.scale import ScaleLike
 from hdpmf.errors import ConfigError, RatingsError, hint
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple
     Returns:
         Training and test.
     """
-    if not _is_count(per_user):
+    if not is_count(per_user):
         raise ConfigError("per_user must be an integer of at least 1")
     rank, counts = _rank_within_user(ratings, as_generator(rng))
     held = rank < np.minimum(per_user, counts - 1)[ratings.user_codes]
@@ -56,7 +55,7 @@ def hold_out_last(ratings: Ratings, per_user: int = 1) -> tuple[Ratings, Ratings
     A user's ratings of the same second are ordered by row. As with `hold_out`, one rating stays in
     training.
     """
-    if not _is_count(per_user):
+    if not is_count(per_user):
         raise ConfigError("per_user must be an integer of at least 1")
     age, counts = _age_within_user(ratings)
     held = age < np.minimum(per_user, counts - 1)[ratings.user_codes]
@@ -110,7 +109,7 @@ def k_fold(ratings: Ratings, k: int = 5, *, rng: RngLike = 0) -> Iterator[tuple[
     nearly equal size. A user with a single rating is absent from the training part of the fold that
     has it.
     """
-    if not _is_count(k) or k < 2:
+    if not is_count(k) or k < 2:
         raise ConfigError("k must be an integer of at least 2")
     # Drawn here and not at the first next(): a shared generator must not depend on when the folds
     # are used.
@@ -180,7 +179,7 @@ def k_core(ratings: Ratings, k: int = 5) -> Ratings:
 
     Ids that nobody uses any more leave the indexes.
     """
-    if not _is_count(k):
+    if not is_count(k):
         raise ConfigError("k must be an integer of at least 1")
     users, items = ratings.user_codes, ratings.item_codes
     kept = np.arange(len(ratings))
@@ -254,10 +253,6 @@ def _whole(amount: float) -> int:
     return int(amount)
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
-
-
 def alike(first: Ratings, second: Ratings) -> tuple[Ratings, Ratings]:
     """Give two tables ids of one kind: text if either has an id that is no plain integer."""
     if first.users.is_integer != second.users.is_integer:
@@ -280,34 +275,14 @@ def share_indexes(
 
 
 def read_split(
-    train_path: str | os.PathLike[str],
-    test_path: str | os.PathLike[str],
-    *,
-    scale: ScaleLike | None = None,
-    columns: Mapping[str, str] | None = None,
-    separator: str | None = None,
-    header: bool | None = None,
-    duplicates: Duplicates = "error",
-    missing: Missing = "error",
-    implicit: bool | None = False,
+    train_path: str | os.PathLike[str], test_path: str | os.PathLike[str], **options: Any
 ) -> tuple[Ratings, Ratings]:
-    """Read a training and a test file into one id space; the arguments are those of `Ratings.read`.
+    """Read a training and a test file into one id space; options are those of `Ratings.read`.
 
     Users and items that only one of the files has are in both indexes.
     """
     from hdpmf.common.data.table import Ratings
 
-    train, test = (
-        Ratings.read(
-            path,
-            scale=scale,
-            columns=columns,
-            separator=separator,
-            header=header,
-            duplicates=duplicates,
-            missing=missing,
-            implicit=implicit,
-        )
-        for path in (train_path, test_path)
+    return share_indexes(
+        *alike(*(Ratings.read(path, **options) for path in (train_path, test_path)))
     )
-    return share_indexes(*alike(train, test))

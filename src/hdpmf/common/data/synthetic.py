@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data.checks import RngLike, as_generator
+from hdpmf.common.data.checks import RngLike, as_generator, is_count
 from hdpmf.common.data.ids import IdIndex
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import RatingScale
@@ -22,91 +22,32 @@ from hdpmf.common.data.table import Ratings
 from hdpmf.errors import ConfigError
 
 GENRES = (
-    "Drama",
-    "Comedy",
-    "Action",
-    "Thriller",
-    "Romance",
-    "Adventure",
-    "Crime",
-    "Science Fiction",
-    "Horror",
-    "Family",
-    "Mystery",
-    "Musical",
-)
+    "Drama", "Comedy", "Action", "Thriller", "Romance", "Adventure", "Crime", "Science Fiction",
+    "Horror", "Family", "Mystery", "Musical",
+)  # fmt: skip
 
 _FIRST = (
-    "Amber",
-    "Broken",
-    "Crimson",
-    "Distant",
-    "Electric",
-    "Forgotten",
-    "Golden",
-    "Hollow",
-    "Invisible",
-    "Jade",
-    "Kindred",
-    "Last",
-    "Midnight",
-    "Northern",
-    "Open",
-    "Paper",
-    "Quiet",
-    "Restless",
-    "Silver",
-    "Tender",
-    "Unwritten",
-    "Velvet",
-    "Wandering",
-    "Young",
-)
+    "Amber", "Broken", "Crimson", "Distant", "Electric", "Forgotten", "Golden", "Hollow",
+    "Invisible", "Jade", "Kindred", "Last", "Midnight", "Northern", "Open", "Paper", "Quiet",
+    "Restless", "Silver", "Tender", "Unwritten", "Velvet", "Wandering", "Young",
+)  # fmt: skip
 
 _SECOND = (
-    "Anchor",
-    "Bridge",
-    "Carnival",
-    "Detective",
-    "Empire",
-    "Falcon",
-    "Garden",
-    "Harbour",
-    "Island",
-    "Journey",
-    "Kingdom",
-    "Lantern",
-    "Mirror",
-    "Night",
-    "Orchard",
-    "Parade",
-    "Question",
-    "River",
-    "Station",
-    "Theatre",
-    "Umbrella",
-    "Voyage",
-    "Window",
-    "Zephyr",
-)
+    "Anchor", "Bridge", "Carnival", "Detective", "Empire", "Falcon", "Garden", "Harbour",
+    "Island", "Journey", "Kingdom", "Lantern", "Mirror", "Night", "Orchard", "Parade", "Question",
+    "River", "Station", "Theatre", "Umbrella", "Voyage", "Window", "Zephyr",
+)  # fmt: skip
 
 _THIRD = (
-    "of Glass",
-    "in Winter",
-    "at Dawn",
-    "Without Maps",
-    "by the Sea",
-    "for Two",
-    "Returns",
+    "of Glass", "in Winter", "at Dawn", "Without Maps", "by the Sea", "for Two", "Returns",
     "Underground",
-)
+)  # fmt: skip
 
 
-def make_titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
-    """Make up a title, with the year in brackets as MovieLens has it, and the year, for each item.
+def _titles(n_items: int, generator: np.random.Generator) -> tuple[list[str], list[int]]:
+    """Make up titles that all differ, with the year in brackets as MovieLens has it, and years.
 
-    Titles all differ: words are combined in a shuffled order, and numbered like sequels when they
-    run out.
+    Words are combined in a shuffled order, and numbered like sequels when they run out.
     """
     words = len(_FIRST) * len(_SECOND) * (len(_THIRD) + 1)
     order = generator.permutation(words).tolist()
@@ -170,17 +111,9 @@ def synthetic_world(
     Returns:
         Ratings of one to five stars, with titles, years and genres. Users are 1, 2, ...; items too.
     """
-    for label, value in (
-        ("n_users", n_users),
-        ("n_items", n_items),
-        ("n_ratings", n_ratings),
-        ("n_tastes", n_tastes),
-    ):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, np.integer))
-            or not 1 <= value < 2**31
-        ):
+    sizes = {"n_users": n_users, "n_items": n_items, "n_ratings": n_ratings, "n_tastes": n_tastes}
+    for label, value in sizes.items():
+        if not (is_count(value) and value < 2**31):
             raise ConfigError(f"{label} must be an integer of at least 1 and below 2^31")
     if not n_users <= n_ratings <= n_users * n_items:
         raise ConfigError(
@@ -192,7 +125,7 @@ def synthetic_world(
     world = _draw_world(n_users, n_items, n_ratings, n_tastes, genres, generator)
     user_codes, item_codes = _draw_pairs(world, generator)
     values = _draw_stars(world, user_codes, item_codes, generator)
-    titles, years = make_titles(n_items, generator)
+    titles, years = _titles(n_items, generator)
     ids = np.arange(1, n_items + 1)
     names = [tuple(GENRES[genre] for genre in dict.fromkeys(row)) for row in genres.tolist()]
     table = ItemTable(IdIndex(ids), tuple(titles), tuple(names), tuple(years))

@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 
 from hdpmf.common.base.notebook import facts_html, frame_of
 from hdpmf.common.data import checks, splits
-from hdpmf.common.data.checks import (
-    Duplicates,
-    Missing,
-    check_duplicates,
-    merge_duplicates,
-    pair_keys,
-)
+from hdpmf.common.data.checks import Duplicates, check_duplicates, pair_keys
+from hdpmf.common.data.columns import Layout, Missing, match_columns, take_columns
 from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
@@ -95,13 +90,14 @@ class Ratings:
         implicit: bool | None = False,
         name: str | None = None,
         item_table: ItemTable | None = None,
+        separator: str | None = None,
+        header: bool | None = None,
     ) -> Ratings:
         """Make a table from a data frame, a SciPy sparse matrix, rows or a file.
 
         Args:
-            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...; one of dask is
-                taken partition by partition) with columns for user, item, rating and, if known,
-                timestamp; a SciPy matrix of users by items; a
+            data: A frame that Narwhals understands (pandas, polars, PyArrow, ...) with columns for
+                user, item, rating and, if known, timestamp; a SciPy matrix of users by items; a
                 NumPy array or a list of tuples with a rating per row: user, item, rating and, if
                 known, timestamp; or a path, as for `read`.
             scale: The public scale as ``(low, high)``; one to five where it is not given.
@@ -114,38 +110,62 @@ class Ratings:
                 ``error``, or ``drop``, which leaves them out with a warning that counts them.
             implicit: Whether this is implicit feedback: who chose what, and no ratings, whatever
                 counts there are; None: where there is no column of ratings, with a warning.
-            name: What to call the table in messages.
+            name: What to call the table in messages; else a file is called by its name.
             item_table: Public facts about the items.
+            separator: See `read`.
+            header: See `read`.
 
         Raises:
             RatingsError: Something is wrong with the data; the message says where and what to do.
         """
+        layout = Layout(columns, implicit, missing, separator, header)
         if isinstance(data, (str, os.PathLike)):
-            read = cls.read(
-                data,
-                scale=scale,
-                columns=columns,
-                duplicates=duplicates,
-                missing=missing,
-                implicit=implicit,
-                name=name,
-            )
-            return read.describe(item_table)
-        from hdpmf.common.data.columns import columns_of
+            from hdpmf.common.data.readers import read_columns
 
-        label = "ratings" if name is None else name
-        found = columns_of(data, columns, label, implicit, missing)
+            label = os.path.basename(os.fspath(data)) if name is None else name
+            found = read_columns(data, layout)
+        else:
+            from hdpmf.common.data.frames import ratings_frame
+
+            label = "ratings" if name is None else name
+            frame = ratings_frame(data, layout, label)
+            found = take_columns(frame, match_columns(frame.columns, layout, label), label, missing)
         found.report_missing(label)
         return cls.from_arrays(
-            found.user,
-            found.item,
-            found.rating,
-            timestamps=found.timestamp,
+            found.frame["user"],
+            found.frame["item"],
+            found.get("rating"),
+            timestamps=found.get("timestamp"),
             scale=scale,
             duplicates=duplicates,
             name=label,
             item_table=item_table,
         )
+
+    @classmethod
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        separator: str | None = None,
+        header: bool | None = None,
+        **options: Any,
+    ) -> Ratings:
+        """Read a file: CSV, TSV, ``::``-separated (also gzip-compressed) or Parquet; or several.
+
+        Ids are integers where all of a column come back as they are written, else text: ``007``
+        stays ``007``.
+
+        Args:
+            path: The file; a folder, of which all Parquet files are read; or a pattern, as
+                ``ratings/*.csv``. Several files are read as one, in the order of their names.
+            separator: What stands between fields; found from the first line where it is not given.
+            header: Whether the first line holds column names; found from it where it is not given.
+                Without a header the columns are user, item, rating and timestamp, of which the last
+                two may be absent.
+            options: The other arguments of `of`.
+        """
+        return cls.of(os.fspath(path), separator=separator, header=header, **options)
 
     @classmethod
     def from_arrays(
@@ -192,7 +212,6 @@ class Ratings:
             scale = IMPLICIT_SCALE
             if duplicates == "error":
                 duplicates = "last" if timestamps is not None else "last-row"
-        checks.check_rule(duplicates)
         numbers = checks.numbers(name, np.ones(len(users)) if implicit else values)
         user_codes, users_found = checks.codes(name, "user", users, users_index, len(numbers))
         item_codes, items_found = checks.codes(name, "item", items, items_index, len(numbers))
@@ -201,9 +220,9 @@ class Ratings:
         if duplicates != "error" and len(numbers) and (times is None or len(times) == len(numbers)):
             checks.check_values(name, numbers, public_scale)  # while rows still have their numbers
             keys = pair_keys(user_codes, item_codes, len(items_found))
-            if times is None and not implicit:
-                checks.check_order(name, keys, duplicates)
-            kept, numbers = merge_duplicates(keys, numbers, times, duplicates)
+            kept, numbers = checks.merge_duplicates(
+                name, keys, numbers, times, duplicates, ordered=implicit
+            )
             user_codes, item_codes = user_codes[kept], item_codes[kept]
             times = None if times is None else times[kept]
         return cls(
@@ -217,61 +236,6 @@ class Ratings:
             item_table=item_table,
             name=name,
             implicit=implicit,
-        )
-
-    @classmethod
-    def read(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        scale: ScaleLike | None = None,
-        columns: Mapping[str, str] | None = None,
-        separator: str | None = None,
-        header: bool | None = None,
-        duplicates: Duplicates = "error",
-        missing: Missing = "error",
-        implicit: bool | None = False,
-        name: str | None = None,
-    ) -> Ratings:
-        """Read a file: CSV, TSV, ``::``-separated or Parquet, plain or gzip-compressed; or several.
-
-        Ids are integers where all of a column come back as they are written, else text: ``007``
-        stays ``007``.
-
-        Args:
-            path: The file; a folder, of which all Parquet files are read; or a pattern, as
-                ``ratings/*.csv``. Several files are read as one, in the order of their names.
-            scale: See `of`.
-            columns: See `of`.
-            separator: What stands between fields; found from the first line where it is not given.
-            header: Whether the first line holds column names; found from it where it is not given.
-                Without a header the columns are user, item, rating and timestamp, of which the last
-                two may be absent.
-            duplicates: See `of`.
-            missing: See `of`.
-            implicit: See `of`.
-            name: What to call the table in messages; the file's name where it is not given.
-        """
-        from hdpmf.common.data.readers import read_columns
-
-        label = os.path.basename(os.fspath(path)) if name is None else name
-        found = read_columns(
-            path,
-            columns=columns,
-            separator=separator,
-            header=header,
-            implicit=implicit,
-            missing=missing,
-        )
-        found.report_missing(label)
-        return cls.from_arrays(
-            found.user,
-            found.item,
-            found.rating,
-            timestamps=found.timestamp,
-            scale=scale,
-            duplicates=duplicates,
-            name=label,
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:

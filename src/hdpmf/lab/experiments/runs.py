@@ -22,7 +22,8 @@ from uuid import uuid4
 
 import msgspec
 
-from hdpmf.common.data.checks import Duplicates, Missing
+from hdpmf.common.data.checks import Duplicates
+from hdpmf.common.data.columns import Missing
 from hdpmf.common.methods import METHODS, Claim, Form, Method
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy import Group, PrivacySpec

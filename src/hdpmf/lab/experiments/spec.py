@@ -27,7 +27,8 @@ import msgspec
 from msgspec import Meta
 
 from hdpmf.common.base.registry import did_you_mean
-from hdpmf.common.data.checks import Duplicates, Missing
+from hdpmf.common.data.checks import Duplicates
+from hdpmf.common.data.columns import Missing
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.errors import ConfigError
