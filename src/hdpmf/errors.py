@@ -222,30 +222,22 @@ _HINTS: dict[str, dict[Language, str]] = {
         "shell": "--scale LOW HIGH without --step",
         "toml": "scale = [low, high]",
     },
-    "missing": {"python": "missing=W", "shell": "--missing-weight W", "toml": "missing_weight = W"},
+    "missing": {
+        "python": "missing=W",
+        "shell": "PrivacyWeights.from_frame(..., missing=W) in Python",
+        "toml": "missing_weight = W",
+    },
+    "drop": {
+        "python": 'Ratings.of(data, missing="drop")',
+        "shell": 'Ratings.read(FILE, missing="drop") in Python',
+        "toml": 'missing = "drop"',
+    },
     "implicit": {
         "python": "Ratings.of(data, implicit=True)",
         "shell": "--implicit",
         "toml": "implicit = true",
     },
-    "fold-in": {
-        "python": "model.fold_in(ratings)",
-        "shell": "hdpmf fold-in FOLDER FILE",
-        "toml": "model.fold_in(ratings)",
-    },
-    "replace": {"python": "replace=True", "shell": "--replace", "toml": "replace=True"},
-    "update": {
-        "python": "model.update(ratings)",
-        "shell": "--update",
-        "toml": "model.update(ratings)",
-    },
-    "items": {"python": "items=frame", "shell": "--items FILE", "toml": "items=frame"},
     "overwrite": {"python": "replace=True", "shell": "--force", "toml": "replace=True"},
-    "drop": {
-        "python": 'Ratings.of(data, missing="drop")',
-        "shell": "--missing drop",
-        "toml": 'missing = "drop"',
-    },
     "rows": {
         "python": 'Ratings.of(data, duplicates="{0}-row")',
         "shell": "--duplicates {0}-row",

@@ -219,7 +219,7 @@ def test_wishes_that_cannot_be(call: Call, shop: Path, tmp_path: Path) -> None:
         assert result.code in (3, 5)
         return result.err
 
-    assert "--missing-weight W" in refused("user,weight\n00001,0.5\n")
+    assert "missing=W" in refused("user,weight\n00001,0.5\n")
     assert "39 of 40 users" in refused("user,weight\n00001,0.5\n")
     assert "written otherwise" in refused("user,weight\n1,0.5\n")
     said = refused("user,weight\n00001,0.5\n00002,0.125\n00003,7.625\n")
@@ -231,9 +231,6 @@ def test_wishes_that_cannot_be(call: Call, shop: Path, tmp_path: Path) -> None:
     )
     assert "column 'weight' beside a column 'user'" in refused("user,wish\n00001,0.5\n")
     assert "must hold numbers" in refused("user,weight\n00001,much\n")
-    file.write_text("user,weight\n00001,0.5\n")
-    assert call(*ask, "--missing-weight", 0.25, "--json").json["weights"] == "file"
-    assert call(*ask, "--missing-weight", 2).code == 5
 
 
 def test_duplicates(call: Call, shop: Path) -> None:
@@ -287,8 +284,6 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     listed = call("recommend", tmp_path / "model", user, "--json").json["items"]
     assert {entry["score"] for entry in listed} == {None}
     assert call("recommend", tmp_path / "model", user, "--csv").out.splitlines()[1].count(",") == 7
-    ended = call("predict", tmp_path / "model", user, listed[0]["item"])
-    assert (ended.code, "predicts no ratings; hdpmf recommend" in ended.err) == (2, True)
 
 
 def test_what_needs_ratings_has_no_word_for_implicit_feedback(
@@ -298,30 +293,6 @@ def test_what_needs_ratings_has_no_word_for_implicit_feedback(
         result = call(*command, "--train", shop, "--implicit")
         assert result.code == 2
         assert "--implicit" in result.err
-
-
-def test_every_command_of_the_page_runs(
-    call: Call, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-    monkeypatch.chdir(tmp_path)
-    table = frame_of(shop).set_axis(["user", "item", "rating", "timestamp"], axis=1)
-    table.to_csv("ratings.csv", index=False)
-    table.drop(columns="rating").to_csv("clicks.csv", index=False)
-    wishes = table[["user"]].drop_duplicates().head(9)
-    wishes.assign(weight=0.25).to_csv("wishes.csv", index=False)
-    wishes.assign(weight=0.25, level="seen").to_csv("levels.csv", index=False)
-    commands = [
-        line[2:].partition("#")[0] for line in page.splitlines() if line.startswith("$ hdpmf")
-    ]
-    assert len(commands) == 8
-    for command in commands:
-        result = call(*command.split()[1:])
-        assert result.code == 0, result.err
-    blocks = page.split("```python\n")[1:]
-    assert len(blocks) == 3
-    for block in blocks:
-        exec(compile(block.partition("```")[0], "docs/data.md", "exec"), {})
 
 
 def test_info_of_a_file(call: Call, shop: Path) -> None:
@@ -347,7 +318,7 @@ def words_after(text: str, mark: str) -> list[str]:
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_info_suggests_a_command_that_runs(call: Call, tmp_path: Path, timed: bool) -> None:
-    """Half stars, columns with blanks that nobody guesses, one twice, and some without a value."""
+    """Half stars, columns with blanks that nobody guesses, one twice."""
     rows = [
         (f"{who:03d}", what, (who + what) % 10 / 2 + 0.5, 1_000_000 + what)
         for who in range(20)
@@ -355,32 +326,26 @@ def test_info_suggests_a_command_that_runs(call: Call, tmp_path: Path, timed: bo
     ]
     rows.append((*rows[0][:2], 3.0, 2_000_000))
     frame = pd.DataFrame(rows, columns=["by whom", "of what", "how good", "at what time"])
-    frame.loc[5, "how good"] = None
-    frame.loc[[7, 8], "by whom"] = None
     names = {"user": "by whom", "item": "of what", "rating": "how good"}
     names |= {"timestamp": "at what time"} if timed else {}
     path = tmp_path / "our ratings.csv"
     frame[list(names.values())].to_csv(path, index=False)
     column = [word for ours, theirs in names.items() for word in ("--column", f"{ours}={theirs}")]
     told = call("data", "info", path, *column)
+    suggested = words_after(told.out, "use it with: hdpmf ")
+    assert {"--step", "--duplicates", "--column"} <= set(suggested)
+    ended = call(*suggested, "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json["n_train"] + ended.json["n_test"] == len(rows) - 1
+    position = suggested.index("--duplicates")  # nothing is merged without being told
+    assert call(*suggested[:position], *suggested[position + 2 :]).code == 3
+    frame.loc[5, "how good"] = None
+    frame.loc[[7, 8], "by whom"] = None
+    frame[list(names.values())].to_csv(path, index=False)
+    told = call("data", "info", path, *column)
     assert "something is missing, not counted here: 3 (user in 2, rating in 1)" in told.out
     found = call("data", "info", path, *column, "--json").json
     assert (found["missing"], found["missing_rows"]) == ({"user": 2, "rating": 1}, 3)
-    suggested = words_after(told.out, "use it with: hdpmf ")
-    assert {"--step", "--missing", "--duplicates", "--column"} <= set(suggested)
-    ended = call(*suggested, "--json")
-    assert ended.code == 0, ended.err
-    assert ended.json["n_train"] + ended.json["n_test"] == len(rows) - 3 - 1
-    # Nothing is left out or merged without being told.
-    for flag in ("--missing", "--duplicates"):
-        position = suggested.index(flag)
-        assert call(*suggested[:position], *suggested[position + 2 :]).code == 3
-    assert "3 rows are left out" in ended.err
-
-
-def test_a_core(call: Call, shop: Path) -> None:
-    ask = ("evaluate", "user-mean", "--train", shop, "--hold-out", 1, "--core", 7, "--json")
-    assert call(*ask).json["n_train"] == len(read(shop).k_core(7)) - read(shop).k_core(7).n_users
 
 
 def test_tuning_ones_own_data(call: Call, shop: Path, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_method_for_lists_has_no_errors(call: Call, files: tuple[Path, Path]) 
 
 def test_the_command_is_the_library(call: Call, files: tuple[Path, Path]) -> None:
     train, test = read_split(*files)
-    weights = PrivacySpec.paper(f_uc=0.3).draw(train, 8)
+    weights = PrivacySpec.paper(f_uc=0.3).draw(train, 7)
     params = {
         "n_factors": 3,
         "learning_rate": 0.02,
@@ -119,18 +119,16 @@ def test_the_command_is_the_library(call: Call, files: tuple[Path, Path]) -> Non
         20,
         "--seed",
         7,
-        "--weights-seed",
-        8,
         "--spec",
         "f_uc=0.3",
-        "--solver",
-        "sequential",
-        "--h",
-        "item",
-        "--noise",
-        "once",
-        "--threads",
-        1,
+        "--set",
+        "solver=sequential",
+        "--set",
+        "h=item",
+        "--set",
+        "noise=once",
+        "--set",
+        "n_threads=1",
         "--scale",
         1,
         5,
@@ -163,8 +161,8 @@ def test_uniform_weights_and_threshold_reach_the_model(
         50,
         "--weights",
         "uniform",
-        "--threshold",
-        text,
+        "--set",
+        f"threshold={text}",
         "--json",
     ).json
     assert found["weights"] == "uniform"
@@ -183,7 +181,7 @@ def test_the_seed_decides_everything(call: Call) -> None:
 
 
 def test_the_ready_split(call: Call, data_folder: Path) -> None:
-    found = call("evaluate", "user-mean", "--data", "ml-100k", "--ready-split", "--json").json
+    found = call("evaluate", "user-mean", "--data", "ml-100k", "--split", "ready", "--json").json
     assert (found["n_train"], found["n_test"], found["data"]) == (90_570, 9_430, "MovieLens 100K")
 
 
@@ -221,11 +219,10 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--train", "absent.csv", "--test", "absent.csv"), 3, "absent.csv"),
         (("--train", "absent.csv"), 2, "--hold-out"),
         (("--data", "synthetic", "--test", "a"), 2, "--test"),
-        (("--data", "synthetic", "--hold-out", 3, "--ready-split"), 2, "choose one"),
-        (("--data", "synthetic", "--ready-split"), 4, "no ready-made split"),
-        (("--train", "a", "--ready-split"), 2, "--ready-split"),
+        (("--data", "synthetic", "--hold-out", 3, "--split", "ready"), 2, "choose one"),
+        (("--data", "synthetic", "--split", "ready"), 4, "no ready-made split"),
+        (("--train", "a", "--split", "ready"), 2, "--split ready"),
         (("--data", "synthetic", "--scale", 1, 5), 2, "--scale"),
-        (("--data", "synthetic", "--step", 1), 2, "--step"),
         (("--data", "synthetic", "--hold-out", 0), 2, "per_user"),
         (("--data", "movies"), 4, "movies"),
         (("--data", "synthetic", "--epsilon", 0), 5, "epsilon"),
@@ -240,10 +237,10 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
         (("--data", "synthetic", "--epochs", 0), 2, "epochs"),
         (("--data", "synthetic", "--reg", -1), 2, "reg"),
         (("--data", "synthetic", "--seed", -1), 2, "--seed"),
-        (("--data", "synthetic", "--threads", 0), 2, "threads"),
-        (("--data", "synthetic", "--solver", "magic"), 2, "solver"),
-        (("--data", "synthetic", "--h", "magic"), 2, "h must be"),
-        (("--data", "synthetic", "--noise", "magic"), 2, "noise"),
+        (("--data", "synthetic", "--set", "n_threads=0"), 2, "threads"),
+        (("--data", "synthetic", "--set", "solver=magic"), 2, "solver"),
+        (("--data", "synthetic", "--set", "h=magic"), 2, "h must be"),
+        (("--data", "synthetic", "--set", "noise=magic"), 2, "noise"),
         (("--data", "synthetic", "--spec", "f_xx=1"), 2, "f_xx"),
         (("--data", "synthetic", "--spec", "f_uc"), 2, "NAME=VALUE"),
         (("--data", "synthetic", "--spec", "f_uc=much"), 2, "number"),
@@ -254,7 +251,6 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
             2,
             "one of these three",
         ),
-        (("--data", "synthetic", "--missing-weight", 0.5), 2, "--missing-weight"),
         (("--data", "synthetic", "--weights", "absent.csv"), 3, "absent.csv"),
         (("--data", "synthetic", "--duplicates", "last"), 2, "--duplicates"),
         (("--data", "synthetic", "--implicit"), 2, "--implicit"),
@@ -264,13 +260,11 @@ def test_other_column_names(call: Call, tmp_path: Path) -> None:
             2,
             "--duplicates takes error, last",
         ),
-        (("--data", "synthetic", "--split", "magic"), 2, "--split takes hold-out, last"),
+        (("--data", "synthetic", "--split", "magic"), 2, "--split takes ready, or hold-out, last"),
         (("--data", "synthetic", "--split", "last:many"), 2, "last:10"),
         (("--data", "synthetic", "--split", "time:soon"), 2, "time:0.2"),
         (("--data", "synthetic", "--split", "ratio:2"), 2, "above 0 and below 1"),
         (("--data", "synthetic", "--split", "ratio", "--hold-out", 3), 2, "choose one"),
-        (("--data", "ml-100k", "--ready-split", "--core", 5), 2, "--core"),
-        (("--data", "synthetic", "--core", 10_000), 3, "no core"),
         (("--data", "synthetic", "--spec", "f_uc=1", "--weights", "uniform"), 2, "--weights paper"),
     ],
 )
@@ -289,7 +283,7 @@ def test_an_unknown_method(call: Call) -> None:
 
 
 def test_a_threshold_that_is_neither_word_nor_number(call: Call) -> None:
-    assert call("evaluate", "pdpmf", "--data", "synthetic", "--threshold", "magic").code == 5
+    assert call("evaluate", "pdpmf", "--data", "synthetic", "--set", "threshold=magic").code == 5
 
 
 @pytest.mark.parametrize(
@@ -346,12 +340,12 @@ def test_ranking_beside_the_errors(call: Call, files: tuple[Path, Path]) -> None
     [
         ("-k", 1500, "--factors must be a whole number from 1 to 512, not 1500"),
         ("-k", 100_000, "--factors must be a whole number from 1 to 512"),
-        ("--threads", 100_000, "--threads must be a whole number from 1 to 1024"),
+        ("--set", "n_threads=100000", "--set n_threads must be a whole number from 1 to 1024"),
         ("--lr", 0, "--lr must be a positive number"),
     ],
 )
 def test_what_cannot_be_is_said_before_any_work(
-    call: Call, option: str, value: int, said: str
+    call: Call, option: str, value: object, said: str
 ) -> None:
     ended = call("evaluate", "mf", "--data", "ml-100k", option, value)
     assert ended.code == 2
@@ -391,7 +385,15 @@ def test_evaluate_with_a_file_of_features(
     assert told.json["epsilon_status"] == "proved"
     assert told.json["mse"] != plain.json["mse"]
     without = call(
-        "evaluate", method, "--train", files[0], "--test", files[1], "--no-features", "--json"
+        "evaluate",
+        method,
+        "--train",
+        files[0],
+        "--test",
+        files[1],
+        "--set",
+        "features=false",
+        "--json",
     )
     assert without.json["mse"] == plain.json["mse"]
 
@@ -464,7 +466,9 @@ def test_epsilon_of_a_person_stands_beside_that_of_a_rating(
     call: Call, files: tuple[Path, Path], method: str
 ) -> None:
     common = ("evaluate", method, "--train", files[0], "--test", files[1])
-    free, bounded = (call(*common, *more, "--json").json for more in ((), ("--max-ratings", 4)))
+    free, bounded = (
+        call(*common, *more, "--json").json for more in ((), ("--set", "max_ratings=4"))
+    )
     assert free["max_ratings"] is None
     assert bounded["max_ratings"] == 4
     assert bounded["mse"] != free["mse"]
@@ -482,67 +486,32 @@ def test_epsilon_of_a_person_stands_beside_that_of_a_rating(
     assert "at the median (" in shown
     none = "for presence: no finite epsilon"
     assert (none in shown) == (method == "hdp-bit")
-    explained = call("privacy", "explain", method, "--max-ratings", 4).out
+    explained = call("privacy", "explain", method, "--set", "max_ratings=4").out
     limit = {
         "hdp-sum": "sent with the weight of 4 of weight 1 at most",
         "hdp-bit": "of which 4 at most are sent",
     }
     assert limit[method] in " ".join(explained.split())
-    assert call("evaluate", "hdpmf", *common[2:], "--max-ratings", 4).code == 2
+    assert call("evaluate", "hdpmf", *common[2:], "--set", "max_ratings=4").code == 2
 
 
 def test_priors_travel_with_their_origin(call: Call, files: tuple[Path, Path]) -> None:
     done = call(
-        "evaluate", "hdp-sum", "--train", files[0], "--test", files[1], "--prior", "films", "--json"
-    )
-    assert done.json["prior_origin"]["dataset"] == "ml-1m"
-    shown = call(
-        "evaluate", "hdp-bit", "--train", files[0], "--test", files[1], "--prior", "films-100k"
-    )
-    assert "learned from ml-100k" in shown.out
-
-
-def test_labels_and_patterns(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
-    world = synthetic_world(60, 40, 1_200, rng=3)
-    items = tmp_path / "films.csv"
-    rows = [f"{item},{1980 + number % 20},{'Drama' if number % 2 else 'Comedy'}" for number, item in
-            enumerate(world.items.ids)]  # fmt: skip
-    items.write_text("\n".join(["item,year,genres", *rows]))
-    with_features = ("--train", files[0], "--test", files[1], "--items", items)
-    done = call(
-        "evaluate", "hdp-sum", *with_features, "--prior", "films-100k", "--labels", "--json"
-    )
-    assert done.code == 0
-    assert (done.json["labels"], done.json["n_patterns"]) == (True, 1)
-    assert "label" in done.json["epsilon_reason"]
-    for patterns in (0, 3):
-        bits = call(
-            "evaluate",
-            "hdp-bit",
-            "--train",
-            files[0],
-            "--test",
-            files[1],
-            "--patterns",
-            patterns,
-            "--json",
-        )
-        assert (bits.json["n_patterns"], bits.json["labels"]) == (patterns, False)
-    trained = call(
-        "train",
+        "evaluate",
         "hdp-sum",
         "--train",
         files[0],
-        "--items",
-        items,
-        "--prior",
-        "films-100k",
-        "--labels",
-        "--out",
-        tmp_path / "m",
+        "--test",
+        files[1],
+        "--set",
+        "prior=films",
         "--json",
     )
-    assert trained.json["labels"] is True
+    assert done.json["prior_origin"]["dataset"] == "ml-1m"
+    shown = call(
+        "evaluate", "hdp-bit", "--train", files[0], "--test", files[1], "--set", "prior=films-100k"
+    )
+    assert "learned from ml-100k" in shown.out
 
 
 def test_a_file_of_titles_alone_gives_titles_and_no_features(
@@ -565,7 +534,7 @@ def test_a_file_of_titles_alone_gives_titles_and_no_features(
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_priors_are_small_sound_and_say_where_they_come_from(call: Call, name: str) -> None:
+def test_shipped_priors_are_small_sound_and_say_where_they_come_from(name: str) -> None:
     prior = load_prior(name)
     assert prior is not None
     assert prior.origin["declared"] == "public"
@@ -573,17 +542,6 @@ def test_shipped_priors_are_small_sound_and_say_where_they_come_from(call: Call,
     assert {"constant", "bias", "genre:Drama", "bias*genre:Drama", "decade 1990"} <= set(
         prior.columns
     )
-    assert call("prior", "show", name, "--json").json["origin"] == prior.origin
-    assert prior.dataset in call("prior", "show", name).out
-
-
-def test_learning_needs_a_declaration(call: Call, tmp_path: Path) -> None:
-    assert (
-        "--public"
-        in call("prior", "learn", "--data", "synthetic", "--out", tmp_path / "p.json").err
-    )
-    assert "--data" in call("prior", "learn", "--public", "--out", tmp_path / "p.json").err
-    assert not (tmp_path / "p.json").exists()
 
 
 @pytest.mark.slow
@@ -612,19 +570,13 @@ def test_a_learned_prior_helps_strangers_to_its_data_and_is_not_judged_on_its_ow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mf", "--prior", "films"), "mf has no option --prior"),
-        (("mf", "--no-features"), "mf has no option --features"),
-        (("hdp-bit", "--design", "S"), "hdp-bit has no option --design"),
-        (("mf", "--labels"), "mf has no option --labels"),
-        (("hdp-bit", "--labels"), "hdp-bit has no option --labels"),
-        (("hdp-sum", "--labels"), "taste labels are drawn by a public score"),
-        (("hdp-sum", "--labels", "--prior", "films-100k", "--design", "S"), "belong to design A"),
-        (("hdp-sum", "--patterns", "3"), "hdp-sum has no option --patterns"),
-        (("hdp-bit", "--patterns", "-1"), "patterns must be"),
-        (("hdp-sum", "--design", "Q"), "design must be"),
-        (("hdp-sum", "--coding", "loud"), "coding must be"),
-        (("hdp-sum", "--prior", "nonsense"), "no prior"),
-        (("hdp-sum", "--items", "absent.csv", "--no-features"), "--no-features"),
+        (("mf", "--set", "prior=films"), "mf has no option --set prior"),
+        (("mf", "--set", "features=false"), "mf has no option --set features"),
+        (("hdp-sum", "--set", "patterns=3"), "hdp-sum has no option --set patterns"),
+        (("hdp-bit", "--set", "patterns=-1"), "patterns must be"),
+        (("hdp-sum", "--set", "coding=loud"), "coding must be"),
+        (("hdp-sum", "--set", "prior=nonsense"), "no prior"),
+        (("hdp-sum", "--items", "absent.csv", "--set", "features=false"), "--set features"),
         (("hdp-sum", "--items", "absent.csv"), "no file"),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
             2,
             {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit", "hdp-share"},
         ),
-        ("hdpmf evaluate mf --solver b", 4, {"batch"}),
+        ("hdpmf evaluate mf --split ti", 4, {"time"}),
         ("hdpmf federate simulate --method hdp-", 4, {"hdp-sum", "hdp-bit", "hdp-share"}),
         ("hdpmf data info ml", 3, {"ml-100k", "ml-1m"}),
         ("hdpmf evaluate mf --data sy", 4, {"synthetic"}),

@@ -24,12 +24,11 @@ def test_every_method_is_listed_with_what_its_epsilon_is_worth(call: Call) -> No
     assert all(name in listed.out for name in METHODS)
     found = {row["name"]: row for row in call("methods", "--json").json["methods"]}
     assert found["hdp-sum"]["claims"]["sums"]["presence"] == 0.75
-    assert found["hdp-sum"]["claims_with_labels"]["sums"]["presence"] == 0.992
     assert "learning_rate" not in found["hdp-sum"]["options"]
     assert call("methods", "--markdown").out == PAGE.read_text()
 
 
 def test_one_method_and_an_unknown_one(call: Call) -> None:
-    assert "--labels" in call("methods", "hdp-sum").out
+    assert "--set coding" in call("methods", "hdp-sum").out
     assert "no options" in call("methods", "user-mean").out
     assert call("methods", "svd").code == 2

@@ -146,10 +146,9 @@ def test_the_picture(call: Call, tmp_path: Path) -> None:
         (("hdpmf", "--ratings", 0), 2, "--ratings"),
         (("hdpmf", "--releases", 0), 2, "--releases"),
         (("hdpmf", "--delta", 2), 5, "delta"),
-        (("hdpmf", "--noise", "magic"), 2, "noise"),
-        (("hdpmf", "--h", "magic"), 2, "h must"),
-        (("hdp-sum", "--design", "B"), 2, "design"),
-        (("pdpmf", "--threshold", "magic"), 5, "threshold"),
+        (("hdpmf", "--set", "noise=magic"), 2, "noise"),
+        (("hdpmf", "--set", "h=magic"), 2, "h must"),
+        (("pdpmf", "--set", "threshold=magic"), 5, "threshold"),
         (("hdpmf", "--spec", "f_xx=1"), 2, "f_xx"),
         (("hdpmf", "--spec", "f_uc=0.5", "--weights", "uniform"), 2, "--weights uniform"),
         (("hdpmf", "--plot", "no/such/folder/a.png"), 8, "no/such/folder"),
@@ -190,7 +189,7 @@ def test_wherever_an_epsilon_is_printed_its_price_is(call: Call, files: tuple[Pa
     assert found["epsilon_status"] == "nominal"
     assert "20 raters" in found["epsilon_honest"]
     assert call("evaluate", "user-mean", *common[2:6], "--json").json["epsilon_honest"] is None
-    assert "no guarantee" in call(*common, "--noise", "once", "--json").json["epsilon_honest"]
+    assert "no guarantee" in call(*common, "--set", "noise=once", "--json").json["epsilon_honest"]
 
 
 def _command_of(line: str) -> list[str]:
@@ -203,7 +202,7 @@ def test_every_use_of_a_model_ends_with_one_line_and_the_way_to_the_long_version
 ) -> None:
     folder = tmp_path / "a model"
     trained = call("train", "hdp-sum", "--train", files[0], "--epsilon", 2, "--out", folder)
-    for shown in (trained, call("recommend", folder, 1), call("predict", folder, 1, 2)):
+    for shown in (trained, call("recommend", folder, 1)):
         last = shown.out.splitlines()[-1]
         assert last.startswith("Privacy: epsilon 2 per rating, PROVED against sums over users")
         assert "SIMULATED noise, not for release" in last
@@ -263,15 +262,3 @@ def test_the_documentations_numbers_are_these() -> None:
     for quantile_of_h, number in ((0.1, "1,648"), (0.9, "5,006")):
         assert accounting.cost("hdpmf", h_quantile=quantile_of_h).briefly() == f"{number}*"
         assert number in page
-
-
-def test_explain_taste_labels(call: Call) -> None:
-    told = call("privacy", "explain", "hdp-sum", "--labels", "--weights", "uniform", "--json")
-    presence = [
-        one["pure_epsilon"] for one in told.json["costs"]
-        if (one["unit"], one["neighbours"], one["view"]) == ("rating", "presence", "sums-h-known")
-    ]  # fmt: skip
-    assert presence == [pytest.approx(0.991667, abs=1e-5)]
-    assert "label" in told.json["leaves_the_device"]
-    assert "label" in call("privacy", "explain", "hdp-sum", "--labels").out
-    assert call("privacy", "explain", "hdp-bit", "--labels").code != 0

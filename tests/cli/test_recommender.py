@@ -134,8 +134,7 @@ def test_a_run_needs_devices_and_a_method_that_can_be_run(
         "cannot run 'user-mean'" in call("recommender", "run", folder, "--method", "user-mean").err
     )
     assert "made for the view 'sums'" in call("recommender", "run", folder, "--messages").err
-    assert "give --prior" in call("recommender", "run", folder, "--labels").err
-    assert "devices have no prior 'x'" in call("recommender", "run", folder, "--prior", "x").err
+    assert "devices have no prior 'x'" in call("recommender", "run", folder, "--set", "prior=x").err
     assert "no unfinished run" in call("recommender", "run", folder, "--give-up").err
     assert "is no recommender" in call("recommender", "serve", tmp_path / "nothing").err
 

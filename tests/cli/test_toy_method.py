@@ -21,9 +21,7 @@ pytestmark = pytest.mark.slow
 class ShiftOptions:
     """What can be chosen."""
 
-    shift: float = option(
-        0.0, "Added to every prediction.", flags=("--shift",), metavar="X", least=0
-    )
+    shift: float = option(0.0, "Added to every prediction.", least=0)
 
 
 @dataclass(eq=False, repr=False)

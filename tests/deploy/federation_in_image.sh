@@ -35,9 +35,8 @@ for role in leader helper; do
 done
 hdpmf recommender serve recommender > recommender.log 2>&1 &
 services="$services $!"
-for folder in leader helper recommender; do
-    wait_for hdpmf health $folder
-    echo "healthy: $folder"
+for port in 19444 19445 19443; do
+    wait_for python -c "import socket; socket.create_connection(('localhost', $port), 5)"
 done
 hdpmf recommender run recommender --sums two-servers --period 60s --precision 5s --minimum 16
 hdpmf device join school.sqlite https://localhost:19443 --ca recommender/tls/authority.pem \

@@ -92,15 +92,13 @@ def test_a_service_is_one_pod_with_probes_on_a_folder_that_no_other_pod_gets(
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert ports["https"] == port
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        (how,) = {"httpGet", "tcpSocket", "exec"} & set(container[probe])
+        (how,) = {"httpGet", "tcpSocket"} & set(container[probe])
         if how == "httpGet":
             assert container[probe][how] == {
                 "path": HEALTH_PATH,
                 "port": "https",
                 "scheme": "HTTPS",
             }
-        elif how == "exec":
-            assert container[probe][how]["command"] == ["hdpmf", "health"]
         else:
             assert container[probe][how]["port"] == "https"
     service = of_kind(name, "Service")["spec"]
@@ -112,8 +110,6 @@ def test_a_service_is_one_pod_with_probes_on_a_folder_that_no_other_pod_gets(
 def test_what_a_pod_runs_can_be_typed(name: str) -> None:
     (container,) = pod(name)["containers"]
     words = list(container["args"])
-    (folder,) = (each["value"] for each in container["env"] if each["name"] == "HDPMF_FOLDER")
-    assert folder in words
     command = typer.main.get_command(app)
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]

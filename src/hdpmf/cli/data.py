@@ -12,7 +12,7 @@ from hdpmf.cli.options.common import DATASET_NAMES, Columns, argument, command, 
 from hdpmf.cli.options.ratings import RatingsOptions
 from hdpmf.cli.output import Block, Result, Table
 from hdpmf.common.base.progress import progress_bar
-from hdpmf.errors import ConfigError, DatasetError
+from hdpmf.errors import ConfigError, DatasetError, hint
 
 if TYPE_CHECKING:
     from hdpmf.common.data.overview import Overview
@@ -166,7 +166,7 @@ def _file_lines(overview: Overview, name: str, column: Sequence[str]) -> Iterato
         where = ", ".join(f"{ours} in {count:,}" for ours, count in overview.missing.items())
         yield (
             f"rows in which something is missing, not counted here: {overview.n_dropped:,} "
-            f"({where}); --missing drop leaves them out"
+            f"({where}); remove them, or leave them out by {hint('drop')}"
         )
     if overview.n_duplicates:
         yield (
@@ -199,8 +199,6 @@ def _evaluation(overview: Overview, name: str, column: Sequence[str]) -> Iterato
             yield from ("--step", f"{scale.step:g}")
     if overview.n_duplicates and scale is not None:
         yield from ("--duplicates", "last" if timed else "last-row")
-    if overview.n_dropped:
-        yield from ("--missing", "drop")
     yield from ("--split", "time:0.2") if timed else ("--hold-out", "1")
 
 

@@ -1,4 +1,4 @@
-"""``hdpmf doctor`` and ``hdpmf health``: check the installation, and that a service answers."""
+"""``hdpmf doctor``: check the installation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ from urllib.request import url2pathname
 from hdpmf.cli.data import dataset_fields
 from hdpmf.cli.options.common import DATASET_NAMES, argument, command
 from hdpmf.cli.output import Block, Result, Table
-from hdpmf.errors import (
-    ConfigError,
-    FederationError,
-    MissingExtraError,
-    StorageError,
-    TransportError,
-)
+from hdpmf.errors import ConfigError, MissingExtraError
 
 _PACKAGES = (
     "hdpmf",
@@ -42,8 +36,6 @@ _PACKAGES = (
     "rich",
 )
 _VARIABLES = ("HDPMF_DATA", "HDPMF_CACHE", "NUMBA_CACHE_DIR")
-_TIMEOUT = 5.0
-
 
 _PURPOSES = {
     "federation": "devices and a recommender on machines of their own",
@@ -244,101 +236,3 @@ def _install_command(about: packages.Distribution, extra: str) -> str:
         flags = "-e " if origin["dir_info"].get("editable") else ""
     python = shlex.quote(sys.executable)
     return f"{python} -m pip install {flags}{shlex.quote(f'{target}[{extra}]')}"
-
-
-@command
-def health(
-    path: Annotated[
-        Path,
-        argument(
-            "A recommender's or a server's folder, or a device's store.",
-            "PATH",
-            envvar="HDPMF_FOLDER",
-        ),
-    ],
-) -> Result:
-    """Check that the process that serves PATH is healthy. Exit code 12 if it is not."""
-    kind, words = _check_health(path)
-    return Result(
-        {"path": str(path), "healthy": True, "kind": kind, "says": words}, [f"{path}: {words}"]
-    )
-
-
-def _check_health(path: Path) -> tuple[str, str]:
-    """Return the kind of service, and its state in words."""
-    if path.is_file():
-        return _device_health(path)
-    if (path / "card.json").is_file():
-        return _aggregator_health(path)
-    if (path / "config.toml").is_file():
-        return _recommender_health(path)
-    raise ConfigError(
-        f"{path} is not the folder of a recommender or a server, nor a device's store"
-    )
-
-
-def _aggregator_health(path: Path) -> tuple[str, str]:
-    from hdpmf.untrusted.aggregator.folder import AggregatorFolder
-
-    folder = AggregatorFolder(path)
-    config = folder.config
-    status = _get_status(config.host, config.port, config.name, folder.card.authority)
-    if status != 200:
-        raise FederationError(f"the server of {path} answers {status}; its log says why")
-    return config.role, f"the {config.role} answers"
-
-
-def _recommender_health(path: Path) -> tuple[str, str]:
-    from hdpmf.untrusted.service.folder import ServiceFolder
-
-    folder = ServiceFolder(path)
-    if not folder.is_serving():
-        raise FederationError(f"nothing serves {path}: hdpmf recommender serve {path}")
-    try:
-        authority = (folder.tls_folder / "authority.pem").read_text("ascii")
-    except (OSError, ValueError) as error:
-        raise StorageError(f"cannot read the authority of {path}: {error}") from error
-    config = folder.config
-    # Any answer is a sign of life.
-    _get_status(config.host, config.port, config.names[0], authority)
-    return "recommender", "the recommender answers"
-
-
-def _device_health(path: Path) -> tuple[str, str]:
-    from hdpmf.common.base.files import lock_file
-
-    try:
-        with path.with_name(path.name + ".lock").open() as stream:
-            lock_file(stream.fileno(), shared=True)
-    except BlockingIOError:
-        return "device", "the device answers its recommender"
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise StorageError(f"cannot look at {path}: {error.strerror}") from error
-    raise FederationError(f"nothing answers a recommender from {path}: hdpmf device join {path}")
-
-
-def _get_status(host: str, port: int, name: str, authority: str) -> int:
-    """Return the status of ``/healthz``, asked on this machine, by the folder's certificate."""
-    import http.client
-    import socket
-    import ssl
-
-    # Not an address to bind to: a server that listens everywhere is asked on loopback.
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
-    address = everywhere.get(host, host)
-    try:
-        trust = ssl.create_default_context(cadata=authority)
-        with (
-            socket.create_connection((address, port), _TIMEOUT) as plain,
-            trust.wrap_socket(plain, server_hostname=name) as secured,
-        ):
-            connection = http.client.HTTPConnection(name, port, timeout=_TIMEOUT)
-            connection.sock = secured
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        raise TransportError(
-            f"no healthy answer from {address}:{port} ({error or type(error).__name__})"
-        ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from hdpmf.cli.experiment import (
     ExecutionOptions,
@@ -19,17 +19,14 @@ from hdpmf.cli.experiment import (
 from hdpmf.cli.options.common import Method, Seed, command, model_option, run_option
 from hdpmf.cli.options.methods import MethodOptions, ModelOptions, explain_arguments
 from hdpmf.cli.options.ratings import (
-    PlainRatingsOptions,
+    ExplicitRatingsOptions,
     RatingsOptions,
     SplitOptions,
-    TuneWeightOptions,
     WeightOptions,
 )
 from hdpmf.cli.output import Block, Result, Table, claim_fields, privacy_line, short_claim
 from hdpmf.cli.train import (
     fit,
-    level_facts,
-    level_lines,
     model_fields,
     new_model,
     persons_cost,
@@ -62,18 +59,12 @@ Ranking = Annotated[
 ]
 
 
-class EvaluateOptions(ModelOptions):
-    """All options but early stopping: there are no ratings to validate on."""
-
-    without = ("early_stopping",)
-
-
 @command
 def evaluate(
     method: Method,
     source: RatingsOptions,
     cut: SplitOptions,
-    options: EvaluateOptions,
+    options: ModelOptions,
     wishes: WeightOptions,
     seed: Seed = 0,
     ranking: Ranking = False,
@@ -82,13 +73,16 @@ def evaluate(
     from hdpmf.models import make_model
 
     model = new_model(method, options, seed)
+    if getattr(model, "early_stopping", None) is not None:
+        raise ConfigError(
+            "early_stopping needs ratings to validate on, which evaluate has not; hdpmf train has"
+        )
     training, held_out = cut.split(source, seed)
-    weights = wishes.draw(training, seed, source, method)
+    weights = wishes.draw(training, seed, source)
     seconds = fit(model, training, weights, lists=ranking or training.implicit)
     cost = persons_cost(method, model, training, weights)
     lines = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
-    levels = level_facts(method, training, weights)
-    lines += [*remarks(model, cost), *level_lines(levels)]
+    lines += remarks(model, cost)
     about = {**wishes.fields(seed, source), **model_fields(method, model, seed, training.name)}
     privacy = privacy_line(model.privacy, "explain", *explain_arguments(method, model.get_params()))
     if training.implicit:
@@ -150,7 +144,6 @@ def evaluate(
         **baselines,
         **about,
         "epsilon_per_person": None if cost is None else cost.fields(),
-        "levels": levels,
     }
     return Result(fields | {"private": private_fields(fields)}, text())
 
@@ -248,17 +241,13 @@ class GridOptions:
             words=("ratings", "lists"),
         ),
     ] = "ratings"
-    search: Annotated[
-        str,
-        model_option(
-            "Try every combination of the grids, or let Optuna choose within the ranges that they "
-            "span.",
-            "grid|bayes",
-            words=("grid", "bayes"),
-        ),
-    ] = "grid"
     trials: Annotated[
-        int | None, model_option("Combinations that --search bayes tries.", "N", default="20")
+        int | None,
+        model_option(
+            "Let Optuna choose N combinations within the ranges that the grids span.",
+            "N",
+            default="every combination of the grids",
+        ),
     ] = None
     folds: Annotated[int, model_option("Folds.", "N")] = 5
     lr_grid: Annotated[
@@ -276,19 +265,20 @@ class GridOptions:
     def __post_init__(self) -> None:
         if self.purpose not in ("ratings", "lists"):
             raise ConfigError(f"--for takes ratings or lists, not {self.purpose!r}")
-        if self.search not in ("grid", "bayes"):
-            raise ConfigError(f"--search takes grid or bayes, not {self.search!r}")
-        if self.trials is not None and self.search == "grid":
-            raise ConfigError("--trials is for --search bayes; a grid tries every combination")
+
+    @property
+    def search(self) -> Literal["grid", "bayes"]:
+        """The way to choose combinations."""
+        return "grid" if self.trials is None else "bayes"
 
 
 @command
 def tune(
     method: Method,
-    source: PlainRatingsOptions,
+    source: ExplicitRatingsOptions,
     options: TuneOptions,
     grid: GridOptions,
-    wishes: TuneWeightOptions,
+    wishes: WeightOptions,
     execution: ExecutionOptions,
     seed: Seed = 0,
     out: Annotated[
@@ -317,12 +307,17 @@ def tune(
     from hdpmf.lab.experiments import watch
     from hdpmf.models import make_model
 
-    flags = {"factors" if name == "n_factors" else name: value for name, value in chosen.items()}
+    flags = {
+        "factors" if name == "n_factors" else name: value
+        for name, value in chosen.items()
+        if name != "solver"
+    }
+    if "solver" in chosen:
+        flags["set"] = [f"solver={chosen['solver']}"]
     typed: dict[str, Any] = {
         "data": source.data,
         **flags,
         **({"for": "lists"} if lists else {}),
-        **({"search": grid.search} if grid.search != "grid" else {}),
         "trials": grid.trials,
         "folds": grid.folds,
         "lr_grid": grid.lr_grid,
@@ -331,7 +326,6 @@ def tune(
         "column": list(source.column or ()),
         "spec": list(wishes.spec or ()),
         "weights": list(wishes.weights or ()),
-        "missing_weight": wishes.missing_weight,
         "seed": seed,
         **execution.typed,
     }
@@ -344,7 +338,7 @@ def tune(
             **{name: value for name, value in fixed.items() if value is not None},
             learning_rates=lrs,
             regs=regs,
-            search="bayes" if grid.search == "bayes" else "grid",
+            search=grid.search,
             trials=grid.trials,
             by="ndcg_at_10" if lists else "mse",
             folds=grid.folds,
@@ -353,7 +347,6 @@ def tune(
             columns=source.columns,
             duplicates=source.merging,
             weights=wishes.weights if kind == "file" else kind,
-            missing_weight=wishes.missing_weight,
             seed=seed,
             out=out,
             command=command_line("hdpmf", "tune", method, **typed),

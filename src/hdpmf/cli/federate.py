@@ -188,7 +188,7 @@ def simulate(
     training, held_out = cut.split(source, seed)
     if population.sample is not None:
         training, held_out = _sample_users(training, held_out, population.sample, seed)
-    weights = wishes.draw(training, seed, source, method)
+    weights = wishes.draw(training, seed, source)
     users = training.n_users
     if population.devices is not None and run_options.view(method) == "sums":
         users = min(users, population.devices * run_options.credit)

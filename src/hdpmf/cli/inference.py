@@ -1,4 +1,4 @@
-"""``hdpmf recommend``, ``predict`` and ``fold-in``: use a saved model; lists, also of devices."""
+"""``hdpmf recommend``: lists by a saved model; the options and the format of all lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options.common import (
-    Columns,
     CsvOutput,
     ModelFolder,
     argument,
@@ -16,10 +15,9 @@ from hdpmf.cli.options.common import (
     option,
     read_text,
 )
-from hdpmf.cli.options.ratings import parse_columns
 from hdpmf.cli.output import Block, Csv, Result, Table, claim_fields, privacy_line, wants_json
 from hdpmf.common.base.progress import progress_bar
-from hdpmf.errors import ConfigError, UnknownIdError, hint
+from hdpmf.errors import ConfigError, UnknownIdError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Id, IdIndex, ItemFilter
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
 
 
 AllUsers = Annotated[bool, option("A list for everybody.", None, "--all-users")]
-
-
-def refuse_two_formats(csv: bool) -> None:
-    """Raise ConfigError if both ``--csv`` and ``--json`` are given."""
-    if csv and wants_json():
-        raise ConfigError("print --csv or --json, not both")
 
 
 @dataclass(frozen=True)
@@ -45,30 +37,20 @@ class ListOptions:
     genre: Annotated[list[str] | None, option("Only items of this genre; repeatable.", "NAME")] = (
         None
     )
-    not_genre: Annotated[
-        list[str] | None, option("No items of this genre; repeatable.", "NAME")
-    ] = None
-    from_year: Annotated[int | None, option("Of this year or later.", "YEAR")] = None
-    to_year: Annotated[int | None, option("Of this year or earlier.", "YEAR")] = None
-    item: Annotated[list[str] | None, option("Only this item; repeatable.", "ID")] = None
     items: Annotated[Path | None, option("Only items of this file, an id per line.", "FILE")] = None
     csv: CsvOutput = False
 
     def __post_init__(self) -> None:
-        refuse_two_formats(self.csv)
+        if self.csv and wants_json():
+            raise ConfigError("print --csv or --json, not both")
 
     def only(self, parse: Callable[[str], Id] = str) -> ItemFilter:
         """Return the filter that the options describe; ``parse`` makes an id of its text."""
         from hdpmf.common.data import ItemFilter
 
-        texts = [*(self.item or ()), *(read_ids(self.items) if self.items is not None else ())]
-        everything = self.item is None and self.items is None
         return ItemFilter(
             genres=self.genre or (),
-            not_genres=self.not_genre or (),
-            from_year=self.from_year,
-            to_year=self.to_year,
-            items=None if everything else [parse(text) for text in texts],
+            items=None if self.items is None else [parse(text) for text in read_ids(self.items)],
         )
 
     def result(
@@ -228,155 +210,5 @@ def _known_user(known: IdIndex, text: str) -> Id:
         return known.parse(text)
     except UnknownIdError as error:
         raise UnknownIdError(
-            f"no such user in the model: {error}; {hint('fold-in')} takes new users in"
+            f"no such user in the model: {error}; model.fold_in(ratings) takes new users in"
         ) from error
-
-
-@command
-def predict(
-    folder: ModelFolder,
-    user: Annotated[str, argument("The id of a user, as in the ratings.", "USER")],
-    items: Annotated[list[str], argument("Ids of items, as in the ratings.", "ITEM...")],
-    titles: Titles = None,
-    csv: CsvOutput = False,
-) -> Result:
-    """Print the ratings that USER would give each ITEM, by a saved model.
-
-    An item that was not in training gets the user's own mean, a user who was not the middle of the
-    scale.
-    """
-    from hdpmf.models import load_model
-
-    refuse_two_formats(csv)
-    model = with_titles(load_model(folder), titles)
-    if not model.predicts_ratings:
-        raise ConfigError(
-            f"{type(model).__name__} orders items and predicts no ratings; hdpmf recommend "
-            "prints its lists"
-        )
-    catalogue = model.catalogue_
-    user_id = _parse_id(user, model.devices_.users, "user")
-    known_user = user_id in model.devices_.users
-    ids = [_parse_id(text, catalogue.items, "item") for text in items]
-    names: dict[Any, str] = {}
-    if catalogue.item_table is not None:
-        table = catalogue.item_table
-        names = dict(zip(table.ids.tolist(), table.titles, strict=True))
-    rows: list[dict[str, Any]] = [
-        {
-            "item": item,
-            "title": names.get(item) or None,
-            "expected": rating,
-            "in_training": known_user and item in catalogue.items,
-        }
-        for item, rating in zip(ids, model.predict(user_id, ids).tolist(), strict=True)
-    ]
-    fields = {
-        "user": user,
-        "predictions": rows,
-        "model": type(model).__name__,
-        **claim_fields(model.privacy),
-    }
-    if csv:
-        return Result(fields, [Csv(("user", *rows[0]), ((user, *row.values()) for row in rows))])
-    unknown = "was not in training" if known_user else "this user was not in training"
-    cells = [
-        (
-            str(row["item"]),
-            row["title"] or "",
-            f"{row['expected']:.2f}",
-            "" if row["in_training"] else unknown,
-        )
-        for row in rows
-    ]
-    predictions = Table(("item", "title", "expected", ""), cells, numeric=("expected",))
-    return Result(fields, [predictions, privacy_line(model.privacy, "explain", folder)])
-
-
-def _parse_id(text: str, index: IdIndex, kind: str) -> Id:
-    """Return an id of the index's type, known or not."""
-    if not index.is_integer:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{kind} {text!r}: the model's {kind} ids are integers") from None
-
-
-@command
-def fold_in(
-    folder: ModelFolder,
-    ratings: Annotated[Path, argument("Ratings of new users, on the model's scale.", "FILE")],
-    out: Annotated[
-        Path | None,
-        option("Where to save.", "FOLDER", "--out", "-o", default="in place of the model"),
-    ] = None,
-    weight: Annotated[
-        float | None,
-        option(
-            "The privacy weight of these users, above 0 and at most 1.",
-            "W",
-            default="1; with --update known users keep theirs",
-        ),
-    ] = None,
-    replace: Annotated[
-        bool, option("Users may be in the model already; these are all their ratings then.")
-    ] = False,
-    update: Annotated[
-        bool, option("Users may be in the model already; these ratings are added to theirs then.")
-    ] = False,
-    items: Annotated[
-        Path | None,
-        option(
-            "With --update: new items, with titles, genres, years and features as for train. They "
-            "join the catalogue.",
-            "FILE",
-        ),
-    ] = None,
-    column: Columns = None,
-    force: Annotated[bool, option("Replace another model in the folder of --out.")] = False,
-) -> Result:
-    """Add the users of FILE to a model: each vector is fitted to its user's ratings, locally."""
-    from hdpmf.common.data import Ratings
-    from hdpmf.models import load_model
-    from hdpmf.models.later_ratings import FoldIn
-
-    model = load_model(folder)
-    if items is not None and not update:
-        raise ConfigError("--items describes items for --update; give both, or drop it")
-    before = len(model.devices_.users)
-    new = Ratings.read(ratings, scale=model.catalogue_.scale, columns=parse_columns(column))
-    if update and replace:
-        raise ConfigError("--update adds ratings and --replace replaces them; choose one")
-    if update:
-        model.update(new, weight, items=items)
-    elif not isinstance(model, FoldIn):
-        raise ConfigError(
-            f"{type(model).__name__} has no vectors to fit to new users; --update takes their "
-            "ratings in"
-        )
-    else:
-        model.fold_in(new, 1.0 if weight is None else weight, replace=replace)
-    added = new.n_users
-    unknown = int((model.catalogue_.items.find(new.items.ids)[new.item_codes] < 0).sum())
-    target = folder if out is None else out
-    model.save(target, replace=force or target == folder)
-    text: list[Block] = [
-        f"new users taken in: {added:,}; the model in {target} has {len(model.devices_.users):,}"
-    ]
-    if unknown:
-        text.append(f"Ratings of items that the model does not know, left out: {unknown:,}")
-    text += [
-        "It learned from these ratings: it has no privacy."
-        if model.learns_items_from_ratings
-        else "Nothing was sent: their vectors were fitted to the public model, beside their "
-        "ratings.",
-        privacy_line(model.privacy, "explain", target),
-    ]
-    fields = {
-        "out": str(target),
-        "n_users": added,
-        "n_before": before,
-        "n_ratings_of_unknown_items": unknown,
-    }
-    return Result(fields, text)

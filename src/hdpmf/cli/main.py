@@ -60,12 +60,9 @@ COMMANDS: dict[str, str | Group] = {
     "evaluate": "evaluate:evaluate",
     "methods": "methods:methods",
     "recommend": "inference:recommend",
-    "predict": "inference:predict",
-    "fold-in": "inference:fold_in",
     "tune": "evaluate:tune",
     "demo": "methods:demo",
     "doctor": "doctor:doctor",
-    "health": "doctor:health",
     "data": Group(
         "Data sets: list them, get them, look at them.",
         {"list": "data:list_datasets", "get": "data:get_dataset", "info": "data:describe"},
@@ -112,11 +109,6 @@ COMMANDS: dict[str, str | Group] = {
             "compare": "statement:compare",
             "release": "privacy:release",
         },
-        no_args_is_help=True,
-    ),
-    "prior": Group(
-        "Population priors: what people in general like, from public ratings.",
-        {"learn": "methods:learn", "show": "methods:show"},
         no_args_is_help=True,
     ),
     "audit": Group(

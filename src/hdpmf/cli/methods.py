@@ -1,4 +1,4 @@
-"""``hdpmf methods``, ``prior`` and ``demo``: describe methods, learn priors, and try them all."""
+"""``hdpmf methods`` and ``demo``: describe methods, and try them all."""
 
 from __future__ import annotations
 
@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.inference import item_fields
 from hdpmf.cli.options.common import (
-    DATASET_NAMES,
-    DatasetName,
-    Seed,
-    Threads,
     argument,
     command,
     make_folder,
     option,
 )
 from hdpmf.cli.output import Block, Result, Table, claim_fields, privacy_line, short_claim
-from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, Method, method_named
-from hdpmf.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
@@ -63,9 +57,8 @@ def _description(method: Method) -> Iterator[Block]:
     yield ""
     defaults = {name: method.default(name) for name in method.options}
     rows = [
-        (option.flag, "" if defaults[name] is None else str(defaults[name]), option.help)
+        (option.flag, "" if defaults[name] is None else str(defaults[name]), option.words)
         for name, option in method.options.items()
-        if option.flags
     ]
     yield Table(("option", "default", ""), rows) if rows else "It has no options."
 
@@ -84,7 +77,7 @@ def _method_fields(method: Method) -> dict[str, Any]:
         },
         "options": {
             name: {
-                "flags": list(option.flags),
+                "flag": option.flag,
                 "default": method.default(name),
                 "help": option.help,
             }
@@ -92,81 +85,6 @@ def _method_fields(method: Method) -> dict[str, Any]:
         },
         "fixed": dict(method.fixed),
     }
-
-
-@command
-def learn(
-    out: Annotated[Path, option("Where to write the prior (JSON).", "FILE", "--out", "-o")],
-    data: DatasetName = None,
-    public: Annotated[
-        bool,
-        option("Declare that these ratings are public: the prior may tell anything about them."),
-    ] = False,
-    name: Annotated[str | None, option("Its name.", default="the file's name")] = None,
-    seed: Seed = 0,
-    threads: Threads = None,
-) -> Result:
-    """Learn a prior from a data set that is declared public."""
-    if data is None:
-        raise ConfigError(
-            f"name the data to learn from: --data NAME, one of {', '.join(DATASET_NAMES)}"
-        )
-    if not public:
-        raise ConfigError(
-            "a prior is learned without any protection, so it may only come from public ratings; "
-            "if these are public, say so with --public"
-        )
-    from hdpmf.common.data import load_dataset
-    from hdpmf.models.prior_learning import learn_prior
-
-    ratings = load_dataset(data)
-    if ratings.item_table is None:
-        raise DatasetError(
-            f"{ratings.name} has no item features, so there is nothing that a prior could be about"
-        )
-    with progress_bar("learning") as advance:
-        prior = learn_prior(
-            ratings,
-            name=name or out.stem,
-            origin={"dataset": data, "title": ratings.name, "declared": "public"},
-            rng=seed,
-            n_threads=threads,
-            progress=advance,
-        )
-    with storage_errors(f"could not write {out}"):
-        prior.save(out)
-    fields = {
-        "name": prior.name,
-        "out": str(out),
-        "columns": len(prior.columns),
-        "noise": prior.noise,
-        "origin": prior.origin,
-    }
-    text = [
-        f"Prior {prior.name!r} over {len(prior.columns)} columns, learned from "
-        f"{ratings.name}, written to {out}.",
-        f"Use it with: hdpmf evaluate hdp-sum --prior {out} ... (on other data than "
-        f"{ratings.name})",
-    ]
-    return Result(fields, text)
-
-
-@command
-def show(prior: Annotated[str, argument("films, films-100k, or a file.", "NAME|FILE")]) -> Result:
-    """Show the origin and the columns of a prior."""
-    from hdpmf.models import load_prior
-
-    found = load_prior(prior)
-    if found is None:
-        raise ConfigError("name a prior")
-    columns = list(found.columns)
-    fields = {"name": found.name, "origin": found.origin, "columns": columns, "noise": found.noise}
-    text = [
-        f"Prior {found.name!r}: {len(columns)} columns, noise {found.noise:.3f}",
-        *(f"{key}: {value}" for key, value in found.origin.items()),
-        f"columns: {', '.join(columns)}",
-    ]
-    return Result(fields, text)
 
 
 # Enough ratings per item that the noise of epsilon 1 leaves something to see, few enough to train

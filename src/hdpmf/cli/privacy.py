@@ -108,7 +108,7 @@ def explain(
 
     claim = None
     if subject not in METHODS and Path(subject).is_dir():
-        if options.given or rounds is not None or example.spec:
+        if options.any or rounds is not None or example.spec:
             raise ConfigError("a saved model has settings of its own; drop the method's options")
         setting, persons, numbers, claim = _explained_model(Path(subject), example, given)
     else:

@@ -213,7 +213,7 @@ def compare(
         method_named(name)
     training, held_out = cut.split(source, seed)
     # The same for all; drawn for each, because not every method knows levels.
-    drawn = {name: wishes.draw(training, seed, source, name) for name in methods}
+    drawn = {name: wishes.draw(training, seed, source) for name in methods}
     weights = drawn[methods[0]]
     rows = []
     names = list(dict.fromkeys((*methods, *_BASELINES)))

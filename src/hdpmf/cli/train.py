@@ -6,13 +6,12 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from hdpmf.cli.options.common import (
     Method,
-    MethodOrNone,
     Seed,
     command,
     data_option,
@@ -23,7 +22,6 @@ from hdpmf.cli.options.common import (
 from hdpmf.cli.options.methods import (
     ModelOptions,
     explain_arguments,
-    known_options,
     parameter_fields,
 )
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, RatingsOptions, WeightOptions
@@ -40,41 +38,16 @@ if TYPE_CHECKING:
 
 
 _EXACT = "PRIVATE: exact, and no epsilon covers it."
-_EXACT_FIELDS = ("n_silent", "epsilon_per_person", "levels")
-
-_CHOSEN_LATER = ("patterns", "prior", "list_model", "on", "n_threads")
-
-
-@dataclass(frozen=True)
-class TrainingOptions(RatingsOptions):
-    """Ratings, or a released data set."""
-
-    from_release: Annotated[
-        Path | None,
-        data_option(
-            "Train on a released data set (hdpmf release) instead of ratings. Only: hdp-bit.",
-            "FILE",
-        ),
-    ] = None
-
-    def __post_init__(self) -> None:
-        if self.from_release is None:
-            super().__post_init__()
-            return
-        given = (each for each in fields(self) if each.name != "from_release")
-        if any(getattr(self, each.name) != each.default for each in given):
-            raise ConfigError(
-                "--from-release replaces --train and --data; drop those and their options"
-            )
+_EXACT_FIELDS = ("n_silent", "epsilon_per_person")
 
 
 @command
 def train(
+    method: Method,
     out: Annotated[Path, option("Where to save.", "FOLDER", "--out", "-o")],
-    source: TrainingOptions,
+    source: RatingsOptions,
     options: ModelOptions,
     wishes: WeightOptions,
-    method: MethodOrNone = None,
     catalogue: Annotated[
         Path | None,
         data_option(
@@ -91,22 +64,10 @@ def train(
     force: Annotated[bool, option("Replace an earlier model in that folder.")] = False,
 ) -> Result:
     """Train METHOD on all ratings and save the model, its private part apart from the rest."""
-    if source.from_release is not None:
-        if catalogue is not None or validation_fraction is not None:
-            raise ConfigError(
-                "--catalogue and --validation-fraction are about ratings; a released data set "
-                "has none"
-            )
-        _check_folder(out, force)
-        return _train_from_release(source.from_release, method, out, options, wishes, seed)
-    if method is None:
-        raise ConfigError(
-            "name a METHOD to train, or give --from-release FILE (hdpmf methods lists the methods)"
-        )
     model = new_model(method, options, seed)
-    if "early_stopping" in options.given and validation_fraction is None:
+    if getattr(model, "early_stopping", None) is not None and validation_fraction is None:
         raise ConfigError(
-            "--patience needs ratings to validate on; give --validation-fraction as well"
+            "early_stopping needs ratings to validate on; give --validation-fraction as well"
         )
     _check_folder(out, force)
     ratings = source.load()
@@ -115,10 +76,9 @@ def train(
     if options.items is not None and ratings.item_table is None:
         ratings = _with_titles(ratings, options.items)
     learning, validation = _split_validation(ratings, validation_fraction, seed)
-    weights = wishes.draw(learning, seed, source, method)
+    weights = wishes.draw(learning, seed, source)
     seconds = fit(model, learning, weights, validation)
     cost = persons_cost(method, model, learning, weights)
-    levels = level_facts(method, learning, weights)
     model.save(out, replace=True)  # allowed or not, it was checked before
 
     epochs_run = len(getattr(model, "history_", ()))
@@ -135,14 +95,15 @@ def train(
         text.append(wishes.sentence(seed, source))
     text += [
         *remarks(model, cost),
-        *level_lines(levels),
         f"recommender's part (nothing private): {out / 'recommender'}",
         f"devices' part (PRIVATE, readable by you only): {out / 'devices'}",
         privacy_line(model.privacy, "explain", out),
     ]
     document = {
         "method": method,
-        **_saved_fields(out),
+        "out": str(out),
+        "recommender_part": str(out / "recommender"),
+        "devices_part": str(out / "devices"),
         "n_train": len(learning),
         "n_validation": 0 if validation is None else len(validation),
         "validation_mse": validation_mse,
@@ -151,63 +112,8 @@ def train(
         **wishes.fields(seed, source),
         **model_fields(method, model, seed, ratings.name),
         "epsilon_per_person": None if cost is None else cost.fields(),
-        "levels": levels,
     }
     return Result(document | {"private": private_fields(document)}, text)
-
-
-def _train_from_release(
-    path: Path,
-    method: str | None,
-    out: Path,
-    options: ModelOptions,
-    wishes: WeightOptions,
-    seed: int,
-) -> Result:
-    """Train on a released data set, by post-processing alone."""
-    if method not in (None, HDP_BIT.name):
-        raise ConfigError(f"a released data set is of {HDP_BIT.name}, not of {method}; drop METHOD")
-    chosen = options.chosen(HDP_BIT.name)
-    settled = next((name for name in chosen if name not in _CHOSEN_LATER), None)
-    if settled is not None or wishes != WeightOptions():
-        flag = "--weights (and what is about them)"
-        if settled is not None:
-            flag = known_options()[settled].flag
-        later = ", ".join(known_options()[name].flag for name in _CHOSEN_LATER)
-        raise ConfigError(
-            f"{flag} was settled when the ratings were released; what can be chosen now: {later}"
-        )
-    from hdpmf.models.hdp_bit import HDPBit
-    from hdpmf.untrusted.recommender.release import Release
-
-    release = Release.load(path)
-    begin = time.perf_counter()
-    model = HDPBit.from_release(release, rng=seed, **chosen)
-    found = model.lists_
-    seconds = time.perf_counter() - begin
-    model.save(out, replace=True)  # allowed or not, it was checked before
-    lists = {} if found is None else {"kind": found.about.get("kind"), "bytes": found.n_bytes}
-    n_bits = len(release.bits.items)
-    document = {
-        "method": HDP_BIT.name,
-        **_saved_fields(out),
-        "n_bits": n_bits,
-        "n_users": release.presence.n_users,
-        "fit_seconds": seconds,
-        "lists": lists,
-        **model_fields(HDP_BIT.name, model, seed, release.origin),
-        "provenance": release.provenance(),
-    }
-    text = [
-        f"{HDP_BIT.name} made of {n_bits:,} released bits of {release.origin} in {seconds:.2f} s; "
-        f"lists by {lists.get('kind')}, {lists.get('bytes', 0):,} bytes on a device",
-        *remarks(model),
-        f"recommender's part (nothing private): {out / 'recommender'}",
-        "No ratings were used, so it knows no user: model.fold_in(ratings) takes some in.",
-        f"Terms of the data: {release.terms or 'not stated'}",
-        privacy_line(model.privacy, "explain", out),
-    ]
-    return Result(document, text)
 
 
 def new_model(method: str, options: ModelOptions, seed: int) -> Estimator:
@@ -254,7 +160,6 @@ def model_fields(method: str, model: Estimator, seed: int, data: str) -> dict[st
             "prior_origin": model.prior_origin_,
             "coding": model.coding_,
             "n_patterns": getattr(model, "n_patterns_", model.facts_.patterns.shape[1]),
-            "labels": bool(getattr(model, "labels", False)),
         }
     return document
 
@@ -274,28 +179,6 @@ def persons_cost(
 def private_fields(document: Mapping[str, Any]) -> list[str]:
     """Return the names of fields that are exact about private ratings and wishes."""
     return [name for name in _EXACT_FIELDS if document.get(name) is not None]
-
-
-def level_facts(
-    method: str, ratings: Ratings, weights: PrivacyWeights
-) -> dict[str, dict[str, Any]] | None:
-    """Return people and ratings by level with what each level has; None for other methods."""
-    from hdpmf.common.privacy.spec import people_by_level
-
-    says = method_named(method).levels
-    if not says:
-        return None
-    counted = people_by_level(ratings, weights)
-    return {level: {**counted[level], "has": says[level]} for level in says}
-
-
-def level_lines(facts: dict[str, dict[str, Any]] | None) -> list[str]:
-    """Return what each level has that somebody is at, in sentences."""
-    return [
-        f"{level.capitalize()}: {row['people']:,} people, {row['ratings']:,} ratings. {row['has']}"
-        for level, row in (facts or {}).items()
-        if row["ratings"]
-    ]
 
 
 def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
@@ -322,7 +205,7 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
     if isinstance(model, HDPBit) and model.patterns is None and not model.n_patterns_:
         lines.append(
             "Who rated what is not used: the released bits say that it does not help here "
-            "(--patterns 8 uses it)."
+            "(--set patterns=8 uses it)."
         )
     return lines
 
@@ -336,14 +219,6 @@ def _warnings(model: Estimator) -> list[str]:
     if epsilon and len(model.devices_.users) == 1:
         lines.append(ONE_USER)
     return [f"Warning. {line}" for line in lines]
-
-
-def _saved_fields(out: Path) -> dict[str, str]:
-    return {
-        "out": str(out),
-        "recommender_part": str(out / "recommender"),
-        "devices_part": str(out / "devices"),
-    }
 
 
 def _with_titles(ratings: Ratings, items: Path) -> Ratings:
@@ -422,8 +297,8 @@ def release(
 ) -> Result:
     """Draw one random bit per rating, as METHOD (hdp-bit) does on devices; write a data set.
 
-    Who rated what, and the privacy weights, are in it in plain sight. Train on it with: hdpmf train
-    --from-release.
+    Who rated what, and the privacy weights, are in it in plain sight. HDPBit.from_release trains on
+    it.
     """
     if method != HDP_BIT.name:
         raise ConfigError(
@@ -435,7 +310,7 @@ def release(
 
     model = HDPBit(**options.chosen(HDP_BIT.name), rng=seed)
     ratings = source.load()
-    weights = wishes.draw(ratings, seed, source, method)
+    weights = wishes.draw(ratings, seed, source)
     made = model.release(ratings, weights, noise=ReleasedNoise() if noise == "released" else None)
     made = replace(made, terms=_terms(source.data) if terms is None else terms)
     made.save(out)

@@ -10,7 +10,7 @@ import numpy as np
 from hdpmf.common.data import Id, Ratings, RatingsLike, as_ratings
 from hdpmf.common.data.scale import ScaleLike
 from hdpmf.common.methods import METHODS
-from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint
+from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError
 from hdpmf.models.input_checks import (
     Parameters,
     check_kind,
@@ -148,7 +148,7 @@ class FittedModel(Parameters):
             more = f" (and {len(unknown) - 1:,} others)" if len(unknown) > 1 else ""
             raise UnknownIdError(
                 f"user {plain(users[unknown[0]])!r}{more} was not in training, where user ids are "
-                f"{kind_of(known)}; {hint('fold-in')} takes new users in"
+                f"{kind_of(known)}; model.fold_in(ratings) takes new users in"
             )
         return codes
 

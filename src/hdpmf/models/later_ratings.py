@@ -13,7 +13,7 @@ from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingsLike
 from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError
 from hdpmf.common.model.device_fit import STARS
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.errors import ConfigError, RatingsError, hint, notify
+from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.fitted import FittedModel
 from hdpmf.models.input_checks import check_same_kind
 from hdpmf.private.client import Devices
@@ -148,7 +148,7 @@ class LaterRatings(FittedModel):
     ) -> None:
         """Take in those ratings whose items are known, and say how many are left out."""
         in_catalogue = known[new.item_codes]
-        remedy = f"describe them with {hint('items')}, or " if self.places_items else ""
+        remedy = "describe them with items=frame, or " if self.places_items else ""
         if not in_catalogue.any():
             raise RatingsError(
                 f"{new.name}: none of the rated items was in training, so nothing can be taken "
@@ -290,7 +290,7 @@ class FoldIn(LaterRatings):
             more = f" (and {len(known) - 1:,} others)" if len(known) > 1 else ""
             raise RatingsError(
                 f"user {known[0].item()!r}{more} is in the model already: "
-                f"their ratings there would be lost; {hint('update')} adds to them, "
-                f"{hint('replace')} says that these are all"
+                f"their ratings there would be lost; model.update(ratings) adds to them, "
+                f"replace=True says that these are all"
             )
         return ratings

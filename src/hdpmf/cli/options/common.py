@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -164,9 +164,6 @@ def _group_parameters(group: Any) -> dict[str, Parameter]:
 
 
 Method = Annotated[str, argument(f"One of: {', '.join(METHODS)}.", "METHOD", METHODS)]
-MethodOrNone = Annotated[
-    str | None, argument(f"One of: {', '.join(METHODS)}.", "[METHOD]", METHODS)
-]
 DatasetName = Annotated[
     str | None,
     data_option(f"A data set: {', '.join(DATASET_NAMES)}.", "NAME", "--data", words=DATASET_NAMES),
@@ -187,14 +184,7 @@ Duplicates = Annotated[
         words=("error", "last", "first", "last-row", "first-row", "mean", "max"),
     ),
 ]
-MissingValues = Annotated[
-    Literal["error", "drop"],
-    data_option("What becomes of rows without a user, an item, a rating or a time."),
-]
 Seed = Annotated[int, run_option("Drives split, weights and training.", "SEED", min=0)]
-Threads = Annotated[
-    int | None, run_option("Threads; the result does not depend on it.", "N", default="all cores")
-]
 Plot = Annotated[Path | None, option("Save a picture as PNG.", "FILE")]
 CsvOutput = Annotated[bool, option("Print CSV.")]
 Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]

@@ -1,81 +1,107 @@
-"""The options of methods, from their descriptions in `hdpmf.common.methods`, and of federated runs.
+"""The parameters of methods: a flag for each of the few that everybody sets, ``--set`` for all.
 
-Each is None unless it is typed, so that a method's own defaults hold. An option that the method
+Each is None unless it is typed, so that a method's own defaults hold. A parameter that the method
 does not have is an error that names those it has.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from hdpmf.cli.options.common import RUN_PANEL, model_option, privacy_option
-from hdpmf.cli.options.common import option as make_option
-from hdpmf.common.methods import METHODS, RUN_EPSILON, Option, federated, method_named
+from hdpmf.cli.options.common import data_option, model_option, privacy_option
+from hdpmf.cli.options.ratings import parse_pairs
+from hdpmf.common.methods import METHODS, Option, federated, method_named
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.service.settings import RunSettings
 
 
-_PREFIX = "method_"  # a plugin's method may have a parameter that a command has, too
+_FLAGS: dict[str, tuple[type, Any]] = {
+    "n_factors": (int, model_option("Length of the vectors.", "K", "--factors", "-k")),
+    "epochs": (int, model_option("Passes over the ratings.", "N", "--epochs")),
+    "learning_rate": (float, model_option("Learning rate.", "RATE", "--lr")),
+    "reg": (float, model_option("Regularisation.", "R", "--reg")),
+    "epsilon": (
+        float,
+        privacy_option(
+            "The largest budget of a rating; its own is its weight times this.", "E", "--epsilon"
+        ),
+    ),
+}
+"""The parameters with a flag of their own."""
 
-_NUMBER = "NUMBER"  # ends the metavar of an option that takes a word or a number
+_SET = model_option(
+    "Set a parameter of METHOD by its name in Python; repeatable. hdpmf methods METHOD lists them.",
+    "NAME=VALUE",
+    "--set",
+)
+
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True, init=False)
 class MethodOptions:
-    """Methods' options as typed, by the names of the estimators' parameters.
+    """Methods' parameters as typed, by their names in Python.
 
-    Subclasses show some of them: ``only`` those, or all ``without`` those. ``defaults`` are those
-    that differ from the estimators'.
+    A command that takes some of them lists these in ``only``.
     """
 
-    only: ClassVar[tuple[str, ...]] = ()
-    without: ClassVar[tuple[str, ...]] = ()
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    only: ClassVar[Sequence[str]] = ()
     given: Mapping[str, Any]
+    texts: Mapping[str, str]
 
-    def __init__(self, **typed: Any) -> None:
-        given = {
-            name.removeprefix(_PREFIX): value for name, value in typed.items() if value is not None
-        }
+    def __init__(self, settings: Sequence[str] | None = None, **typed: Any) -> None:
+        given = {name: value for name, value in typed.items() if value is not None}
+        texts = dict(parse_pairs(settings or (), "--set", "coding=linear"))
+        if "rng" in texts:
+            raise ConfigError("--seed gives the seed, not --set rng=...")
+        twice = next((name for name in texts if name in given), None)
+        if twice is not None:
+            raise ConfigError(f"{Option.flag_of(twice)} and --set {twice}=... say the same twice")
         object.__setattr__(self, "given", given)
+        object.__setattr__(self, "texts", texts)
 
     @classmethod
     def parameters(cls) -> list[Parameter]:
         """Return a parameter for every option, for typer."""
-        visible = {
-            name: option
-            for name, option in known_options().items()
-            if name not in cls.without and (name in cls.only or not cls.only)
-        }
-        # Help shows the options of the method before those about where it runs.
-        return [
-            _parameter(_PREFIX + name, _type(option), _flags(name, option, cls.defaults))
-            for name, option in sorted(visible.items(), key=lambda item: item[1].panel == RUN_PANEL)
-        ]
+        flags = [name for name in _FLAGS if name in cls.only or not cls.only]
+        shown = [_parameter(name, *_FLAGS[name]) for name in flags]
+        if cls.only and set(cls.only) <= set(flags):
+            return shown
+        return [*shown, _parameter("settings", list[str], _SET)]
+
+    @property
+    def any(self) -> bool:
+        """True if a parameter was typed."""
+        return bool(self.given or self.texts)
 
     def chosen(self, method: str) -> dict[str, Any]:
-        """Return the options given, as arguments of the method.
+        """Return the parameters given, as arguments of the method.
 
         Raises:
-            ConfigError: The method does not have one of the options, or a value is out of range.
+            ConfigError: The method or the command does not have one, or a value is out of range.
         """
-        known = method_named(method)
-        options = {name: known.require(name, known_options()[name].flag) for name in self.given}
-        chosen = {name: _value(option, self.given[name]) for name, option in options.items()}
-        for name, option in options.items():
+        chosen: dict[str, Any] = {}
+        for name in (*self.given, *self.texts):
+            option = method_named(method).require(name, Option.flag_of(name))
+            if self.only and name not in self.only:
+                raise ConfigError(
+                    f"{option.flag} is not for this command; it takes {', '.join(self.only)}"
+                )
+            text = self.texts.get(name)
+            chosen[name] = self.given[name] if text is None else _read(option, text)
             option.check(chosen[name], option.flag)
         return chosen
 
     def value(self, method: str, name: str, otherwise: Any = None) -> Any:
-        """Return an option's value: given, or the method's default, or ``otherwise``."""
+        """Return a parameter's value: given, or the method's default, or ``otherwise``."""
         known = method_named(method)
         chosen = self.chosen(method)
         if name in chosen:
@@ -85,9 +111,28 @@ class MethodOptions:
         return known.fixed.get(name, otherwise)
 
 
+def _read(option: Option, text: str) -> Any:
+    """Return the value that the text of ``--set`` stands for."""
+    try:
+        if option.kind is bool:
+            return _TRUTH[text.lower()]
+        if option.kind is not object:
+            return option.kind(text)
+    except (KeyError, ValueError):
+        raise option.error(
+            f"{option.flag} takes {_KINDS.get(option.kind, 'a text')}, not {text!r}"
+        ) from None
+    if text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 @dataclass(frozen=True, init=False)
 class ModelOptions(MethodOptions):
-    """All options of a model, and a file with item features."""
+    """All parameters of a model, and a file with item features."""
 
     items: Path | None
 
@@ -98,45 +143,33 @@ class ModelOptions(MethodOptions):
     @classmethod
     def parameters(cls) -> list[Parameter]:
         """Return a parameter for every option, for typer."""
-        items = make_option(
+        items = data_option(
             "Public item features: CSV, TSV or Parquet with item ids and any columns of "
-            "numbers or words." + _methods_with("features"),
+            "numbers or words.",
             "FILE",
-            "--items",
-            rich_help_panel=known_options()["features"].panel,
         )
         return [_parameter("items", Path, items), *super().parameters()]
 
     def chosen(self, method: str) -> dict[str, Any]:
-        """Return the options given, as arguments of the method; ``--items`` is its ``features``."""
+        """Return the parameters given; ``--items`` is the method's ``features``."""
+        chosen = super().chosen(method)
         if self.items is None:
-            return super().chosen(method)
+            return chosen
         method_named(method).require("features", "--items")
-        if self.given.get("features") is False:
-            raise ConfigError("--items and --no-features contradict each other; drop one of them")
-        return super().chosen(method) | {"features": str(self.items)}
-
-
-@cache
-def known_options() -> dict[str, Option]:
-    """Return every option of some method that has a flag."""
-    known: dict[str, Option] = {}
-    for method in METHODS.values():
-        for name, option in method.options.items():
-            if option.flags:
-                known.setdefault(name, option)
-    return known
+        if "features" in chosen:
+            raise ConfigError("--items and --set features=... say the same twice; drop one of them")
+        return chosen | {"features": str(self.items)}
 
 
 def parameter_fields(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model's parameters for JSON, under the names of their flags."""
+    known = method_named(method)
     return {
-        option.flag.removeprefix("--").replace("-", "_"): value
+        Option.flag_of(name).removeprefix("--set ").removeprefix("--"): value
         if isinstance(value, (bool, int, float, str, type(None)))
         else str(value)
         for name, value in parameters.items()
-        if (option := method_named(method).options.get(name, known_options().get(name))) is not None
-        and option.flags
+        if name in known.options or name in known.fixed
     }
 
 
@@ -146,11 +179,9 @@ COST_OPTIONS = (
     "noise",
     "h",
     "threshold",
-    "design",
-    "labels",
     "max_ratings",
 )
-"""The options that change the cost of a method, by parameter name; beside them, rounds."""
+"""The parameters that change the cost of a method; beside them, rounds."""
 
 
 def explain_arguments(method: str, parameters: Mapping[str, Any]) -> list[str]:
@@ -158,74 +189,19 @@ def explain_arguments(method: str, parameters: Mapping[str, Any]) -> list[str]:
     known = method_named(method)
     arguments = [method]
     for name in COST_OPTIONS:
-        if name in known.options and name in parameters:
-            value, option = parameters[name], known.options[name]
-            if value is not None and value != known.default(name):
-                arguments += [option.flag] if value is True else [option.flag, str(value)]
+        value = parameters.get(name)
+        if name in known.options and value is not None and value != known.default(name):
+            arguments += known.options[name].arguments(value)
     epochs = parameters.get("epochs")
     if epochs is not None and "epochs" in known.options and epochs != known.default("epochs"):
         arguments += ["--rounds", str(epochs)]
     return arguments
 
 
-def _parameter(name: str, kind: type, option: Any) -> Parameter:
+def _parameter(name: str, kind: Any, option: Any) -> Parameter:
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
-
-
-def _type(option: Option) -> type:
-    if option.kind is object:
-        return bool if "/" in option.flags[0] else str
-    return option.kind
-
-
-def _flags(name: str, option: Option, defaults: Mapping[str, Any]) -> Any:
-    return make_option(
-        option.help + _methods_with(name),
-        option.metavar or None,
-        *option.flags,
-        default=str(defaults[name]) if name in defaults else _default(name),
-        words=option.choices or (),
-        rich_help_panel=option.panel,
-    )
-
-
-def _value(option: Option, typed: Any) -> Any:
-    if option.metavar.endswith(_NUMBER):
-        try:
-            return float(typed)
-        except ValueError:
-            return typed
-    return typed
-
-
-def _methods_with(name: str) -> str:
-    """Name the methods that have an option, or those that do not, if these are fewer."""
-    has = [method.name for method in METHODS.values() if name in method.options]
-    others = [
-        method.name
-        for method in METHODS.values()
-        if method.name not in has and not method.is_baseline
-    ]
-    if not others:
-        return ""
-    return f" Not: {', '.join(others)}." if len(others) < len(has) else f" Only: {', '.join(has)}."
-
-
-def _default(name: str) -> str | bool:
-    defaults = {
-        method.name: method.default(name) for method in METHODS.values() if name in method.options
-    }
-    if any(method.rates for method in METHODS.values()) and name == "learning_rate":
-        return "by method and solver"
-    (usual, _), *_others = Counter(defaults.values()).most_common()
-    if usual is None or usual is False:
-        return False
-    exceptions = "".join(
-        f"; {method}: {value}" for method, value in defaults.items() if value != usual
-    )
-    return f"{usual}{exceptions}"
 
 
 DEFAULT_SHARE = 0.75
@@ -252,7 +228,6 @@ Minimum = Annotated[
 class FederatedOptions(MethodOptions):
     """The options of methods that a federated run has."""
 
-    defaults: ClassVar[Mapping[str, Any]] = {"epsilon": RUN_EPSILON}
     only = (
         "n_factors",
         "learning_rate",
@@ -260,8 +235,6 @@ class FederatedOptions(MethodOptions):
         "epsilon",
         "threshold",
         "coding",
-        "design",
-        "labels",
         "patterns",
         "list_model",
         "prior",

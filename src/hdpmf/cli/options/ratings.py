@@ -12,12 +12,10 @@ from hdpmf.cli.options.common import (
     Columns,
     DatasetName,
     Duplicates,
-    MissingValues,
     Scale,
     data_option,
     privacy_option,
 )
-from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -25,12 +23,13 @@ if TYPE_CHECKING:
     from hdpmf.common.data.checks import Duplicates as Merging
     from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
     from hdpmf.common.privacy.accounting.costs import Person
-    from hdpmf.common.privacy.spec import Sharers
 
 
 _HOLD_OUT = 10
 
 MERGING = ("error", "last", "first", "last-row", "first-row", "mean", "max")
+
+_READY = "ready"
 
 SPLITS = ("hold-out", "last", "ratio", "time", "user-time")
 """The kinds of ``hdpmf.common.data.splits.cut`` (a test keeps them equal)."""
@@ -57,11 +56,6 @@ class RatingsOptions:
             default="any number will do",
         ),
     ] = None
-    core: Annotated[
-        int | None,
-        data_option("Keep only users and items with at least K ratings, repeatedly.", "K", min=1),
-    ] = None
-    missing: MissingValues = "error"
     implicit: Annotated[
         bool, data_option("The file says who chose what (clicks, purchases), without ratings.")
     ] = False
@@ -69,12 +63,11 @@ class RatingsOptions:
     def __post_init__(self) -> None:
         if (self.train is None) == (self.data is None):
             raise ConfigError("give the ratings: --train FILE or --data NAME")
-        scaled = (self.scale, self.step) != (None, None)
-        described = self.duplicates or self.column or self.implicit or self.missing != "error"
-        if self.data is not None and (scaled or described):
+        scaled = self.scale or self.step
+        if self.data is not None and (scaled or self.duplicates or self.column or self.implicit):
             raise ConfigError(
-                "--scale, --step, --column, --duplicates, --missing and --implicit describe files; "
-                "a data set of --data knows its own"
+                "--scale, --step, --column, --duplicates and --implicit describe files; a data set "
+                "of --data knows its own"
             )
         if self.implicit and scaled:
             raise ConfigError(
@@ -95,7 +88,6 @@ class RatingsOptions:
             "scale": None if self.implicit else self._full_scale(),
             "columns": self.columns,
             "duplicates": self.merging,
-            "missing": self.missing,
             "implicit": self.implicit,
         }
 
@@ -109,12 +101,10 @@ class RatingsOptions:
         from hdpmf.common.data import Ratings, load_dataset
 
         if self.data is not None:
-            ratings = load_dataset(self.data)
-        elif self.train is not None:
-            ratings = Ratings.read(self.train, **self.reading)
-        else:
+            return load_dataset(self.data)
+        if self.train is None:
             raise ConfigError("give the ratings: --train FILE")
-        return ratings if self.core is None else ratings.k_core(self.core)
+        return Ratings.read(self.train, **self.reading)
 
     def _full_scale(self) -> RatingScale:
         from hdpmf.common.data import RatingScale
@@ -129,12 +119,6 @@ class ExplicitRatingsOptions(RatingsOptions):
     without = ("implicit",)
 
 
-class PlainRatingsOptions(RatingsOptions):
-    """The source of ratings, for commands that pass the file on."""
-
-    without = ("implicit", "step", "core", "missing")
-
-
 @dataclass(frozen=True)
 class SplitOptions:
     """The split: a second file, a ready-made split, or ratings held out at random or by time."""
@@ -146,18 +130,15 @@ class SplitOptions:
             "Test on N ratings of each user, chosen by the seed.", "N", default="10 with --data"
         ),
     ] = None
-    ready_split: Annotated[
-        bool, data_option("Use the split that the data set comes with (ml-100k: ua.base, ua.test).")
-    ] = False
     how: Annotated[
         str | None,
         data_option(
             "Test on: hold-out:N of each user's ratings, at random; last:N of each user's, by "
             "time; ratio:F of all ratings, at random; time:F, the last of all; user-time:F, the "
-            "last of each user's.",
+            "last of each user's; ready, the split that the data set comes with.",
             "KIND[:N]",
             "--split",
-            words=SPLITS,
+            words=(*SPLITS, _READY),
         ),
     ] = None
 
@@ -170,11 +151,9 @@ class SplitOptions:
 
     def split(self, source: RatingsOptions, seed: int) -> tuple[Ratings, Ratings]:
         """Return the ratings to learn from, and those to test on."""
-        chosen = (self.test, self.hold_out, self.how, self.ready_split or None)
+        chosen = (self.test, self.hold_out, self.how)
         if sum(choice is not None for choice in chosen) > 1:
-            raise ConfigError(
-                "choose one of --test FILE, --hold-out N, --split KIND and --ready-split"
-            )
+            raise ConfigError("choose one of --test FILE, --hold-out N and --split KIND")
         train, held_out = self._parts(source, seed)
         if len(held_out) == 0:
             raise RatingsError(
@@ -185,20 +164,15 @@ class SplitOptions:
     def _parts(self, source: RatingsOptions, seed: int) -> tuple[Ratings, Ratings]:
         from hdpmf.common.data import load_split, read_split
 
-        if source.core is not None and (self.test is not None or self.ready_split):
-            raise ConfigError(
-                "--core is about one table of ratings; it does not go with --test and --ready-split"
-            )
         if self.test is not None:
             if source.train is None:
                 raise ConfigError(
-                    "--test belongs to --train FILE; with --data use --hold-out, --split or "
-                    "--ready-split"
+                    "--test belongs to --train FILE; with --data use --hold-out or --split"
                 )
             return read_split(source.train, self.test, **source.reading)
-        if self.ready_split:
+        if self.how == _READY:
             if source.data is None:
-                raise ConfigError("--ready-split needs --data NAME; for files give --test FILE")
+                raise ConfigError("--split ready needs --data NAME; for files give --test FILE")
             return load_split(source.data)
         if self.how is not None:
             return _split_by(source.load(), self.how, seed)
@@ -217,8 +191,8 @@ def _split_by(ratings: Ratings, how: str, seed: int) -> tuple[Ratings, Ratings]:
     kind, _, text = how.partition(":")
     if kind not in SPLITS:
         raise ConfigError(
-            f"--split takes {', '.join(SPLITS)}, with a number as in last:1 or time:0.2, "
-            f"not {how!r}"
+            f"--split takes {_READY}, or {', '.join(SPLITS)} with a number as in last:1 or "
+            f"time:0.2, not {how!r}"
         )
     counted = kind in ("hold-out", "last")
     try:
@@ -333,75 +307,24 @@ class ExampleOptions(SpecOptions):
 class WeightOptions(SpecOptions):
     """The privacy weights of the people in one data set."""
 
-    without: ClassVar[tuple[str, ...]] = ()
-
     weights: Annotated[
         list[str] | None,
         privacy_option(
             "Privacy weights: uniform (everybody at 1), paper (its random groups), or a file "
-            "with a column weight beside user, item or both, and level if wished; a file per user "
-            "and one per item go together.",
+            "with a column weight beside user, item or both; a file per user and one per item go "
+            "together.",
             "uniform|paper|FILE",
             default="uniform for --train, paper for --data",
             words=_KINDS,
         ),
     ] = None
-    missing_weight: Annotated[
-        float | None,
-        privacy_option("Weight of everybody whom the file of --weights does not name.", "W"),
-    ] = None
-    weights_seed: Annotated[
-        int | None,
-        privacy_option("Draw the paper's groups by another seed.", "SEED", default="--seed", min=0),
-    ] = None
-    share_levels: Annotated[
-        str | None,
-        privacy_option(
-            "Who shares, for methods with levels: a part of all people, drawn at random, or a user "
-            "group of --weights paper; what they rated is seen, or their ratings are open.",
-            "SHARE|GROUP[:seen|:open]",
-            default="nobody",
-        ),
-    ] = None
 
     def __post_init__(self) -> None:
-        sharers = self.sharers
-        if (
-            sharers is not None
-            and isinstance(sharers.who, str)
-            and self.weights not in (None, ["paper"])
-        ):
-            raise ConfigError(
-                f"{sharers.who} is a group of --weights paper; with other weights --share-levels "
-                "takes a part of all people"
-            )
         words = set(self.weights or ()) & set(_KINDS)
         if words and len(self.weights or ()) > 1:
             raise ConfigError("--weights takes uniform, paper, or files: one of these three")
-        settled = bool(self.spec) or self.weights_seed is not None
-        if settled and self.weights not in (None, ["paper"]):
-            raise ConfigError(
-                "--spec and --weights-seed are about --weights paper; drop them, or the other "
-                "--weights"
-            )
-        if self.missing_weight is not None and (self.weights is None or words):
-            raise ConfigError(
-                "--missing-weight is for those whom a file of --weights does not name"
-            )
-
-    @property
-    def sharers(self) -> Sharers | None:
-        """The people who share."""
-        from hdpmf.common.privacy.spec import Sharers
-
-        text = self.share_levels
-        return None if text is None else Sharers.parse(text, "--share-levels")
-
-    @property
-    def _about_groups(self) -> bool:
-        sharers = self.sharers
-        named = sharers is not None and isinstance(sharers.who, str)
-        return bool(self.spec) or self.weights_seed is not None or named
+        if self.spec and self.weights not in (None, ["paper"]):
+            raise ConfigError("--spec is about --weights paper; drop it, or the other --weights")
 
     def kind(self, source: RatingsOptions) -> str:
         """Return ``uniform``, ``paper`` or ``file``.
@@ -410,19 +333,13 @@ class WeightOptions(SpecOptions):
         """
         if self.weights is not None:
             return self.weights[0] if self.weights[0] in _KINDS else "file"
-        return "paper" if self._about_groups or source.data is not None else "uniform"
+        return "paper" if self.spec or source.data is not None else "uniform"
 
     def sentence(self, seed: int, source: RatingsOptions) -> str:
         """Return a description of the weights."""
         kind = self.kind(source)
-        chosen = self.weights is not None
         if kind == "file":
-            missing = self.missing_weight
-            others = "" if missing is None else f", everybody else at {missing:g}"
-            return (
-                f"Privacy weights: from {' and '.join(self.weights or ())}{others}."
-                f"{self._sharing()}"
-            )
+            return f"Privacy weights: from {' and '.join(self.weights or ())}."
         if kind == "uniform":
             hint = (
                 " Wishes of your users: --weights FILE; the paper's random ones: --weights paper."
@@ -430,14 +347,8 @@ class WeightOptions(SpecOptions):
             words = "everybody at 1, which allows all of epsilon"
         else:
             hint = " Everybody at 1: --weights uniform."
-            words = (
-                f"the paper's random groups, drawn by seed {self._seed(seed)}; nobody's own wishes"
-            )
-        return f"Privacy weights: {words}.{'' if chosen else hint}{self._sharing()}"
-
-    def _sharing(self) -> str:
-        sharers = self.sharers
-        return "" if sharers is None else f" Levels: {sharers.in_words()}; the others hide all."
+            words = f"the paper's random groups, drawn by seed {seed}; nobody's own wishes"
+        return f"Privacy weights: {words}.{hint if self.weights is None else ''}"
 
     def fields(self, seed: int, source: RatingsOptions) -> dict[str, Any]:
         """Return a description of the weights for JSON."""
@@ -445,50 +356,18 @@ class WeightOptions(SpecOptions):
         return {
             "weights": kind,
             "weights_files": list(self.weights or ()) if kind == "file" else [],
-            "weights_seed": self._seed(seed) if kind == "paper" else None,
+            "weights_seed": seed if kind == "paper" else None,
             "spec": self.changes,
-            "share_levels": self.sharers and str(self.sharers),
         }
 
-    def draw(
-        self, ratings: Ratings, seed: int, source: RatingsOptions, method: str
-    ) -> PrivacyWeights:
-        """Return the weights of ratings from this source, for a method.
-
-        Raises:
-            ConfigError: There are levels, and the method knows none.
-        """
-        weights = self._drawn(ratings, seed, source)
-        if weights.has_levels or self.sharers is not None:
-            known = [name for name, each in METHODS.items() if each.levels]
-            if method not in known:
-                raise ConfigError(
-                    f"{method} treats all ratings alike: it knows no levels. Drop --share-levels, "
-                    f"or the column 'level' of --weights, or use {' or '.join(known)}"
-                )
-        return weights
-
-    def _drawn(self, ratings: Ratings, seed: int, source: RatingsOptions) -> PrivacyWeights:
+    def draw(self, ratings: Ratings, seed: int, source: RatingsOptions) -> PrivacyWeights:
+        """Return the weights of ratings from this source."""
         from hdpmf.common.privacy import PrivacyWeights
 
-        sharers = self.sharers
         match self.kind(source):
             case "uniform":
-                weights = PrivacyWeights.uniform(ratings)
+                return PrivacyWeights.uniform(ratings)
             case "paper":
-                spec = self.specification()
-                spec = spec if sharers is None else sharers.in_spec(spec)
-                weights = spec.draw(ratings, self._seed(seed))
+                return self.specification().draw(ratings, seed)
             case _:
-                files = self.weights or ()
-                weights = PrivacyWeights.from_frame(ratings, *files, missing=self.missing_weight)
-        return weights if sharers is None else sharers.drawn(weights, self._seed(seed))
-
-    def _seed(self, seed: int) -> int:
-        return seed if self.weights_seed is None else self.weights_seed
-
-
-class TuneWeightOptions(WeightOptions):
-    """The same for ``tune``, whose seed draws the groups."""
-
-    without = ("weights_seed", "share_levels")
+                return PrivacyWeights.from_frame(ratings, *(self.weights or ()))

@@ -278,12 +278,7 @@ class Method:
         """
         if name in self.options:
             return self.options[name]
-        flags = called is not None
-        have = [
-            known.flag if flags else known.name
-            for known in self.options.values()
-            if known.flags or not flags
-        ]
+        have = [known.name if called is None else known.flag for known in self.options.values()]
         there_are = f"its options are {', '.join(have)}" if have else "it has no options"
         if name in self.fixed:
             raise ConfigError(

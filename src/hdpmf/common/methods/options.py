@@ -19,6 +19,16 @@ from hdpmf.errors import ConfigError, PrivacyError
 
 _KEY = "hdpmf"
 
+_FLAGS = {
+    "n_factors": "--factors",
+    "epochs": "--epochs",
+    "learning_rate": "--lr",
+    "reg": "--reg",
+    "epsilon": "--epsilon",
+    "rng": "--seed",
+}
+"""Parameters that the command line has a flag for; ``--set NAME=VALUE`` gives the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -27,10 +37,8 @@ class Option:
     Attributes:
         kind: The type of its values, as the command line reads it: int, float, str or bool.
         default: A method may have another one.
-        flags: On the command line; none where it is for Python only.
         least: The smallest number; ``above``: one that it must be larger than.
         optional: None is a value, too.
-        panel: The part of the help page that it stands in.
         error: The error that a wrong value is.
     """
 
@@ -38,20 +46,34 @@ class Option:
     kind: type
     default: Any
     help: str
-    flags: tuple[str, ...] = ()
-    metavar: str = ""
     choices: Collection[str] = ()
     least: float | None = None
     above: float | None = None
     most: float | None = None
     optional: bool = False
-    panel: str = "Model"
     error: type[ConfigError | PrivacyError] = ConfigError
 
     @property
+    def words(self) -> str:
+        """The help, and the values that there are to choose from."""
+        return f"{self.help} One of: {', '.join(self.choices)}." if self.choices else self.help
+
+    @staticmethod
+    def flag_of(name: str) -> str:
+        """Return how the command line calls a parameter: a flag, or ``--set`` and its name."""
+        return _FLAGS.get(name, f"--set {name}")
+
+    @property
     def flag(self) -> str:
-        """The flag, or the parameter where it has none."""
-        return self.flags[0].split("/")[0] if self.flags else self.name
+        """How the command line calls it."""
+        return self.flag_of(self.name)
+
+    def arguments(self, value: Any) -> list[str]:
+        """Return the words of a command line that give it this value."""
+        if self.name in _FLAGS:
+            return [self.flag, str(value)]
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return ["--set", f"{self.name}={text}"]
 
     def check(self, value: Any, called: str | None = None) -> None:
         """Raise the option's error for an invalid value; ``called`` is the caller's name for it."""
@@ -96,8 +118,6 @@ class Option:
 def option(default: Any, help: str, kind: type | None = None, **about: Any) -> Any:
     """Make a dataclass field that is an option; the arguments are those of `Option`."""
     about["kind"] = type(default) if kind is None else kind
-    if "choices" in about:
-        about.setdefault("metavar", "|".join(about["choices"]))
     return field(default=default, metadata={_KEY: about | {"default": default, "help": help}})
 
 
@@ -132,23 +152,21 @@ def check(configured: Any) -> None:
 MAX_FACTORS = 512
 """Kernels are compiled for this length: for twice as many it takes minutes."""
 
-_PRIVACY, _RUN = "Privacy", "Run"
-
 
 def _epsilon() -> Any:
     help = "The largest budget of a rating; its own is its weight times this."
-    more: dict[str, Any] = {"metavar": "E", "panel": _PRIVACY, "error": PrivacyError}
-    return option(1.0, help, flags=("--epsilon",), above=0, **more)
+    more: dict[str, Any] = {"error": PrivacyError}
+    return option(1.0, help, above=0, **more)
 
 
 def _rng() -> Any:
     help = "Seed, or a numpy Generator; None for another result every time."
-    return option(None, help, object, panel=_RUN)
+    return option(None, help, object)
 
 
 def _factors(default: int) -> Any:
-    more: dict[str, Any] = {"metavar": "K", "least": 1, "most": MAX_FACTORS}
-    return option(default, "Length of the vectors.", flags=("--factors", "-k"), **more)
+    more: dict[str, Any] = {"least": 1, "most": MAX_FACTORS}
+    return option(default, "Length of the vectors.", **more)
 
 
 @dataclass(eq=False, repr=False)
@@ -160,20 +178,15 @@ class Placement:
         "cpu",
         "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
         "gives other numbers.",
-        flags=("--on",),
         choices=("cpu", "gpu", "auto"),
-        panel=_RUN,
     )
     n_threads: int | None = option(
         None,
         "Threads; the result does not depend on it.",
         int,
-        flags=("--threads",),
-        metavar="N",
         least=1,
         most=MAX_THREADS,
         optional=True,
-        panel=_RUN,
     )
     rng: Any = _rng()
 
@@ -183,17 +196,14 @@ class FactorizationOptions(Placement):
     """Training user vectors and item factors by gradients."""
 
     n_factors: int = _factors(10)
-    learning_rate: float = option(
-        0.01, "Initial learning rate.", flags=("--lr",), metavar="RATE", above=0
-    )
-    reg: float = option(0.01, "Regularisation.", flags=("--reg",), metavar="R", least=0)
-    epochs: int = option(100, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    learning_rate: float = option(0.01, "Initial learning rate.", above=0)
+    reg: float = option(0.01, "Regularisation.", least=0)
+    epochs: int = option(100, "Passes over the ratings.", least=1)
     _: KW_ONLY
     solver: str = option(
         "batch",
         "batch: Algorithm 1, what a federation can run; sequential: the published "
         "numbers' procedure.",
-        flags=("--solver",),
         choices=("batch", "sequential"),
     )
     scale_steps: bool = option(
@@ -203,8 +213,6 @@ class FactorizationOptions(Placement):
         None,
         "End when validation has not improved for N epochs, and keep the best.",
         int,
-        flags=("--patience",),
-        metavar="N",
         least=1,
         optional=True,
     )
@@ -220,16 +228,12 @@ class PrivateFactorizationOptions(FactorizationOptions):
         "auto",
         "The recommender's draws: per item, or shared by all; auto: per item in batch, "
         "shared in sequential.",
-        flags=("--h",),
         choices=("auto", "item", "shared"),
-        panel=_PRIVACY,
     )
     noise: str = option(
         "epoch",
         "Draw new noise in every epoch, or once.",
-        flags=("--noise",),
         choices=("epoch", "once"),
-        panel=_PRIVACY,
     )
 
 
@@ -240,11 +244,8 @@ class SampledOptions(PrivateFactorizationOptions):
     _: KW_ONLY
     threshold: str | float = option(
         "mean",
-        "The budget below which ratings are sampled.",
+        "The budget below which ratings are sampled: mean, min, max or a number.",
         object,
-        flags=("--threshold",),
-        metavar="mean|min|max|NUMBER",
-        panel=_PRIVACY,
     )
 
 
@@ -268,9 +269,9 @@ class BiasedOptions:
     """Training vectors and biases on bare ratings; constants by validation (docs/designs.md)."""
 
     n_factors: int = _factors(50)
-    learning_rate: float = option(0.01, "Learning rate.", flags=("--lr",), metavar="RATE", above=0)
-    reg: float = option(0.05, "Regularisation.", flags=("--reg",), metavar="R", least=0)
-    epochs: int = option(20, "Passes over the ratings.", flags=("--epochs",), metavar="N", least=1)
+    learning_rate: float = option(0.01, "Learning rate.", above=0)
+    reg: float = option(0.05, "Regularisation.", least=0)
+    epochs: int = option(20, "Passes over the ratings.", least=1)
     _: KW_ONLY
     rng: Any = _rng()
 
@@ -286,31 +287,24 @@ class OneRoundOptions(Placement):
         "Send at most M ratings of a person, drawn on the device; into sums at most the weight of "
         "M ratings of weight 1. All are used there.",
         int,
-        flags=("--max-ratings",),
-        metavar="M",
         least=1,
         optional=True,
-        panel=_PRIVACY,
     )
     coding: str = option(
         "auto",
         "How ratings are coded before they are sent; auto: by epsilon.",
-        flags=("--coding",),
         choices=("auto", "soft", "threshold", "linear"),
     )
     features: Any = option(
         "auto",
-        "Use public item features: genres and years of the data set, where there are any.",
+        "Public item features: auto (genres and years of the data set, where there are any), "
+        "false, or a file.",
         object,
-        flags=("--features/--no-features",),
     )
     prior: Any = option(
         None,
-        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or "
-        "a file of: hdpmf prior.",
+        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or a file.",
         object,
-        flags=("--prior",),
-        metavar="NAME|FILE",
         optional=True,
     )
 
@@ -320,14 +314,11 @@ class SumOptions(OneRoundOptions):
     """The same by secure sums."""
 
     _: KW_ONLY
-    design: str = option(
-        "A", "Sharpened (A) or simple (S).", flags=("--design",), choices=("A", "S")
-    )
+    design: str = option("A", "Sharpened (A) or simple (S).", choices=("A", "S"))
     labels: bool = option(
         False,
         "Sum much-rated items per taste label, which each device draws once; needs "
         "features and --prior.",
-        flags=("--labels",),
     )
 
 
@@ -360,8 +351,7 @@ def _list_model(does: str, learned_from: str) -> Any:
         f"The model that {does} lists, trained on {learned_from}; each device puts its own ratings "
         "in."
     )
-    kinds = "ease|ials|bpr|neural|popular"  # without looking for more at import
-    return option("ease", help, flags=("--list-model",), metavar=kinds, choices=LIST_KINDS)
+    return option("ease", help, choices=LIST_KINDS)
 
 
 @dataclass(eq=False, repr=False)
@@ -374,8 +364,6 @@ class BitOptions(OneRoundOptions):
         "How many factors of who rates what with whom to use; 0 for none. Otherwise the "
         "released bits choose between 8 and none.",
         int,
-        flags=("--patterns",),
-        metavar="N",
         least=0,
         most=100,
         optional=True,

@@ -310,13 +310,12 @@ def _section(method: Method) -> str:
         f"*{WHERE[view].capitalize()}*, the recommender sees {method.claim(view).sees}.\n"
         for view in method.views
     ]
-    flags = [known for known in method.options.values() if known.flags]
-    if flags:
+    if method.options:
         lines += ["| option | in Python | default | |", "|---|---|---|---|"]
         lines += [
             f"| `{known.flag}` | `{known.name}` | {_default_text(method, known.name)} | "
-            f"{known.help} |"
-            for known in flags
+            f"{known.words} |"
+            for known in method.options.values()
         ]
         lines.append("")
     return "\n".join(lines)

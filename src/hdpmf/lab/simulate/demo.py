@@ -208,10 +208,8 @@ def run_arguments(settings: RunSettings) -> list[str]:
         "--secure-sum" if settings.view == "sums" else "--messages",
     ]
     for name, value in settings.model_params().items():
-        if name == "labels" and value:
-            arguments.append("--labels")
-        elif name not in ("epochs", "labels") and value is not None:
-            arguments += [settings.kind.options[name].flag, str(value)]
+        if name not in ("epochs", "labels", "design") and value is not None:
+            arguments += settings.kind.options[name].arguments(value)
     return arguments
 
 
