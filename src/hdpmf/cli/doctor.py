@@ -45,7 +45,7 @@ _PURPOSES = {
     "page": "the pages in the browser (hdpmf device open, hdpmf recommender page)",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "the paper's rounds over machines, on Flower",
-    "optuna": "tuning by Bayesian search (hdpmf tune --search bayes)",
+    "optuna": "tuning by Bayesian search (hdpmf tune --trials N)",
     "dask": "experiments on a cluster (--backend dask://HOST:8786), frames of dask",
     "ray": "experiments on a cluster (--backend ray://HOST:10001)",
     "traces": "OpenTelemetry traces of services (OTEL_EXPORTER_OTLP_ENDPOINT)",

@@ -145,7 +145,7 @@ class Prior:
             return cls._of_numbers(name, origin, plain, labels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelFileError(
-                f"{label} is not a prior; make one with: hdpmf prior learn"
+                f"{label} is not a prior; hdpmf.models.prior_learning.learn_prior makes one"
             ) from error
 
     @classmethod

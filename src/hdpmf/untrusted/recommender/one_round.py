@@ -289,7 +289,7 @@ class OneRoundRecommender:
         if survey.labels and (features is None or score is None):
             raise ConfigError(
                 "taste labels are drawn by a public score of item features; give features, and a "
-                "prior that knows a score (films, films-100k, or one of: hdpmf prior learn)"
+                "prior that knows a score (films, films-100k, or one of learn_prior)"
             )
         self.survey = survey
         self._features = features

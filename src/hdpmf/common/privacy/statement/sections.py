@@ -338,7 +338,7 @@ def warnings(subject: Subject, people: PeopleCosts) -> tuple[str, ...]:
         found.append(
             f"All ratings of one person together have an epsilon above {LARGE_EPSILON:g} from the "
             f"place '{heavy[0].place}' on: about a whole person the bound promises next to nothing "
-            "there. --max-ratings, smaller weights or a smaller epsilon bound it."
+            "there. A limit (max_ratings), smaller weights or a smaller epsilon bound it."
         )
     if 1 in (people.users, subject.minimum):
         found.append(ONE_USER)
