@@ -141,11 +141,8 @@ COMMANDS: dict[str, str | Group] = {
             "serve": "recommender.run:serve",
             "run": "recommender.run:run",
             "issue": "recommender.run:issue",
-            "backup": "recommender.trust:backup",
-            "restore": "recommender.trust:restore",
             "servers": "recommender.trust:servers",
             "invite": "recommender.trust:invite",
-            "page": "pages:page",
         },
     ),
     "aggregator": Group(
