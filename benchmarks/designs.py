@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from hdpmf import BiasedMF, HDPBit, HDPSum, PrivacySpec, Ratings, load_dataset, load_split
-from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, person_costs
-from hdpmf.common.privacy.accounting.accountants import renyi_epsilon
+from hdpmf.common.privacy.accounting import Cost, Setting, person_costs
 
 SEEDS = 5
 DATA = ("ml-100k", "ml-1m", "douban")
@@ -126,8 +125,7 @@ def persons() -> None:
     """The tables of what all ratings of a person cost: about values, and about presence."""
 
     def told(found: Cost) -> str:
-        renyi = renyi_epsilon(found.event, DELTA)
-        return f"{found.pure:.1f}, or {found.epsilon_at_delta:.1f}* (Renyi {renyi:.1f}*)"
+        return f"{found.pure:.1f}, or {found.epsilon_at_delta:.1f}*"
 
     print("| | average person | median person | the one with most |")
     for name in DATA:

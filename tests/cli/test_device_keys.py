@@ -138,9 +138,3 @@ def test_new_keys_take_the_place_of_the_old_ones(path: Path, call: Call, tmp_pat
     after = call("recommender", "enroll", folder, signed, "--replaces", "mine", "--json").json
     assert [device["identity"] for device in after["devices"]] == [told["identity"]]
     assert after["digest"] != before["digest"]
-    backup, new = tmp_path / "backup", tmp_path / "new"
-    saved = call("recommender", "backup", folder, backup, "--json")
-    assert saved.json["name"] == "recommender"
-    assert "secret keys" in saved.err
-    assert call("recommender", "restore", backup, new, "--json").json["unfinished_run"] is None
-    assert call("recommender", "enroll", new, "--json").json["digest"] == after["digest"]

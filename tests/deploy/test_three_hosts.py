@@ -195,7 +195,7 @@ def rehearse(folder: Path, log: Path) -> None:
         for number in (4, 5):
             on.section(number)
         _allow_short_periods(hosts)
-        hosts.call("shop", "hdpmf", "recommender", "backup", "recommender", "before.backup")
+        _copy_shop(hosts, "before")
         shutil.copyfile(hosts.home("homes") / "ben.sqlite", folder / "ben.sqlite")
         on.section(6)
         on.check_trial()
@@ -223,12 +223,12 @@ def _allow_short_periods(hosts: Hosts) -> None:
 
 def _befall(on: Rehearsal) -> None:
     """In the middle of the period: a lost link, full disks, a restart of every host, and a
-    backup that is restored.
+    copy that is put back.
     """
     hosts, began = on.hosts, time.monotonic()
     hosts.link("university", "down")
     on.say("the helper's link is down")
-    hosts.call("shop", "hdpmf", "recommender", "backup", "recommender", "middle.backup")
+    _copy_shop(hosts, "middle")
     _fill_the_leader(on)
     on.restart("shop")
     on.restart("homes")
@@ -247,7 +247,7 @@ def _befall(on: Rehearsal) -> None:
     hosts.free_disk("university")
     on.say("the helper's disk has room again")
     on.restart("university")
-    _restore(on, "middle.backup")
+    _restore(on, "middle")
 
 
 def _fill_the_leader(on: Rehearsal) -> None:
@@ -299,7 +299,7 @@ def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
     _copy_database(hosts, "newest")
     _copy_database(hosts, "old", back=True)
     on.boot("library")
-    _restore(on, "middle.backup")
+    _restore(on, "middle")
     on.wait(
         "the shop asks again, and the old database draws nothing",
         lambda: "was closed before" in hosts.log(LEADER),
@@ -320,7 +320,7 @@ def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
     """The shop knows nothing of the run. Devices keep their model, and what is spent stays
     spent.
     """
-    _restore(on, "before.backup")
+    _restore(on, "before")
     on.wait("the shop of before the run serves", lambda: _index(shop)["model"] is None)
     assert not list(shop.glob("runs/*"))
     before = _spent(on.hosts)
@@ -378,12 +378,20 @@ def _copy_database(hosts: Hosts, name: str, *, back: bool = False) -> None:
         shutil.copyfile(path, target / path.name)
 
 
-def _restore(on: Rehearsal, backup: str) -> None:
+def _copy_shop(hosts: Hosts, name: str) -> None:
+    """Copy the shop's folder as documented: everything but what begins with a dot."""
+    home = hosts.home("shop")
+    ignored = shutil.ignore_patterns(".*")
+    shutil.copytree(home / "recommender", home / name, ignore=ignored, symlinks=True)
+
+
+def _restore(on: Rehearsal, copy: str) -> None:
     on.crash("shop")
-    shutil.rmtree(on.hosts.home("shop") / "recommender")
-    on.hosts.call("shop", "hdpmf", "recommender", "restore", backup, "recommender")
+    home = on.hosts.home("shop")
+    shutil.rmtree(home / "recommender")
+    shutil.copytree(home / copy, home / "recommender", symlinks=True)
     on.boot("shop")
-    on.say(f"the shop's folder is lost, and restored from {backup}")
+    on.say(f"the shop's folder is lost, and put back from the copy {copy}")
 
 
 def _ended(shop: Path) -> bool:

@@ -1,4 +1,4 @@
-"""``hdpmf device open`` and ``hdpmf recommender page`` as processes, for tests in a browser."""
+"""``hdpmf device open`` as a process, for tests in a browser."""
 
 from __future__ import annotations
 
@@ -47,11 +47,6 @@ class ServedPage:
 def owner_page(store: Path, *options: str) -> AbstractContextManager[ServedPage]:
     """Serve the page of a store, which need not be there, until the block ends."""
     return _served("device", "open", str(store), *options)
-
-
-def operator_page(folder: Path, *options: str) -> AbstractContextManager[ServedPage]:
-    """Serve the page of a recommender until the block ends."""
-    return _served("recommender", "page", str(folder), *options)
 
 
 @contextmanager

@@ -77,7 +77,7 @@ TESTS = {
     ),
     "common/aggregation/two_servers/dap": (_NUMBERS, "tests/unit/dap", "tests/unit/aggregator"),
     "private/page": (_NUMBERS, "tests/unit/page"),
-    "common/web": (_NUMBERS, "tests/unit/web", "tests/unit/page", "tests/unit/service/page"),
+    "common/web": (_NUMBERS, "tests/unit/web", "tests/unit/page"),
     "common/net": (
         _NUMBERS,
         "tests/unit/net",

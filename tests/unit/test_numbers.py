@@ -5,7 +5,6 @@ are decided here, too.
 from __future__ import annotations
 
 import datetime
-import math
 import pkgutil
 from collections.abc import Iterator
 from fractions import Fraction
@@ -348,10 +347,8 @@ NUMBERS: dict[str, dict[str, object]] = {
         "_PROOF, _JOINT, MASKS, _QUERY": (2, 3, 4, 5),
         "_JOINT_SEED, _JOINT_PART": (6, 7),
     },
-    "common.privacy.accounting.loss_distributions": {
-        "_FINENESS, _FEWEST_POINTS, _MOST_POINTS, _TILT_FOR": (2e-4, 2**12, 2**20, math.log(1e5)),
-        "_LARGEST_TILT, _DEVIATIONS, _RANGE, _ROUGH_CELLS": (16.0, 7.0, 500.0, 8),
-        "_UNIT, _SLACK": (2.0**-53, 1e-9),
+    "common.privacy.accounting.accountants": {
+        "_FINENESS, _ARITHMETIC": (2e-5, 1e-10),
     },
     "private.client.ranking": {
         "_BLOCK_SCORES": 2**22,

@@ -1,24 +1,19 @@
-"""``hdpmf device open`` and ``hdpmf recommender page``: pages in the browser."""
+"""``hdpmf device open``: the owner's page in the browser."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
 
 from hdpmf.cli.device.store import OldCopy, PassphraseFile, first_line
-from hdpmf.cli.options.common import RecommenderFolder, SameHost, argument, command, option
+from hdpmf.cli.options.common import SameHost, argument, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.web.browser import OneTimeLink
-    from hdpmf.common.web.local_server import App
     from hdpmf.private.page.address import PageAddress
-    from hdpmf.untrusted.service.page.http import ProxyLogin
 
 
 @dataclass(frozen=True)
@@ -146,110 +141,3 @@ def _link_fields(link: str, address: PageAddress, store: Path) -> dict[str, obje
         "port": address.port,
         "store": str(store),
     }
-
-
-@dataclass(frozen=True)
-class ProxyOptions:
-    """A reverse proxy that logs the operator in."""
-
-    trusted_header: Annotated[
-        str | None, option("Header in which a reverse proxy says who has logged in.", "NAME")
-    ] = None
-    behind_proxy: Annotated[
-        str | None, option("That proxy's IP address; no other counts.", "ADDRESS")
-    ] = None
-    address: Annotated[
-        str | None, option("The page's address at the proxy, as https://ops.example.", "URL")
-    ] = None
-    listen: Annotated[
-        str | None, option("Where the proxy reaches us.", "ADDRESS", default="loopback only")
-    ] = None
-
-    def login(self) -> ProxyLogin | None:
-        """Return the login by the proxy; None without a proxy."""
-        from hdpmf.untrusted.service.page.http import ProxyLogin
-
-        if (self.trusted_header, self.behind_proxy, self.address) == (None, None, None):
-            if self.listen is not None:
-                raise ConfigError(
-                    "--listen is for a proxy: a link is for this machine only; see --behind-proxy"
-                )
-            return None
-        if self.trusted_header is None or self.behind_proxy is None or self.address is None:
-            raise ConfigError(
-                "--trusted-header, --behind-proxy and --address go together: a header is only "
-                "worth something from the proxy, and under its name"
-            )
-        return ProxyLogin(self.trusted_header, self.behind_proxy)
-
-    def public_address(self) -> tuple[str, str]:
-        """Return the scheme and the host that browsers use."""
-        try:
-            parts = urlsplit(self.address or "")
-            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            fits = False
-        extra = fits and (parts.path not in ("", "/") or parts.query or parts.fragment)
-        if not fits or extra or "@" in parts.netloc:
-            raise ConfigError(
-                f"--address takes an address such as https://ops.example, not {self.address!r}"
-            )
-        return parts.scheme, parts.netloc.lower()
-
-
-@command
-def page(folder: RecommenderFolder, proxy: ProxyOptions, options: PageOptions) -> None:
-    """Open the operator's page: runs, devices, the public model, certificates, alerts.
-
-    It only reads FOLDER, also while serve runs. This machine serves it to itself, and its link
-    works once. A reverse proxy can log the operator in instead (--trusted-header, --behind-proxy,
-    --address).
-    """
-    from hdpmf.common.web.browser import OneTimeLink, browser_opener
-    from hdpmf.common.web.local_server import BrowserSessions, Loopback, listen_on
-    from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.page.http import OperatorPage, TokenLogin
-
-    service = ServiceFolder(folder, only_read=True)
-    login = proxy.login()
-
-    def announce(address: str, port: int, words: str) -> None:
-        text = [
-            f"The operator's page: {address}",
-            f"{words} Ctrl-C ends it; the service continues.",
-        ]
-        emit(Result({"link": address, "port": port, "folder": str(folder)}, text), compact=True)
-
-    if login is None:
-        loopback = Loopback.listen(options.port)
-        link = OneTimeLink(BrowserSessions(options.idle * 60), loopback.host)
-        by_token = TokenLogin(link.sessions, link.host, lambda: _say_link(link.make()))
-        with browser_opener(options.browser) as show:
-
-            def ready() -> None:
-                address = link.make()
-                announce(address, loopback.port, "The link works once.")
-                show(address)
-
-            app = OperatorPage(service, by_token, link.host).app()
-            _serve(app, ready, list(loopback.sockets))
-        return
-    scheme, host = proxy.public_address()
-    if proxy.listen is None:
-        sockets = list(Loopback.listen(options.port).sockets)
-    else:
-        sockets = [listen_on(proxy.listen, options.port)]
-    port = int(sockets[0].getsockname()[1])
-    words = f"The proxy {proxy.behind_proxy} reaches it at port {port}."
-    app = OperatorPage(service, login, host, scheme).app()
-    _serve(app, lambda: announce(f"{scheme}://{host}/", port, words), sockets)
-
-
-def _serve(app: App, ready: Callable[[], None], sockets: list[socket.socket]) -> None:
-    from hdpmf.common.web.local_server import local_server
-
-    try:
-        local_server(app, ready).run(sockets=sockets)
-    finally:
-        for listener in sockets:
-            listener.close()

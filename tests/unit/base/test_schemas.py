@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import tarfile
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -29,12 +28,10 @@ from hdpmf.untrusted.aggregator import datastore as aggregator_store
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, metadata
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.recommender.release import Release
-from hdpmf.untrusted.service.backup import back_up, restore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 WORLD = synthetic_world(20, 10, 100, rng=0)
 SCHEMAS = {
-    "device store": ("5", "73e402873fe580a4e9bf20093ce62030d633b83cb914f2992cf001dde3994ea4"),
     "results": ("2", "99bf290c6feeeb3913558055851c8ff5e72437e8bf11be5d20dff6b5ee2d40f8"),
     "server's database": ("6", "35b5f289c47505349c647bebebc043240cddcde9bcd01214484eb4f73e928196"),
 }
@@ -120,31 +117,6 @@ def test_folders_models_and_results_from_before_1_0(place: Path) -> None:
     _refused(place, lambda: Store(place / "results"), match=OLDER)
     _json(recommender / "model" / "model.json", FORMAT - 1)
     _refused(place, lambda: PublicModel.load(recommender / "model"), ModelFileError, OLDER)
-
-
-def test_a_newer_backup(place: Path, tmp_path: Path) -> None:
-    back_up(place / "recommender", tmp_path / "a.backup")
-    (tmp_path / "there").mkdir()
-    with tarfile.open(tmp_path / "a.backup") as archive:
-        archive.extractall(tmp_path / "there", filter="data")
-    _json(tmp_path / "there" / "backup.json")
-    with tarfile.open(place / "b.backup", "w") as archive:
-        archive.add(tmp_path / "there", ".")
-    _refused(place, lambda: restore(place / "b.backup", place / "new"))
-
-
-def test_a_newer_layout_inside_a_backup(place: Path) -> None:
-    back_up(place / "recommender", place / "a.backup")
-    with tarfile.open(place / "a.backup") as archive:
-        archive.extractall(place / "there", filter="data")
-    about = json.loads((place / "there" / "backup.json").read_text())
-    (place / "there" / "format").write_text("999\n")
-    about["files"]["format"] = sha256(b"999\n").hexdigest()
-    (place / "there" / "backup.json").write_text(json.dumps(about))
-    with tarfile.open(place / "b.backup", "w") as archive:
-        for path in (place / "there").iterdir():
-            archive.add(path, path.name)
-    _refused(place, lambda: restore(place / "b.backup", place / "new"))
 
 
 def test_newer_models(place: Path) -> None:
@@ -269,11 +241,9 @@ def test_tables_change_only_with_their_schema(tmp_path: Path) -> None:
     """Whoever changes tables raises the schema, writes a step for older files, and writes the
     new digest down here.
     """
-    DeviceStore.create(tmp_path / "device").close()
     Store(tmp_path, create=True).close()
     ServerDatabase(f"sqlite:///{tmp_path}/server").close()
     found = {
-        "device store": _tables(tmp_path / "device"),
         "results": _tables(tmp_path / "results.sqlite"),
         "server's database": _tables(
             tmp_path / "server", schema=str(1 + len(aggregator_store.MIGRATIONS))

@@ -62,36 +62,6 @@ def test_laplace_is_never_undercharged(shift: float, times: int) -> None:
     assert ours <= min(1.25 * theirs, shift * times)  # and not much overcharged either
 
 
-@pytest.mark.parametrize(("budget", "times"), [(0.3, 50), (1.0, 12)])
-def test_bits_and_discrete_laplace_are_never_undercharged(budget: float, times: int) -> None:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    # Two answers, flipped with probability p: dp-accounting's parameter is the chance of a random
-    # answer.
-    lower, upper = (
-        pld.from_randomized_response(
-            2 / (1 + math.exp(budget)),
-            2,
-            value_discretization_interval=1e-3,
-            pessimistic_estimate=pessimistic,
-        )
-        .self_compose(times)
-        .get_epsilon_for_delta(DELTA)
-        for pessimistic in (False, True)
-    )
-    ours = accounting.epsilon_at(events.Repeated(events.RandomizedBit(budget), times), DELTA)
-    assert lower * (1 - 1e-9) <= ours <= 1.001 * upper
-    steps = 8
-    discrete = pld.from_discrete_laplace_mechanism(
-        budget / steps, sensitivity=steps, value_discretization_interval=1e-3
-    )
-    theirs = discrete.self_compose(times).get_epsilon_for_delta(DELTA)
-    ours = accounting.epsilon_at(
-        events.Repeated(events.DiscreteLaplaceRelease(budget), times), DELTA
-    )
-    assert theirs * (1 - 1e-9) <= ours
-
-
 @given(st.floats(0.01, 200), st.floats(1e-12, 0.3))
 def test_the_gaussian_epsilon_inverts_its_delta(distance: float, delta: float) -> None:
     epsilon = normal_epsilon(distance, delta)

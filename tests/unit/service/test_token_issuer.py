@@ -21,7 +21,6 @@ from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import StorageError
 from hdpmf.private.client.outgoing import token_headers
 from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
-from hdpmf.untrusted.service.backup import back_up
 from hdpmf.untrusted.service.website import Website
 from tests.world import issuer
 
@@ -187,23 +186,6 @@ def test_a_restored_folder_issues_no_tokens_for_the_task_under_way(
     restored = TokenIssuer()
     assert not restored.open(TASK, tmp_path / "from a backup, without files of that name")
     assert ask(restored, a_request().request) == (410, b"")
-
-
-def test_backups_leave_the_file_out(desk: TokenIssuer, tmp_path: Path) -> None:
-    from hdpmf.common.data import synthetic_world
-    from hdpmf.common.protocol.catalogue import catalogue_table
-    from hdpmf.untrusted.service.folder import Config, ServiceFolder
-
-    ratings = synthetic_world(3, 5, 9, rng=1)
-    table = catalogue_table(ratings.items, ratings.scale, ratings.item_table)
-    folder = ServiceFolder.create(tmp_path / "r", Config(name="films"), table)
-    run = folder.path / "runs" / "ab"
-    run.mkdir(parents=True)
-    TokenIssuer().create(TASK, issuer(), USERS, run)
-    assert list(run.glob(".tokens-*"))
-    made = back_up(folder.path, tmp_path / "backup.tar")
-    assert made.files
-    assert not [name for name in made.files if "tokens" in name]
 
 
 def test_the_key_and_who_has_a_token_go_with_the_period(desk: TokenIssuer, tmp_path: Path) -> None:

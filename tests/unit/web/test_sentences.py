@@ -11,7 +11,7 @@ import pytest
 from hdpmf.common.web.templates import Wording
 
 
-@pytest.mark.parametrize("package", ["hdpmf.private.page", "hdpmf.untrusted.service.page"])
+@pytest.mark.parametrize("package", ["hdpmf.private.page"])
 def test_every_sentence_is_in_the_one_file_and_used(package: str):
     known = set(Wording(package).sentences)
     places = [Path(str(files(name))) for name in (package, "hdpmf.common.web")]

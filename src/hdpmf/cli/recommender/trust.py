@@ -1,4 +1,4 @@
-"""``hdpmf recommender servers``, ``certificates``, ``invite``, ``backup``, ``restore``: keys."""
+"""``hdpmf recommender servers``, ``certificates`` and ``invite``: keys."""
 
 from __future__ import annotations
 
@@ -213,49 +213,5 @@ def invite(
         "sums": "direct" if pair is None else "two servers",
         "digest": made.digest,
         "servers": None if pair is None else pair.digest,
-    }
-    return Result(fields, text)
-
-
-@command
-def backup(
-    folder: RecommenderFolder, file: Annotated[Path, argument("Where the backup goes.", "FILE")]
-) -> Result:
-    """Write everything that a new machine needs to one file. The service may be running."""
-    from hdpmf.untrusted.service.backup import back_up
-
-    made = back_up(folder, file)
-    return Result(
-        {"backup": str(file), "name": made.name, "made": made.made, "files": len(made.files)},
-        [f"{file}: {made.name} as of {made.made}, {len(made.files)} files, readable by you only"],
-        notes=[
-            "It contains the secret keys: anyone who has this file can speak as this recommender."
-        ],
-    )
-
-
-@command
-def restore(
-    file: Annotated[Path, argument("A file that backup wrote.", "FILE")], folder: RecommenderFolder
-) -> Result:
-    """Make a recommender's folder from a backup. The old one must not serve any more."""
-    from hdpmf.untrusted.service import backup as backups
-    from hdpmf.untrusted.service.folder import ServiceFolder
-
-    made = backups.restore(file, folder)
-    unfinished = ServiceFolder(folder).unfinished()
-    under_way = None if unfinished is None else unfinished.hex()
-    text = [f"{made.name} is in {folder} as it was at {made.made}"]
-    if under_way is not None:
-        text.append(
-            f"run {under_way[:12]} was under way then. If it went on afterwards, devices repeat "
-            "what they answered and refuse the rest, and nobody pays twice: serve goes on with it, "
-            "or give it up: hdpmf recommender run FOLDER --give-up"
-        )
-    fields = {
-        "folder": str(folder),
-        "name": made.name,
-        "made": made.made,
-        "unfinished_run": under_way,
     }
     return Result(fields, text)

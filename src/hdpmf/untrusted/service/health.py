@@ -123,7 +123,7 @@ def _certificate(end: CertificateEnd, now: float) -> Alert | None:
         return Alert(
             CERTIFICATE,
             f"the {end.name}'s certificate cannot be read",
-            "restore a backup: hdpmf recommender restore",
+            "bring back the tls folder from a copy of FOLDER",
         )
     if end.ends - now > WARN_DAYS * DAY:
         return None

@@ -3,8 +3,8 @@
 A task has a key of its own. Its file has the secret key, the devices that may ask and, of each, the
 digests of what was signed for it, and is there before anybody sees the task. The same request is
 answered with the same bytes, so that a device may ask again after a kill; for other bytes than its
-users' it gets nothing. The file ends with the task's period. It is left out of backups (its name
-begins with a dot): a folder that was restored issues no more tokens for a task under way, because
+users' it gets nothing. The file ends with the task's period. It is left out of copies (its name
+begins with a dot): a folder that was put back issues no more tokens for a task under way, because
 it has forgotten who has one.
 
 The file is all that an issuer needs, so that other processes of this machine can issue from it,

@@ -1,1 +1,0 @@
-"""The operator's page in the browser (``hdpmf recommender page``). It is read-only."""
