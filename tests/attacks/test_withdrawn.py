@@ -310,7 +310,7 @@ def observed(takes: float, moment: float, monkeypatch: pytest.MonkeyPatch) -> li
     monkeypatch.setattr(world, "fetch", fetch_at)
     monkeypatch.setattr(world, "upload", upload_at)
     with monkeypatch.context() as patched:
-        for name in ("split_report", "paying_ratings", "choose_hidden"):
+        for name in ("split_report", "paying_ratings", "choose"):
             patched.setattr(reports, name, slowly(getattr(reports, name)))
         world.publish(task=make_task())
         device = reporter(store, world, moment)

@@ -30,10 +30,6 @@ PYTHON_NOT_RUN = {
         "docs/gpu.md",
         "from hdpmf.models.multi_fit",
     ): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
-    (
-        "docs/transport.md",
-        "mailbox = mailbox_of(service)",
-    ): "enrolled devices; tests/federation runs it",
 }
 
 # Commands that are run, by how they begin. One that is neither here nor below fails: say which it

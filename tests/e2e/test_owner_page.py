@@ -63,8 +63,7 @@ def served(folder: Path) -> Iterator[ServedPage]:
         store.pin_catalogue(table)
         for number in range(12):
             store.rate(str(number), 0.5 * (1 + number % 10))
-        store.set_sharing_level("seen")
-        asked = terms("hdp-share", "two-servers", table, epsilon=0.5, rounds=1)
+        asked = terms("hdp-sum", "two-servers", table, epsilon=0.5, rounds=1)
         ask_owner(store, Question(recommender=ADDRESS, terms=asked, servers=SERVERS.digest))
     with owner_page(folder / "me.sqlite") as opened:
         yield opened
@@ -104,7 +103,7 @@ def test_all_that_decides_is_on_one_screen(new_context, inside, served: ServedPa
     height = page.viewport_size["height"]
     page.goto(f"{served.origin}/disclosures")
     parts = page.locator(".consent").locator("h2, .claimed, .warning, .gauge, .answers button")
-    expect(parts).to_have_count(10)
+    expect(parts).to_have_count(9)
     answers = page.locator(".answers").bounding_box()
     for part in parts.all():
         box = part.bounding_box()

@@ -56,8 +56,6 @@ _FINER = (
     "test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond"
 )
 
-_LEVELS = "tests/unit/device/test_sharing.py"
-_SHARING = "tests/unit/page/test_sharing.py"
 _DISKS = "tests/attacks/servers/test_server_disks.py"
 _RECORDED = "tests/attacks/servers/test_recorded_uploads.py"
 _HPKE_KEYS = "tests/unit/aggregator/test_hpke_keys.py"
@@ -65,8 +63,6 @@ _ONE_AS_TWO = "tests/attacks/servers/test_one_server_as_two.py"
 _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
-_SHOWN = "tests/attacks/test_shown.py"
-_SHARED = "tests/unit/device/test_shared_ratings.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _INBOX = "tests/unit/service/test_shared_inbox.py"
 _ISSUER = "tests/unit/service/test_token_issuer.py"
@@ -814,69 +810,6 @@ PLANTED = (
         ("tests/unit/net/test_server_tls.py::test_a_bad_certificate_is_not_taken",),
     ),
     Planted(
-        "a marked item has the level of its owner",
-        "private/device/store/marks.py",
-        "dict.fromkeys(self._marks.weights(), HIDDEN)",
-        "dict.fromkeys(self._marks.weights(), OPEN)",
-        (f"{_LEVELS}::test_marks_hide_whatever_the_level_is",),
-    ),
-    Planted(
-        "an item of less weight is shown unless it is marked",
-        "private/device/store/marks.py",
-        "                found.setdefault(name, HIDDEN)",
-        "                found.setdefault(name, OPEN)",
-        (f"{_LEVELS}::test_an_item_of_less_weight_is_hidden_until_it_has_a_level",),
-    ),
-    Planted(
-        "who was left sees as much as before when it is joined again",
-        "private/device/memberships.py",
-        "store.sharing.hide_from(gone.id)",
-        "pass",
-        (f"{_LEVELS}::test_who_is_left_sees_nothing_when_it_is_joined_again[leave]",),
-    ),
-    Planted(
-        "ratings after a forget are shown without the marks of before",
-        "private/device/store/device_store.py",
-        "self.sharing.clear()",
-        "pass",
-        (f"{_LEVELS}::test_forgetting_ratings_hides_what_comes_after_it",),
-    ),
-    Planted(
-        "more of items that nobody rated is shown without a second word",
-        "private/device/choices/sharing.py",
-        "return bool((_levels(store, after, user) > _levels(store, rows, user)).any())",
-        "return len(store.ratings()) > 0",
-        (f"{_LEVELS}::test_more_of_an_item_that_is_not_rated_is_more_too",),
-    ),
-    Planted(
-        "a rule that shows more to another recommender needs no second word",
-        "private/device/choices/sharing.py",
-        "views = map(store.at, store.recommender_ids) if for_all else [store]",
-        "views = [store]",
-        (f"{_LEVELS}::test_a_rule_that_shows_more_to_another_recommender_is_more",),
-    ),
-    Planted(
-        "what was agreed to counts as shown before it has left",
-        "private/device/choices/sharing.py",
-        'if paid is None or not run.count("sent"):',
-        "if paid is None:",
-        (f"{_LEVELS}::test_what_was_shown_is_what_has_left",),
-    ),
-    Planted(
-        "any choice is confirmed once one was asked about",
-        "private/page/consent.py",
-        "if request.session.state.get(_PENDING) != (store.recommender_id, level):",
-        "if request.session.state.get(_PENDING) is None:",
-        (f"{_SHARING}::test_only_the_choice_that_was_asked_about_can_be_confirmed[open]",),
-    ),
-    Planted(
-        "more is shown by one click",
-        "private/page/consent.py",
-        "        if preview.raises:",
-        "        if preview.raises and False:",
-        (f"{_SHARING}::test_showing_more_is_asked_a_second_time_and_says_what_becomes_visible",),
-    ),
-    Planted(
         "one run may spend a whole life by default",
         "private/device/policy.py",
         "max_epsilon_per_run: float | None = RUN_EPSILON",
@@ -912,41 +845,6 @@ PLANTED = (
         ("tests/attacks/test_charges.py",),
     ),
     Planted(
-        "levels are not looked at when what is shown leaves",
-        "private/device/budget.py",
-        "as_bits = (paid > 0) & (levels >= SEEN)",
-        "as_bits = paid > 0",
-        (f"{_SHOWN}::test_a_lowered_level_counts_up_to_the_first_byte",),
-    ),
-    Planted(
-        "a rating that is open no more leaves as it is",
-        "private/device/budget.py",
-        "as_they_are = in_run & (paid == 0) & (levels == OPEN)",
-        "as_they_are = in_run & (paid == 0)",
-        (f"{_SHOWN}::test_an_item_that_is_lowered_leaves_as_it_is_now",),
-    ),
-    Planted(
-        "shown ratings are in the report, too",
-        "private/device/budget.py",
-        "hidden = levels_in(store, terms)[taken.positions] == HIDDEN",
-        "hidden = levels_in(store, terms)[taken.positions] >= HIDDEN",
-        (f"{_SHARED}::test_seen_ratings_are_one_bit_each_and_not_in_the_sums",),
-    ),
-    Planted(
-        "hidden ratings push shown ones out",
-        "private/device/disclosures/limits.py",
-        "(np.flatnonzero(visible), self._rooms(policy, shown=True), False),",
-        "(np.flatnonzero(visible), self._rooms(policy, shown=False), False),",
-        (f"{_SHARED}::test_what_hidden_ratings_spent_before_does_not_show",),
-    ),
-    Planted(
-        "who was pushed out of a sum is shown later",
-        "private/device/budget.py",
-        "store.ledger.charge(entry, store.ratings(), chosen, pays, opened, short)",
-        "store.ledger.charge(entry, store.ratings(), chosen, pays, opened)",
-        (f"{_SHARED}::test_who_was_pushed_out_of_a_sum_is_not_shown_later",),
-    ),
-    Planted(
         "a rating that is too much is left out, not cut short",
         "private/device/disclosures/limits.py",
         "            found[at] = left * unit",
@@ -954,39 +852,11 @@ PLANTED = (
         ("tests/unit/device/test_limits.py::test_what_is_left_of_the_total_is_filled",),
     ),
     Planted(
-        "ratings in sums are limited by their number",
-        "private/device/disclosures/limits.py",
-        "if in_weight and most is not None and unit is not None:",
-        "if False:",
-        ("tests/unit/device/test_limits.py::test_a_rating_moves_others_once_in_its_life",),
-    ),
-    Planted(
         "a rating that was cut short can afford more later",
         "private/device/disclosures/ledger.py",
         "return affordable(self.spent(ratings, own), epsilons, own, policy)",
         "return affordable(self.spent(ratings), epsilons, own, policy)",
         ("tests/unit/device/test_limits.py::test_who_was_cut_short_counts_as_paid_in_full",),
-    ),
-    Planted(
-        "what is shown leaves in a step that has worked on hidden ratings",
-        "private/device/participant.py",
-        "ready = [outbox for outbox in outboxes if outbox.ready()]",
-        "ready = []",
-        (f"{_SHOWN}::test_no_moment_tells_how_long_ratings_took",),
-    ),
-    Planted(
-        "a rating that was published answers again",
-        "private/device/disclosures/ledger.py",
-        "return self._named(ratings, paid)",
-        "return np.asarray(self._look_up(ratings, paid) > 0)",
-        (f"{_SHARED}::test_what_was_shown_is_not_shown_again_and_enters_no_sum",),
-    ),
-    Planted(
-        "the agreement ends with the report, not with what is shown",
-        "private/device/outbox/reports.py",
-        "and not self.book.state().shared:",
-        "and True:",
-        (f"{_SHARED}::test_one_agreement_is_for_both_and_ends_with_the_later",),
     ),
     Planted(
         "anybody puts ratings into another device's place",
@@ -1184,13 +1054,6 @@ PLANTED = (
         "return self.book.blinded(read.id, user) or token_request(read.task, read.id)",
         "return token_request(read.task, read.id)",
         (f"{_TOKENS}::test_a_report_that_is_made_anew_has_the_same_token",),
-    ),
-    Planted(
-        "a token is asked for as soon as the report is made",
-        "private/device/outbox/reports.py",
-        "state.token_at = self._draw_before(read, now, state.moment)",
-        "pass",
-        (f"{_SHOWN}::test_no_moment_tells_how_long_ratings_took",),
     ),
     Planted(
         "a report leaves right after its token",

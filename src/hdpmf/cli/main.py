@@ -78,7 +78,6 @@ COMMANDS: dict[str, str | Group] = {
             "recommend": "device.ratings:recommend",
             "catalogue": "device.ratings:catalogue",
             "hide": "device.ratings:hide",
-            "share": "device.sharing:share",
             "consent": "device.disclosures:consent",
             "recommenders": "device.status:recommenders",
             "everything": "device.status:everything",

@@ -99,11 +99,6 @@ class Victim:
         self.keep()
         with self.open() as store:
             store.set_policy(_TIGHT)
-            store.set_sharing_level("open")
-        self.keep()
-        with self.open() as store:
-            store.set_sharing_level("seen")
-            store.sharing.put("item", _LATER, "hidden")
         self.keep()
         with self.open() as store:
             spend(store, part=0.1)

@@ -15,11 +15,7 @@ import pytest
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.private.device.store import database, layout
-from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.schema import HiddenItem
-from hdpmf.private.device.store.tables import ONLY, Table, Tables
 
 from .used_store import PASSPHRASE, change, facts, plant, spend, used_store
 
@@ -78,14 +74,6 @@ def test_a_header_of_any_type_is_an_error_of_ours(
 ) -> None:
     change(path, f"UPDATE header SET value = {header}")
     with pytest.raises(StorageError, match="header"):
-        DeviceStore.open(path, passphrase=passphrase)
-
-
-def test_a_file_does_not_pass_for_one_of_an_older_version(
-    path: Path, passphrase: str | None
-) -> None:
-    change(path, "DELETE FROM ledger", "DELETE FROM head", "PRAGMA user_version = 1")
-    with pytest.raises(ConfigError, match=r"made by hdpmf 0\.1 or 0\.2"):
         DeviceStore.open(path, passphrase=passphrase)
 
 
@@ -178,46 +166,6 @@ def test_the_counter_of_another_store_is_none(
     DeviceStore.create(tmp_path / "other").close()
     shutil.copy(tmp_path / "other.counter", path.with_name("me.hdpmf.counter"))
     with pytest.raises(StorageError, match="has lost its counter"):
-        DeviceStore.open(path, passphrase=passphrase)
-
-
-@pytest.mark.parametrize("schema", [1, 2, 3])
-def test_stores_of_before_1_0_are_refused(path: Path, passphrase: str | None, schema: int) -> None:
-    change(path, f"PRAGMA user_version = {schema}")
-    with pytest.raises(ConfigError, match=r"made by hdpmf 0\.1 or 0\.2"):
-        DeviceStore.open(path, passphrase=passphrase)
-
-
-def test_a_store_of_an_older_schema_comes_forward(
-    path: Path, passphrase: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The mechanism, by a schema that adds a table and writes a row anew."""
-    before = facts(path, passphrase)
-
-    def rewrite(file: Database, cipher: StoreCipher) -> None:
-        tables = Tables(file, cipher)
-        device = tables.device.need(ONLY)
-        tables.device.put(msgspec.structs.replace(device, name=device.name + ", migrated"))
-        note = Table(file, cipher, "notes", HiddenItem, lambda row: row.item)
-        note.put(HiddenItem(item="made by the migration"))
-
-    step = layout.Migration(
-        "CREATE TABLE notes (tag BLOB PRIMARY KEY, number, sealed) WITHOUT ROWID;", rewrite
-    )
-    next_schema(monkeypatch, step)
-    monkeypatch.setitem(layout.COLUMNS, "notes", ("tag", "number", "sealed"))
-    for _ in range(2):
-        assert facts(path, passphrase) == before
-        with DeviceStore.open(path, passphrase=passphrase) as store:
-            assert store.device.name == ", migrated"
-            assert store._database.execute("SELECT count(*) FROM notes") == [(1,)]
-    DeviceStore.create(path.with_name("new")).close()  # takes the same steps
-    DeviceStore.open(path.with_name("new")).close()
-    change(path, "DELETE FROM notes")
-    with pytest.raises(StorageError, match="tampered"):
-        DeviceStore.open(path, passphrase=passphrase)
-    monkeypatch.undo()
-    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
         DeviceStore.open(path, passphrase=passphrase)
 
 

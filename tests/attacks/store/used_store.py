@@ -25,8 +25,6 @@ def used_store(path: Path, passphrase: str | None, policy: Policy | None = None)
             store.rate(item, value)
         store.set_weight(beta=0.5)
         store.pin_catalogue(table())
-        store.set_sharing_level("seen")
-        store.sharing.put("item", next(iter(STARS)), "hidden")
         spend(store, run="aa" * 16)
         spend(store, run="bb" * 16)
     return path
@@ -94,6 +92,5 @@ def facts(path: Path, passphrase: str | None = None) -> object:
             store.scale,
             store.users,
             store.records(),
-            store.levels().tolist(),
             store.roster,
         )

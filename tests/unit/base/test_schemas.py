@@ -32,7 +32,6 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 WORLD = synthetic_world(20, 10, 100, rng=0)
 SCHEMAS = {
-    "device store": ("5", "73e402873fe580a4e9bf20093ce62030d633b83cb914f2992cf001dde3994ea4"),
     "results": ("2", "99bf290c6feeeb3913558055851c8ff5e72437e8bf11be5d20dff6b5ee2d40f8"),
     "server's database": ("6", "35b5f289c47505349c647bebebc043240cddcde9bcd01214484eb4f73e928196"),
 }
@@ -242,11 +241,9 @@ def test_tables_change_only_with_their_schema(tmp_path: Path) -> None:
     """Whoever changes tables raises the schema, writes a step for older files, and writes the
     new digest down here.
     """
-    DeviceStore.create(tmp_path / "device").close()
     Store(tmp_path, create=True).close()
     ServerDatabase(f"sqlite:///{tmp_path}/server").close()
     found = {
-        "device store": _tables(tmp_path / "device"),
         "results": _tables(tmp_path / "results.sqlite"),
         "server's database": _tables(
             tmp_path / "server", schema=str(1 + len(aggregator_store.MIGRATIONS))

@@ -33,7 +33,6 @@ from hdpmf.private.device.store.schema import (
     RefusalRecord,
     Refusals,
     SentRun,
-    SharingRule,
 )
 from tests.world import whole_life_policy
 
@@ -82,7 +81,6 @@ def _fill(store: DeviceStore) -> None:
     tables.marks.put(Mark(kind="item", name="20", weight=0.3))
     tables.items_apart.put(ItemsApart(recommender_id=2, numbers={"10": 1}))
     tables.past_items.put(PastItems(items={"40": PastItem(recommender_id=1, title="gone")}))
-    tables.sharing.put(SharingRule(kind="user", name="ana", level="seen", recommender_id=1))
 
 
 def spend(store: DeviceStore) -> None:

@@ -16,11 +16,9 @@ from hdpmf.errors import (
     ProtocolError,
     RatingsError,
     StorageError,
-    UnknownIdError,
 )
 from hdpmf.private.client.device_gradients import GradientClientState
 from hdpmf.private.device import model_update, rating_files
-from hdpmf.private.device.choices.sharing import Choice, choose
 from hdpmf.private.device.consent import give_answer
 from hdpmf.private.device.model_update import check_plan, read_factors, read_plan
 from hdpmf.private.device.pinned_servers import trusted
@@ -91,16 +89,6 @@ BAD: dict[str, tuple[Callable[[DeviceStore], object], type[HdpmfError], str]] = 
         lambda store: read_task(encode(facts_for())),
         ProtocolError,
         "a ItemFacts is no task",
-    ),
-    "an item that is not there": (
-        lambda store: choose(store, Choice("item", "no such", "hidden")),
-        UnknownIdError,
-        "no such item",
-    ),
-    "a genre that is not there": (
-        lambda store: choose(store, Choice("genre", "no such", "hidden")),
-        ConfigError,
-        "no such genre",
     ),
     "an export without a passphrase": (
         lambda store: write_export(io.BytesIO(), StoreCipher.new(), ExportFacts, ()),  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_who_asks_is_shown_by_name_and_the_address_beside_it(asked: Person):
     page = asked.get("/disclosures").text
     assert '<h2 id="asked-1"><bdi>Film &lt;club&gt;</bdi></h2>' in page
     assert "<bdi>films.example:9443</bdi>. Name not verified." in page
-    for path in ("/recommenders", "/privacy", "/start"):
+    for path in ("/recommenders", "/start"):
         assert "Film &lt;club&gt;" in asked.get(path).text
     with asked.owner.store() as store:
         store.change_recommender(name="")

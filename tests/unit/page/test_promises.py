@@ -26,10 +26,9 @@ from hdpmf.common.methods.registry import at_least, at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, cost, epsilon_at, guess
 from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.accounting.events import Composed
-from hdpmf.common.privacy.levels import LEVELS, Level
 from hdpmf.common.web.local_server import BrowserSession
 from hdpmf.common.web.templates import PageTemplates
-from hdpmf.private.device.budget import charge, choose_hidden, choose_shown
+from hdpmf.private.device.budget import charge, choose
 from hdpmf.private.device.choices.privacy_level import (
     GROUPS,
     mark,
@@ -326,33 +325,24 @@ def run_with(
     assert (person_was, person_told) == (command_person_was, command_person)
     assert rating_was >= was.rating
     assert person_was >= was.person
-    ways = [choose_hidden(store, asked, recommender)]
-    if method == "hdp-share":
-        ways.append(choose_shown(store, asked, recommender))
-    paying = {}
-    for taken in ways:
-        table = store.ratings().take(taken.positions)
-        pairs = zip(map(str, table.user_ids), map(str, table.item_ids), strict=True)
-        paying |= {pair: paid for pair, paid in zip(pairs, taken.pays, strict=True) if paid > 0}
+    taken = choose(store, asked, recommender)
+    table = store.ratings().take(taken.positions)
+    pairs = zip(map(str, table.user_ids), map(str, table.item_ids), strict=True)
+    paying = dict(zip(pairs, taken.pays, strict=True))
     check_budget(store, was, paying, budget)
-    for place, taken in enumerate(ways):
-        if not len(taken.positions):
-            continue
-        opened = taken.pays == 0
+    if len(taken.positions):
         entry = Entry(
             recommender=recommender,
-            run=f"{2 * number + place:032x}",
+            run=f"{number:032x}",
             number=0,
             method=method,
-            view="messages" if place else "two-servers",
+            view="two-servers",
             epsilon=epsilon,
             status="proved",
             action="agreed",
             words="agreed",
-            seen=int((~opened).sum()) if place else 0,
-            opened=int(opened.sum()) if place else 0,
         )
-        charge(store, entry, taken, opened)
+        charge(store, entry, taken)
         if end == "sent":
             store.ledger.note(msgspec.structs.replace(entry, action="sent"), first=True)
         elif end == "returned":
@@ -404,7 +394,6 @@ steps = st.one_of(
     st.tuples(st.just("mark"), items),
     st.tuples(st.just("unmark"), items),
     st.tuples(st.just("genre"), st.sampled_from(GENRES), st.sampled_from((0.1, 1.0))),
-    st.tuples(st.just("level"), st.sampled_from(LEVELS)),
     st.tuples(
         st.just("policy"), st.sampled_from((0.5, 1.0, 2.0)), st.sampled_from((0.8, 50.0, None))
     ),
@@ -412,7 +401,7 @@ steps = st.one_of(
         st.tuples(
             st.just("run"),
             st.sampled_from((FILMS, BOOKS)),
-            st.sampled_from(("hdp-sum", "hdp-share")),
+            st.just("hdp-sum"),
             st.sampled_from((0.1, 0.25, 0.5)),
             st.sampled_from(("sent", "sent", "held", "returned")),
         )
@@ -451,8 +440,6 @@ def test_no_screen_claims_less_than_another_or_than_the_accountant(history):
             mark(store, [about[0]], 1.0)
         elif what == "genre":
             mark_genre(store, *about)
-        elif what == "level":
-            store.set_sharing_level(about[0])
         elif what == "policy":
             epsilon, total = about
             policy = msgspec.structs.replace(store.policy, epsilon=epsilon, max_total=total)
@@ -520,17 +507,6 @@ def test_what_is_held_counts_also_for_somebody_who_became_more_private_since():
     set_privacy_weight(store, 0.05)
     store.remove(ITEMS[0])
     leave(store)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_what_is_shown_beside_sums_counts_in_the_question(level: Level):
-    store = DeviceStore.create(":memory:", policy=Policy(ask=True))
-    store.pin_catalogue(TABLE)
-    store.set_sharing_level(level)
-    for item in ITEMS:
-        store.rate(item, 5.0)
-    run_with(store, 0, FILMS, "hdp-share", 0.5, "sent")
-    assert (Accountant(store).person > 50) == (level != "open")
 
 
 def test_what_was_removed_after_it_was_sent_counts():

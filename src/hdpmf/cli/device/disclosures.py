@@ -122,14 +122,6 @@ def _questions_text(questions: Sequence[dict[str, Any]], never: Sequence[str]) -
             "taken back.",
             indent="  ",
         )
-        shown = each["shown"]
-        if any(shown.values()):
-            yield Paragraph(
-                f"Beside sums it would get, under this device's identity: that {shown['seen']} "
-                f"items are rated, each with a bit drawn at random, and {shown['open']} ratings as "
-                "they are, because you let it (hdpmf device share).",
-                indent="  ",
-            )
         yield f"  Your answer: {each['answer'] or 'none yet'}"
 
 
@@ -151,7 +143,6 @@ def _given_away(found: RunBounds | None) -> str:
 
 
 def _question_fields(store: DeviceStore, question: Question, answer: str | None) -> dict[str, Any]:
-    from hdpmf.common.privacy.levels import LEVELS
     from hdpmf.private.device.choices.preview import preview_of
     from hdpmf.private.device.disclosures.history import reveals
     from hdpmf.private.device.store.catalogues import id_of
@@ -168,9 +159,6 @@ def _question_fields(store: DeviceStore, question: Question, answer: str | None)
         "asked": question.at,
         "answer": answer,
         "ratings": len(found.numbers),
-        "shown": {
-            level: sum(number.level == level for number in found.numbers) for level in LEVELS[1:]
-        },
         "left_out": found.left_out,
         "pays": found.pays,
         "leaves_the_device": found.sends,
@@ -183,7 +171,6 @@ def _question_fields(store: DeviceStore, question: Question, answer: str | None)
                 "item": id_of(number.item),
                 "plain": number.plain,
                 "noised_example": number.noised,
-                "level": number.level,
             }
             for number in found.numbers
         ],
@@ -214,12 +201,6 @@ def bounds_words(now: PrivacyBounds) -> Iterator[str]:
         f"{now.person.percent} once everything that may still be sent has been sent (epsilon "
         f"{now.person.up_to} at delta {now.spent.delta:g})."
     )
-    if now.published or now.to_publish:
-        yield (
-            f"None of this applies to the {now.published} ratings you have published, nor to the "
-            f"{now.to_publish} you have allowed to be published in a future run (hdpmf device "
-            "share)."
-        )
 
 
 @command
@@ -238,7 +219,6 @@ def ledger(
 
 
 def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
-    from hdpmf.private.device.choices.sharing import was_shown
     from hdpmf.private.device.disclosures.bounds import privacy_bounds
     from hdpmf.private.device.disclosures.history import past_runs
     from hdpmf.private.device.disclosures.refusals import load_refusals
@@ -268,7 +248,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     yield from _refusals_text(load_refusals(store), last)
     bounds = privacy_bounds(store)
     together = bounds.spent
-    limit = store.ledger.limits.most_together(store.policy)
+    limit = store.policy.own_total
     whose = "one user" if store.users == 1 else "the user here who has spent most"
     proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
     total = "" if math.isinf(limit) else f", and all ratings together {limit:g}"
@@ -281,14 +261,6 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         "adds to this, unless each policy says how many devices there are (devices = 2).",
         "  ",
     )
-    shown = was_shown(store)
-    if any(shown.values()):
-        yield Paragraph(
-            f"In addition, you showed that {shown['seen']} ratings exist, and published "
-            f"{shown['open']} as they are. None of these numbers covers what you published, and "
-            "what you showed may reveal something about the rest.",
-            "  ",
-        )
     yield f"For a signed receipt of what a run sent: hdpmf device receipt {path} RUN"
 
 

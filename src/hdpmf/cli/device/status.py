@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.device.sharing import sharing_fields
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, new_passphrase
 from hdpmf.cli.options.common import argument, command, option, read_text
 from hdpmf.cli.output import Result, note, print_json
@@ -175,7 +174,6 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
         "roster": roster_fields(store),
         "catalogue": _catalogue_fields(store),
         "budget": _budget_fields(store),
-        "sharing": sharing_fields(store) if store.users == 1 else None,
         "guess_at_most": bounds.fields(),
         "spent_total": total if math.isfinite(total) else None,
         "unprotected": math.isinf(total),
@@ -284,12 +282,6 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
             f"Budget (epsilon {budget['epsilon']:g} times a rating's weight, for its whole life): "
             f"{budget['untouched']} ratings untouched, {budget['partly_spent']} partly spent, "
             f"{budget['spent']} spent"
-        )
-    sharing = fields["sharing"]
-    if sharing is not None and sharing["level"] != "hidden":
-        yield (
-            f"Shown to the recommender: {sharing['level']} (hdpmf device share "
-            f"{fields['store']}); {sharing['ratings']['hidden']} of its ratings stay hidden"
         )
     whose = "your" if fields["users"] == 1 else "of the user who has spent most, the"
     spent = "without any protection"

@@ -257,9 +257,3 @@ class FilesHere:
     def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         """As in the device's ``Carrier``: there is no issuer here."""
         raise TransportError("there is no way to a recommender from here")
-
-    def share(
-        self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
-    ) -> int:
-        """As in the device's ``Carrier``: there is nobody who takes it here."""
-        raise TransportError("there is no way to a recommender from here")

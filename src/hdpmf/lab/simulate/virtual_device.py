@@ -160,14 +160,6 @@ class _RecordingCarrier(FilesHere):
         self.sent.append(SentReport(body))
         return 201
 
-    def share(
-        self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
-    ) -> int:
-        leaving()
-        signature = bytes.fromhex(headers["hdpmf-signature"])
-        self.sent.append(SentReport(body, True, headers["hdpmf-device"], signature))
-        return 201
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Vectors:

@@ -15,10 +15,8 @@ from hdpmf.common.methods import METHODS, Status, method_named
 from hdpmf.common.methods.registry import PROMISE
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, weight_units
-from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Terms
-from hdpmf.common.protocol.layout import SHARING_METHOD
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.disclosures.journal import Action, Entry
 from hdpmf.private.device.disclosures.limits import SLACK, Taken
@@ -70,8 +68,6 @@ def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = F
     unit = terms.epsilon / WEIGHT_UNITS if method.one_round else None
     # Weights are sent in whole 64ths there, and cost no more than that.
     pays = own * terms.epsilon if unit is None else weight_units(own) * unit
-    levels = levels_in(store, terms)
-    pays[levels == OPEN] = 0.0
     catalogue = store.pinned_catalogue
     retired = np.zeros(0, np.int64) if catalogue is None else catalogue.known.retired
     able = ~np.isin(ratings.item_codes, retired)  # of a retired item nothing new is sent
@@ -79,41 +75,16 @@ def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = F
         pays = np.full(len(ratings), np.inf)
     else:
         affordable = store.ledger.affords(ratings, weights, policy, pays)
-        able &= affordable | (levels == OPEN)
+        able &= affordable
     if method.one_round:
-        # Lighter ratings send nothing there, unless they are sent as they are.
-        able &= (weight_units(own) > 0) | (levels == OPEN)
+        able &= weight_units(own) > 0  # lighter ratings send nothing there
         able &= ~store.ledger.has_answered(recommender, terms.method, ratings)
     chosen = np.flatnonzero(able)
     if np.isinf(pays).any():
         return Taken(chosen, pays[chosen], np.zeros(0, np.intp))
     sums = unit is not None and terms.view != "messages"
-    taken = store.ledger.limits.within(
-        ratings, chosen, pays, policy, shown=levels > HIDDEN, unit=unit, sums=sums
-    )
+    taken = store.ledger.limits.within(ratings, chosen, pays, policy, unit=unit, sums=sums)
     return taken if sums else taken._replace(short=np.zeros(0, np.intp))
-
-
-def levels_in(store: DeviceStore, terms: Terms) -> np.ndarray:
-    """Return the level of each rating under these terms: where nobody shares, all are hidden."""
-    ratings = store.ratings()
-    if terms.method != SHARING_METHOD:
-        return np.full(len(ratings), HIDDEN, np.int8)
-    return store.weights().levels_for(ratings)
-
-
-def choose_hidden(store: DeviceStore, terms: Terms, recommender: str) -> Taken:
-    """Of those that `choose` returns, the ratings that enter sums."""
-    taken = choose(store, terms, recommender)
-    hidden = levels_in(store, terms)[taken.positions] == HIDDEN
-    return taken._replace(positions=taken.positions[hidden], pays=taken.pays[hidden])
-
-
-def choose_shown(store: DeviceStore, terms: Terms, recommender: str) -> Taken:
-    """Of those that `choose` returns, the ratings that the owner shows. Open ones pay nothing."""
-    taken = choose(store, terms, recommender)
-    shown = levels_in(store, terms)[taken.positions] > HIDDEN
-    return Taken(taken.positions[shown], taken.pays[shown], np.zeros(0, np.intp))
 
 
 def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = None) -> None:
@@ -126,13 +97,11 @@ def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = Non
         raise DeclinedError("policy", str(error)) from error
 
 
-def charge(
-    store: DeviceStore, entry: Entry, taken: Taken, opened: np.ndarray | None = None
-) -> None:
-    """Let ratings pay, or refuse; those that are opened pay nothing."""
+def charge(store: DeviceStore, entry: Entry, taken: Taken) -> None:
+    """Let ratings pay, or refuse."""
     chosen, pays, short = taken
     try:
-        store.ledger.charge(entry, store.ratings(), chosen, pays, opened, short)
+        store.ledger.charge(entry, store.ratings(), chosen, pays, short)
     except PrivacyError as error:
         # Only what another run took in this moment; what ratings have left was looked at before.
         raise DeclinedError("busy", str(error)) from error
@@ -150,14 +119,12 @@ def participation(
     store: DeviceStore,
     chosen: np.ndarray,
     units: np.ndarray | None = None,
-    opened: np.ndarray | None = None,
 ) -> Participation:
     """The chosen ratings by themselves.
 
     Args:
         chosen: Positions of these ratings.
         units: The weight, in 64ths, that each has paid for; None for all of its weight.
-        opened: Of what is shown: a mask, over all ratings, of those that leave as they are.
     """
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
@@ -173,8 +140,6 @@ def participation(
         numbers += units.tobytes()
         short = (units > 0) & (units < weight_units(own.for_ratings(ratings)))
         own = own.at_most(ratings, np.where(short, units / WEIGHT_UNITS, 1.0))
-    if opened is not None:
-        numbers += opened[chosen].tobytes()
     return Participation(table, ratings, own, digest, store.keyed_digest(digest + numbers))
 
 
@@ -192,21 +157,6 @@ def paying_ratings(store: DeviceStore, run: bytes, terms: Terms) -> Participatio
         return participation(store, chosen, units[chosen])
     within = weights.for_ratings(ratings) * terms.epsilon <= paid * (1 + SLACK)
     return participation(store, np.flatnonzero((paid > 0) & within))
-
-
-def showing_ratings(store: DeviceStore, run: bytes, terms: Terms) -> Participation:
-    """Return the ratings that are shown in a run under way, as far as the owner still shows them.
-
-    Those that are gone, or hide more now, are left out.
-    """
-    ratings = store.ratings()
-    levels = levels_in(store, terms)
-    paid = store.ledger.paid_in(run.hex(), ratings)
-    as_bits = (paid > 0) & (levels >= SEEN)
-    in_run = store.ledger.takes_part(run.hex(), ratings)
-    as_they_are = in_run & (paid == 0) & (levels == OPEN)
-    chosen = np.flatnonzero(as_bits | as_they_are)
-    return participation(store, chosen, units_paid(paid[chosen], terms), paid == 0)
 
 
 def agreed_words(

@@ -166,8 +166,8 @@ def has_left(store: DeviceStore, recommender: str) -> bool:
     """Return True if something for the task under way has left, which no answer takes back."""
     book = RecommenderStates(store, recommender)
     known = book.state()
-    under_way = (book.load(run) for run in (known.task, known.shared) if run)
-    return any(kept is not None and kept[0].left for kept in under_way)
+    kept = book.load(known.task) if known.task else None
+    return kept is not None and kept[0].left
 
 
 class UnderWay(NamedTuple):
@@ -200,23 +200,17 @@ def under_way(store: DeviceStore) -> list[UnderWay]:
     found = []
     for state in store.tables.recommender_states.rows():
         book = RecommenderStates(store, state.recommender)
-        loaded = (book.load(run) for run in (state.task, state.shared) if run)
-        tasks = [each for each in loaded if each is not None]
-        questions = {
-            question.key: question
-            for question in (read_task(each[1]).question(state.recommender) for each in tasks)
-        }
+        loaded = book.load(state.task) if state.task else None
+        if loaded is None:
+            continue
+        task, document = loaded
+        question = read_task(document).question(state.recommender)
         keys = tuple(agreed.get(state.recommender, ()))
-        left = any(task.left for task, _ in tasks)
         # What was withdrawn is dropped at its moment; until then it only seems to wait.
-        agrees = not state.never and (
-            bool(keys) or not any(_is_asked(store, each) for each in questions.values())
-        )
-        if tasks and (left or agrees):
+        agrees = not state.never and (bool(keys) or not _is_asked(store, question))
+        if task.left or agrees:
             waiting.discard(state.recommender)
-            moment = max(task.moment for task, _ in tasks)
-            asked = tuple(questions.values())
-            found.append(UnderWay(state.recommender, keys, moment, left, asked))
+            found.append(UnderWay(state.recommender, keys, task.moment, task.left, (question,)))
     return [*found, *(UnderWay(each, tuple(agreed[each]), 0.0, False) for each in sorted(waiting))]
 
 

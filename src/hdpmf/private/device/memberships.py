@@ -194,13 +194,11 @@ def leave(store: DeviceStore, address: str) -> None:
     """Answer a recommender no more, and take back what was agreed with it.
 
     What is held for a run with it that nothing has left in is given back. What it was sent it has;
-    the ledger stays, and so does the model that it made. Should it be joined again, it sees nothing
-    until the owner says so anew.
+    the ledger stays, and so does the model that it made.
     """
     with store.transaction():
         gone = _find(store, address)
         _change(store, gone, left=True)
-        store.sharing.hide_from(gone.id)
         withdraw(store, gone.address)
         _end_runs(store, gone.address)
         pair, kept = pinned_servers(store.at(gone.id)), {known.digest for known in _pairs(store)}
@@ -234,10 +232,9 @@ def _end_runs(store: DeviceStore, address: str) -> None:
     """
     book = RecommenderStates(store, address)
     known = book.state()
-    for run in (known.task, known.shared):
-        if run:
-            store.runs.drop(run)
-    book.change(task=b"", shared=b"", counted=None)
+    if known.task:
+        store.runs.drop(known.task)
+    book.change(task=b"", counted=None)
     for run in open_runs(store):
         state = store.runs.load(run)
         if state is not None and read_state(state).recommender == address:

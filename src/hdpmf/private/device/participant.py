@@ -50,7 +50,6 @@ from hdpmf.private.device.model_update import (
 from hdpmf.private.device.outbox.reports import Reports
 from hdpmf.private.device.outbox.sending import keep_refusal
 from hdpmf.private.device.outbox.server_keys import ServerKeyLists
-from hdpmf.private.device.outbox.shared import SharedRatings
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.published_files import (
     MOST_CATALOGUE,
@@ -243,7 +242,6 @@ class Published:
         self._conversation = conversation
         self._downloads = Downloads(setup, carrier)
         self._reports = Reports(setup, carrier, self._downloads)
-        self._shared = SharedRatings(setup, carrier)
         self._poll_at = 0.0
         self._version = ""
         self._missed = 0  # looks in a row in which something was not reached
@@ -258,7 +256,7 @@ class Published:
     def finished_task(self) -> str:
         """Id of the last task that a report left for, once a newer model has come; empty before."""
         standing, model = self._reports.book.state(), self._kept()
-        goes_on = bool(standing.task or standing.shared) or standing.counted is not None
+        goes_on = bool(standing.task) or standing.counted is not None
         if (
             not standing.reported
             or goes_on
@@ -283,17 +281,15 @@ class Published:
     def step(self) -> float:
         """Do what is due; return the seconds until there may be something to do again."""
         # What leaves or is fetched comes first: no work on ratings is before it.
-        outboxes = (self._reports, self._shared)
-        ready = [outbox for outbox in outboxes if outbox.ready()]
-        for outbox in ready:
-            self._guarded(outbox.go_on)
+        ready = self._reports.ready()
+        if ready:
+            self._guarded(self._reports.go_on)
         if self._due():
             self._look_now(tasks=True)
-        for outbox in outboxes:
-            if outbox not in ready:
-                self._guarded(outbox.go_on)
-        due = (self._reports.due(), self._shared.due(), self._poll_at)
-        next_at = min(at for at in due if at is not None)
+        if not ready:
+            self._guarded(self._reports.go_on)
+        due = self._reports.due()
+        next_at = self._poll_at if due is None else min(due, self._poll_at)
         return max(next_at - self._setup.clock(), _SOON)
 
     def look(self, version: str) -> None:

@@ -31,14 +31,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         methods: The methods that it takes part in.
         allow_nominal: Also where the epsilon is nominal, that is no guarantee.
         allow_unprotected: Also where nothing is hidden (``mf``).
-        require_sums: Only where the recommender sees sums over devices, of all that is hidden: what
-            the owner shows (``hdp-share``) it sees by itself.
+        require_sums: Only where the recommender sees sums over devices.
         epsilon: Budget of a rating of weight 1 over its whole life, all recommenders and runs
             together; a rating of weight W has W times this.
         max_total: Most that all ratings of one user may spend together, ever; None or infinite sets
             no limit. It is filled exactly: the last rating enters with the weight that is left, and
-            those beyond it are left out, whatever their values. Half of it is for what the owner
-            shows, from the moment of that choice.
+            those beyond it are left out, whatever their values.
         devices: Devices of one person that share ``epsilon`` and ``max_total``: each spends its
             part at most, so that they need not hear of each other, and a rating that is on all of
             them spends no more than on one.
@@ -72,7 +70,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ask: Ask the owner before each run (see ``consent``), however well it fits the rest.
     """
 
-    methods: tuple[str, ...] = ("hdp-sum", "hdp-share")
+    methods: tuple[str, ...] = ("hdp-sum",)
     allow_nominal: bool = False
     allow_unprotected: bool = False
     require_sums: bool = True
@@ -330,12 +328,11 @@ _MEANINGS = {
     "and is no guarantee.",
     "allow_unprotected": "Take part where nothing is hidden (mf): the recommender can compute the "
     "ratings.",
-    "require_sums": "Only where the recommender sees sums over devices, never single messages "
-    "(except for what you show it yourself).",
+    "require_sums": "Only where the recommender sees sums over devices, never single messages.",
     "epsilon": "Budget of a rating of weight 1 over its whole life, all recommenders and runs "
     "together.",
     "max_total": "Most that all ratings of one user may spend together, ever; the rest is left "
-    "out. Half of it is for what you show, if you do. inf: no limit.",
+    "out. inf: no limit.",
     "devices": "Your devices, this one included, that share epsilon and max_total: each may "
     "spend its part.",
     "max_ratings": "Most ratings of one user that take part in a run, chosen blindly; in secure "

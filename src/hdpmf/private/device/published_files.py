@@ -82,14 +82,6 @@ class Carrier(Protocol):
             TransportError: It cannot be reached, or did not answer.
         """
 
-    def share(
-        self, path: str, headers: dict[str, str], body: bytes, leaving: Callable[[], None]
-    ) -> int:
-        """Put what an owner shows to the recommender; the status of its answer.
-
-        ``leaving`` and errors are as in `upload`.
-        """
-
 
 class PublicFile(msgspec.Struct, frozen=True):
     """A file that the index names.

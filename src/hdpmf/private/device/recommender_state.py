@@ -170,12 +170,6 @@ class RecommenderStates:
         self._store.runs.put_part(task_id, _TASK, document)
         self.save(task_id, state)
 
-    def begin_shared(self, run: bytes, state: TaskState, document: bytes) -> None:
-        """Keep what the owner shows beside a task's report, with the task; under its own run."""
-        self._store.runs.put_part(run, _TASK, document)
-        self.save(run, state)
-        self.change(shared=run)
-
     def knows(self, task_id: bytes) -> bool:
         """Return True if a task was agreed to before, whichever recommender published it."""
         return self._store.tables.agreed_tasks.find(task_id) is not None
@@ -216,11 +210,8 @@ class RecommenderStates:
 
     def _drop(self, task_id: bytes) -> None:
         self._store.runs.drop(task_id)
-        known = self.state()
-        if known.task == task_id:
+        if self.state().task == task_id:
             self.change(task=b"")
-        if known.shared == task_id:
-            self.change(shared=b"")
 
     def blinded(self, task_id: bytes, user: int) -> BlindedToken | None:
         """The request for the token of a user's report; None if there is none yet."""
@@ -280,11 +271,6 @@ class RecommenderStates:
         """A report is not needed any more."""
         self._store.runs.delete_part(task_id, _shares(user))
         self._store.runs.delete_part(task_id, _report(user))
-
-
-def shared_run(task_id: bytes) -> bytes:
-    """Return the run of what owners show beside a task's reports: it is paid by itself."""
-    return sha256(b"hdpmf shared run " + task_id).digest()
 
 
 def collector_digest(collector: Collector) -> bytes:

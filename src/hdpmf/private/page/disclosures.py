@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.protocol.enrolment import Invitation
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.choices.sharing import was_shown
 from hdpmf.private.device.consent import (
     has_left,
     lift_refusal,
@@ -44,7 +42,7 @@ from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
 from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Recommender
-from hdpmf.private.page.consent import asked_fields, item_titles
+from hdpmf.private.page.consent import asked_fields
 from hdpmf.private.page.pictures import part_of_scale, strips, views
 from hdpmf.private.page.request import START, PageRequest, invited_fields, local_time, name_of
 
@@ -195,7 +193,7 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
         kept = load_refusals(store)
         bounds = privacy_bounds(store)
         total = store.ledger.spent_total()
-        limit = store.ledger.limits.most_together(policy)
+        limit = policy.own_total
         titles = all_titles(store)
         return asked_fields(request, store) | {
             "runs": [
@@ -208,7 +206,6 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
                     "line": _line(request.t, store, run),
                     "when": run.when,
                     "words": run.words(),
-                    "shown": _shown_items(titles, run),
                     "entries": run.entries,
                     "ratings": 0 if run.paid is None else run.paid.ratings,
                 }
@@ -216,7 +213,6 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
             ],
             "together": str(bounds.spent),
             "bounds": bounds,
-            "shown": was_shown(store),
             "limit": None if math.isinf(limit) else limit,
             "spent_part": 0.0 if math.isinf(limit) else min(total / limit, 1.0),
             "spent": rounded_up(total),
@@ -271,27 +267,11 @@ def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
         outcome = (
             "failed" if run.count("refused")
             else "received" if run.count("received")
-            else "waiting" if run.failed
-            else "shown"
+            else "waiting"
         )  # fmt: skip
         what += " " + t(f"disclosures.line_{outcome}")
     whom, when = name_of(store, run.entries[0].recommender), local_time(t, run.entries[-1].at)
     return t("disclosures.line", recommender=whom, when=when, what=what)
-
-
-def _shown_items(titles: Mapping[str, str], run: LedgerRun) -> dict[str, dict[str, Any]]:
-    """Return the items that were shown in a run, by level, if it has left, and how many are gone.
-
-    Ratings that were removed since have no name in the ledger.
-    """
-    if run.paid is None or not run.count("sent"):
-        return {}
-    by_level = (("seen", run.seen_items, run.paid.seen), ("open", run.open_items, run.paid.opened))
-    return {
-        level: item_titles(titles, items) | {"n": n, "gone": n - len(items)}
-        for level, items, n in by_level
-        if n
-    }
 
 
 def export(request: PageRequest) -> bytes:

@@ -60,8 +60,6 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/privacy/level": settings.change_privacy_level,
     "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
-    "/privacy/sharing": consent.set_level,
-    "/privacy/sharing/confirm": consent.confirm_level,
     "/disclosures/answer": consent.answer,
     "/disclosures/look": consent.look_now,
     "/disclosures/withdraw": consent.withdraw,

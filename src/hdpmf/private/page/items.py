@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hdpmf.common.data import ItemFilter, RatingScale
-from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.privacy_level import (
     GROUPS,
@@ -23,7 +22,6 @@ from hdpmf.private.device.choices.privacy_level import (
     mark,
     privacy_weight,
 )
-from hdpmf.private.device.choices.sharing import offers_levels
 from hdpmf.private.device.disclosures.bounds import bound_of_items, privacy_bounds
 from hdpmf.private.device.disclosures.history import past_runs, released_words, releases
 from hdpmf.private.device.memberships import joined_recommenders
@@ -46,7 +44,6 @@ from hdpmf.private.device.recommendations import (
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
-from hdpmf.private.page.consent import shows_to
 from hdpmf.private.page.pictures import part_of_scale
 from hdpmf.private.page.request import (
     START,
@@ -89,7 +86,6 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
             "choices": choices(store),
             "recommender_id": store.recommender_id,
             "left_out": 0 if shown is None else _left_out(store, values),
-            "shows_to": shows_to(store),
         }
         if shown is None:
             return facts
@@ -210,8 +206,6 @@ def set_private(request: PageRequest) -> dict[str, Any]:
         held = held_down(store, item)
         # Taking this mark away raises nothing that another rule holds down; the page says which.
         told = _sent_before(request, store, item) if private else held.in_words()
-        if not private and held.weight >= 1 and shows_to(store):
-            told = request.t("sharing.unhidden", recommender=shows_to(store))
         return {"private": held.weight < 1, "told": told}
 
 
@@ -363,7 +357,6 @@ def start_page(request: PageRequest) -> dict[str, Any]:
             **invited_fields(request, store),
             "joined": [name_of(store, known.address) for known in joined_recommenders(store)],
             "recommender_id": store.recommender_id,
-            "sharing": _sharing(store),
             "rated": store.n_ratings,
             "enough": ENOUGH,
             "levels": [
@@ -386,15 +379,6 @@ def _level(store: DeviceStore, name: str, weight: float) -> dict[str, Any]:
         "percent": bounds.rating.percent if bounds.proved else "",
         "part": part_of_scale(bounds.rating),
     }
-
-
-def _sharing(store: DeviceStore) -> dict[str, Any] | None:
-    """Return what the recommender may see, where it asks for that; None where it does not."""
-    known = store.recommender
-    if not known.address or known.left or not offers_levels(store):
-        return None
-    name, level = name_of(store, known.address), store.sharing_level()
-    return {"recommender": name, "level": level, "levels": LEVELS}
 
 
 def start_state(request: PageRequest) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from hdpmf.private.device.disclosures.history import by_rating
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
-from hdpmf.private.page.consent import sharing_fields, shows_to
 from hdpmf.private.page.pictures import views
 from hdpmf.private.page.request import MOVED, START, PageRequest, choices, item_fields, local_time
 
@@ -75,7 +74,6 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             if shown is None
             else item_fields(shown.table, positions[:_MARKED_SHOWN], {}, marked),
             "n_marked": len(positions),
-            "sharing": sharing_fields(request, store),
             "misses": MISSES,
             "miss_alone": MISS_ALONE,
         }
@@ -128,7 +126,6 @@ def mark_genres(request: PageRequest) -> str:
         items = [own for name, own in genres(store).items() if genre_key(name) == genre_key(genre)]
         still = len(item_weights(store, set().union(*items)))
         sent = _sent_of(store, set().union(*items)) if marked else 0
-        whom = shows_to(store)
     if marked or not still:
         note = request.t.count("privacy.marked" if marked else "privacy.unmarked", n)
     else:
@@ -136,8 +133,6 @@ def mark_genres(request: PageRequest) -> str:
     request.session.note(note)
     if sent:
         request.session.note(request.t.count("privacy.marked_sent", sent))
-    if whom and not marked:
-        request.session.note(request.t("sharing.unhidden", recommender=whom))
     return "/privacy"
 
 
@@ -185,10 +180,6 @@ def _sentences(t: Wording, level: PrivacyBounds) -> list[str]:
                 epsilon=level.person.up_to,
             )
         )
-    if level.published:
-        told.append(t("privacy.published", n=level.published))
-    if level.to_publish:
-        told.append(t("privacy.to_publish", n=level.to_publish))
     return [*told, counts]
 
 

@@ -1,1 +1,1 @@
-"""The owner's choices of privacy, and previews of what they would send or show."""
+"""The owner's choice of privacy, and a preview of what a run would send."""

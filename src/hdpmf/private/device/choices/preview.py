@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,10 +20,9 @@ from hdpmf.common.privacy.coding import (
     sum_channels,
     weight_units,
 )
-from hdpmf.common.privacy.levels import HIDDEN, LEVELS, OPEN, SEEN, Level
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.common.protocol import Terms
-from hdpmf.private.device.budget import choose, levels_in, units_paid
+from hdpmf.private.device.budget import choose, units_paid
 from hdpmf.private.device.disclosures.bounds import RunBounds, run_bounds
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import store_of
@@ -38,11 +37,9 @@ class SentNumber:
 
     Attributes:
         pays: What it would spend.
-        plain: What goes into the sum for its item, before noise; of a rating that is seen, the
-            probability of its bit; of an open one, the rating.
+        plain: What goes into the sum for its item, before noise.
         noised: The same with noise as it could be drawn: an example, since the noise that counts is
             drawn later. None where noise is in the sum, and not in each number.
-        level: What its owner shows of it.
         user: Whose rating.
     """
 
@@ -53,7 +50,6 @@ class SentNumber:
     pays: float
     plain: float
     noised: float | None
-    level: Level = "hidden"
     user: str = ME
 
 
@@ -67,7 +63,7 @@ class SendPreview:
         sends: What leaves the device, in sentences.
         not_protected: What is not protected, in sentences.
         numbers: One for each rating that takes part.
-        others: Items that a zero is sent for, so that nobody sees which hidden ones were rated.
+        others: Items that a zero is sent for, so that nobody sees which ones were rated.
         left_out: Ratings that would not take part.
         pays: What all take together.
         noise: The usual size of the noise on the sum of an item (its standard deviation), or on a
@@ -112,22 +108,16 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         refused = str(error)
     table, weights = store.ratings(), store.weights()
     taking = table.take(chosen)
-    levels = levels_in(store, terms)[chosen]
-    units = weight_units(weights.take(chosen).for_ratings(taking))
-    paid_for = units_paid(pays, terms)
-    if paid_for is not None:
-        units = np.where(levels == OPEN, units, paid_for)
+    units = units_paid(pays, terms)
+    if units is None:
+        units = weight_units(weights.take(chosen).for_ratings(taking))
     question = _question(store, asked)
-    plain = np.where(levels == OPEN, taking.values, 0.0)
-    noised, noise = plain.astype(object), 0.0
+    plain, noise = np.zeros(len(taking)), 0.0
+    noised = np.full(len(taking), None, object)
     if question is not None:
-        hidden, seen = np.flatnonzero(levels == HIDDEN), np.flatnonzero(levels == SEEN)
-        plain[seen], noised[seen], _ = _numbers(taking.take(seen), units[seen], question.in_bits())
-        plain[hidden], noised[hidden], noise = _numbers(
-            taking.take(hidden), units[hidden], question
-        )
-        if question.design != "L":
-            noised[hidden] = None  # a number leaves masked or in halves; noise is in the sum
+        plain, drawn, noise = _numbers(taking, units, question)
+        if question.design == "L":  # otherwise a number leaves in halves; noise is in the sum
+            noised = drawn.astype(object)
     titles = (
         {}
         if table.item_table is None
@@ -141,7 +131,6 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         pays.tolist(),
         plain.tolist(),
         noised.tolist(),
-        levels.tolist(),
         strict=True,
     )
     numbers = [
@@ -153,10 +142,9 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
             paid,
             before,
             after,
-            LEVELS[level],
             user,
         )
-        for user, item, value, weight, paid, before, after, level in rows
+        for user, item, value, weight, paid, before, after in rows
     ]
     found = _cost(terms)
     return SendPreview(
@@ -166,15 +154,13 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         sends=form.sent,
         not_protected=form.stays_open,
         numbers=numbers,
-        others=table.n_items - int((levels == HIDDEN).sum()),
+        others=table.n_items - len(taking),
         left_out=len(table) - len(taking),
         pays=math.fsum(pays.tolist()),
         noise=noise,
         shown=question is not None,
         refused=refused,
-        bounds=run_bounds(
-            store, terms, [(each.user, each.item, each.pays, each.level) for each in numbers]
-        )
+        bounds=run_bounds(store, terms, [(each.user, each.item, each.pays) for each in numbers])
         if found.status == "proved"
         else None,
     )
@@ -216,10 +202,6 @@ class _Question:
     epsilon: float
     labels: bool
     scale: RatingScale
-
-    def in_bits(self) -> _Question:
-        """Return the coding of ratings that are seen."""
-        return replace(self, design="L", coding=make_coding("threshold", self.scale, self.epsilon))
 
 
 def _question(store: DeviceStore, asked: Question) -> _Question | None:

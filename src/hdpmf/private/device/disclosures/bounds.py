@@ -21,7 +21,6 @@ from hdpmf.common.privacy.accounting.events import Composed, Event, RandomizedBi
 from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_UNITS
 from hdpmf.common.protocol import Terms
 from hdpmf.private.device.choices.privacy_level import check_weight, privacy_weight
-from hdpmf.private.device.choices.sharing import was_shown, would_show
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.ledger import Ledger, SpentRating
 from hdpmf.private.device.disclosures.shared_budget import NO_TAG
@@ -118,11 +117,7 @@ def total_spending(ledger: Ledger, delta: float = DELTA) -> TotalSpending:
     if not totals:
         return TotalSpending(0.0, 0.0, delta, True, Composed(()))
     most = max(totals, key=lambda user: totals[user])
-    # What its owner published is no cost that epsilon counts.
-    own = [
-        (run.entry, run.paid[(run.paid > 0) & [user == most for user in run.users]])
-        for run in charged
-    ]
+    own = [(run.entry, run.paid[[user == most for user in run.users]]) for run in charged]
     return _together([(entry, epsilons) for entry, epsilons in own if len(epsilons)], delta)
 
 
@@ -257,8 +252,6 @@ class PrivacyBounds:
         person_so_far: Of all that has left together.
         spent: The same by the accountant, in its own words.
         proved: All that was spent or may be has a proof; without, the numbers bound nothing.
-        published: Ratings that were published as they are, by the ledger: no number holds for them.
-        to_publish: Ratings that the owner lets be published in a run to come.
     """
 
     weight: float
@@ -270,8 +263,6 @@ class PrivacyBounds:
     person_so_far: Bound
     spent: TotalSpending
     proved: bool
-    published: int
-    to_publish: int
 
     def fields(self) -> dict[str, object]:
         """For JSON; None where nothing is proved."""
@@ -299,7 +290,6 @@ def privacy_bounds(store: DeviceStore, weight: float | None = None) -> PrivacyBo
     here = budgets(store, weight)
     so_far = max((*_by_subject(charges), *(each.spent for each in here)), default=0.0)
     most = max((fresh.epsilon, so_far, *(each.allowed for each in here)))
-    views = map(store.at, store.recommender_ids)
     return PrivacyBounds(
         weight=own,
         ratings=len(here),
@@ -310,8 +300,6 @@ def privacy_bounds(store: DeviceStore, weight: float | None = None) -> PrivacyBo
         person_so_far=spent.bound,
         spent=spent,
         proved=spent.proved and not (policy.allow_nominal or policy.allow_unprotected),
-        published=was_shown(store)["open"],
-        to_publish=len(set().union(*(would_show(view).open for view in views))),
     )
 
 
@@ -352,7 +340,7 @@ def _still(
     held = {user: math.fsum(parts) for user, parts in still.items()}
     for budget in here:
         still.setdefault(store.ledger.user_tag(budget.user), []).append(budget.left)
-    limit = store.ledger.limits.most_together(policy)
+    limit = policy.own_total
     found: tuple[list[Event], float] = [], 0.0
     most = -1.0
     for user, parts in still.items():
@@ -425,50 +413,39 @@ class RunBounds:
 
 
 def run_bounds(
-    store: DeviceStore, terms: Terms, pays: Sequence[tuple[str, str, float, str]]
+    store: DeviceStore, terms: Terms, pays: Sequence[tuple[str, str, float]]
 ) -> RunBounds | None:
     """Return the bounds before and after a run; None where nothing is proved.
 
     Args:
-        pays: For each rating that would take part its user, its item, what it pays, and its level.
-            What is published pays nothing.
+        pays: For each rating that would take part its user, its item and what it pays.
     """
     before = privacy_bounds(store)
     if not before.spent.proved or before.spent.event is None:
         return None
     known = {(each.user, each.item): each for each in budgets(store)}
     after, used_up, allowed, left = before.rating_so_far.epsilon, 0, 0.0, 0.0
-    for user, item, paid, _ in pays:
+    for user, item, paid in pays:
         budget = known[user, item]
-        if paid > 0:
-            after = max(after, budget.spent + paid)
-            rest = budget.allowed - budget.spent - paid
-            used_up += _is_used_up(rest, store.policy.own_epsilon)
-            allowed += budget.allowed
-            left += budget.left
-    costs = [
-        _person_cost(
-            terms.method, view, terms.epsilon, terms.rounds, 1, terms.labels,
-            _weights(np.array(paid), terms.epsilon),
-        )
-        for view, paid in _by_view(terms, pays).items()
-    ]  # fmt: skip
-    if not all(each.status == "proved" for each in costs):
-        return None
-    more = math.fsum(paid for _, _, paid, _ in pays)
+        after = max(after, budget.spent + paid)
+        rest = budget.allowed - budget.spent - paid
+        used_up += _is_used_up(rest, store.policy.own_epsilon)
+        allowed += budget.allowed
+        left += budget.left
+    events = []
+    if pays:
+        found = _person_cost(
+            terms.method, terms.view, terms.epsilon, terms.rounds, 1, terms.labels,
+            _weights(np.array([paid for _, _, paid in pays]), terms.epsilon),
+        )  # fmt: skip
+        if found.status != "proved":
+            return None
+        events.append(found.event)
+    more = math.fsum(paid for _, _, paid in pays)
     return RunBounds(
         rating=(before.rating_so_far, Bound.of_rating(after)),
-        person=(before.person_so_far, _person(before.spent, [each.event for each in costs], more)),
+        person=(before.person_so_far, _person(before.spent, events, more)),
         used_up=used_up,
         part=more / allowed if allowed else 0.0,
         left=(left / allowed, max(left - more, 0.0) / allowed) if allowed else (1.0, 1.0),
     )
-
-
-def _by_view(terms: Terms, pays: Iterable[tuple[str, str, float, str]]) -> dict[str, list[float]]:
-    """Return what ratings pay by what is seen of them: those that are seen leave as messages."""
-    found: dict[str, list[float]] = {}
-    for _, _, paid, level in pays:
-        if paid > 0:
-            found.setdefault("messages" if level == "seen" else terms.view, []).append(paid)
-    return found

@@ -18,7 +18,6 @@ from hdpmf.private.device.own_items import all_titles
 from hdpmf.private.device.recommendations import hidden_items
 from hdpmf.private.device.store.catalogues import id_of, namespace_of
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import SharingRule
 
 
 def disclosures(store: DeviceStore) -> dict[str, Any]:
@@ -26,7 +25,6 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
     entries, total = store.ledger.entries(), store.ledger.spent_total()
     bounds = privacy_bounds(store)
     together, runs = bounds.spent, past_runs(store)
-    left = [run for run in runs if run.count("sent")]
     return {
         "entries": [_fields(entry) for entry in entries],
         "runs": [run.fields() for run in runs],
@@ -41,10 +39,6 @@ def disclosures(store: DeviceStore) -> dict[str, Any]:
             "proved": together.proved,
         },
         "guess_at_most": bounds.fields(),
-        "shown": {
-            "seen": sum(run.paid.seen for run in left if run.paid is not None),
-            "open": sum(run.paid.opened for run in left if run.paid is not None),
-        },
         "budget_per_rating": store.policy.own_epsilon,
     }
 
@@ -60,8 +54,8 @@ def _fields(entry: Entry) -> dict[str, Any]:
 def data_export(store: DeviceStore) -> dict[str, Any]:
     """Return all personal data for JSON. PRIVATE.
 
-    It has ratings, weights, marks, levels of sharing, hidden items, the policy, recommenders,
-    answers to questions, and what was sent and refused.
+    It has ratings, weights, marks, hidden items, the policy, recommenders, answers to questions,
+    and what was sent and refused.
     """
     titles = all_titles(store)
     return {
@@ -92,7 +86,6 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             for row in store.marks.rows()
             if row.kind != "answer"
         ],
-        "sharing": [_sharing_fields(store, row) for row in store.sharing.rows()],
         "not_interested": [
             {"item": id_of(name), "item_namespace": namespace_of(name)}
             for name in hidden_items(store)
@@ -115,13 +108,3 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
         "never": refused_recommenders(store),
         "sent": disclosures(store),
     }
-
-
-def _sharing_fields(store: DeviceStore, row: SharingRule) -> dict[str, Any]:
-    """Return what the owner lets others see of a user, a genre or an item."""
-    if row.kind == "user":
-        address = store.at(row.recommender_id).recommender.address
-        return {"user": row.name, "recommender": address, "level": row.level}
-    if row.kind == "genre":
-        return {"genre": row.name, "level": row.level}
-    return {"item": id_of(row.name), "item_namespace": namespace_of(row.name), "level": row.level}

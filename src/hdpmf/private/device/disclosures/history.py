@@ -104,15 +104,11 @@ class LedgerRun:
 
     Attributes:
         afterwards: What the owner did with its ratings since, where anything has left.
-        seen_items: Items, of those that are rated here, that it showed to be rated.
-        open_items: Items whose ratings it published.
     """
 
     run: str
     entries: Sequence[Entry]
     afterwards: Afterwards | None = None
-    seen_items: tuple[str, ...] = ()
-    open_items: tuple[str, ...] = ()
 
     @property
     def paid(self) -> Entry | None:
@@ -156,8 +152,7 @@ class LedgerRun:
         refused = next((entry.words for entry in self.entries if entry.action == "refused"), "")
         if refused:
             return f"It failed: {refused}. {_SPENT}"
-        shown = self.paid.seen or self.paid.opened  # a message beside the run, which brings nothing
-        if self.count("received") or shown:
+        if self.count("received"):
             return ""
         return f"No model of this run has come so far. {_SPENT}"
 
@@ -188,11 +183,6 @@ class LedgerRun:
             f"Sent {sent} time{'s' if sent != 1 else ''}, for {paid.ratings} ratings. {form.sent}",
             f"{who} {claim.sees}.",
         ]
-        if paid.seen or paid.opened:
-            told.append(
-                f"Of these ratings you showed that {paid.seen} are there, and published "
-                f"{paid.opened} as they are."
-            )
         if two:
             left = next(
                 (entry.words for entry in self.entries if entry.action == "sent"), "nothing, so far"
@@ -222,8 +212,6 @@ class LedgerRun:
             "sent": self.count("sent"),
             "refused": self.count("refused"),
             "ratings": 0 if paid is None else paid.ratings,
-            "seen": 0 if paid is None else paid.seen,
-            "open": 0 if paid is None else paid.opened,
             "changed_afterwards": 0 if self.afterwards is None else self.afterwards.changed,
             "removed_afterwards": 0 if self.afterwards is None else self.afterwards.removed,
             "leaves_the_device": None if form is None else form.sent,
@@ -234,30 +222,8 @@ class LedgerRun:
 
 def past_runs(store: DeviceStore) -> list[LedgerRun]:
     """The runs of the ledger, the oldest first."""
-    since, shown = afterwards(store), _shown_items(store)
-    return [
-        LedgerRun(run, of_run, since.get(run), *shown.get(run, ((), ())))
-        for run, of_run in entries_by_run(store).items()
-    ]
-
-
-def _shown_items(store: DeviceStore) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return, by run, the items that were shown to be rated, and those that were published."""
-    runs = [run for run in store.ledger.charged() if run.entry.seen or run.entry.opened]
-    if not runs:
-        return {}
-    items = {
-        store.ledger.tag_of(record.user, record.item): record.item for record in store.records()
-    }
-    found = {}
-    for run in runs:
-        paid = dict(zip(run.pairs, run.paid.tolist(), strict=True))
-        here = [(items[tag], cost) for tag, cost in paid.items() if tag in items]
-        found[run.entry.run] = (
-            tuple(item for item, cost in here if cost > 0),
-            tuple(item for item, cost in here if cost == 0),
-        )
-    return found
+    since = afterwards(store)
+    return [LedgerRun(run, of_run, since.get(run)) for run, of_run in entries_by_run(store).items()]
 
 
 def entries_by_run(store: DeviceStore) -> dict[str, list[Entry]]:

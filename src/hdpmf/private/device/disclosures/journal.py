@@ -55,8 +55,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             numbers are ``sent``.
         part: Of ``returned``: how much of what the run was to cost never left, so that it is given
             back.
-        seen: How many of these ratings show that they are there, and hide their values.
-        opened: How many of them are published as they are. They pay nothing.
     """
 
     recommender: str
@@ -75,8 +73,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     ratings: int = 0
     paid: float = 0.0
     part: float = 0.0
-    seen: int = 0
-    opened: int = 0
 
     def __repr__(self) -> str:
         return f"Entry({self.action}, {self.method}, run {self.run[:8]}, number {self.number})"
@@ -172,7 +168,7 @@ class Journal:
             (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
             for tag, epsilon in zip(tags_in(charges[by]), charges["epsilon"].tolist(), strict=True):
                 spent[tag] = spent.get(tag, 0.0) + epsilon
-                if epsilon == 0 and about.view != "messages" and in_full:
+                if epsilon == 0 and in_full:
                     price = in_full.get(tag, 0.0) * about.epsilon
                     prices.setdefault(about.run, {})[tag] = price
         total: dict[bytes, float] = {}

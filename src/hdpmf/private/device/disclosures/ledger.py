@@ -47,7 +47,7 @@ class Charge:
         number: Of the entry with which they paid; values that are younger are not in what was sent.
         pairs: Tags of the ratings.
         users: Whose they were, by tag, one for each.
-        paid: What each paid; 0 where its owner published it.
+        paid: What each paid.
     """
 
     entry: Entry
@@ -86,7 +86,6 @@ class Ledger:
     Args:
         rated: The ratings, for their weights.
         policy: What the device agrees to now.
-        sharers: The users who let somebody see some of their ratings now.
     """
 
     def __init__(
@@ -95,7 +94,6 @@ class Ledger:
         cipher: StoreCipher,
         rated: SealedRatings,
         policy: Callable[[], Policy],
-        sharers: Callable[[], Iterable[str]],
         clock: Callable[[], str] = utc_now,
     ) -> None:
         self._database = database
@@ -103,7 +101,7 @@ class Ledger:
         self._rated = rated
         self._policy = policy
         self._journal = Journal(database, cipher, clock)
-        self.limits = PersonLimits(self._journal, self._pairs, self.user_tag, sharers)
+        self.limits = PersonLimits(self._journal, self._pairs, self.user_tag)
 
     def __repr__(self) -> str:
         return "Ledger(...)"
@@ -130,7 +128,6 @@ class Ledger:
         ratings: Ratings,
         chosen: np.ndarray,
         epsilons: np.ndarray,
-        opened: np.ndarray | None = None,
         short: np.ndarray | None = None,
     ) -> None:
         """Charge ratings, all of them or none; it is on the disk when this returns.
@@ -142,7 +139,6 @@ class Ledger:
             chosen: Which ratings pay.
             epsilons: What each pays; infinite where nothing is hidden (``status`` none), which
                 takes a policy that allows it.
-            opened: A mask of those that their owner publishes; these, and no others, pay nothing.
             short: Positions of those that a limit leaves out, or lets pay less than their price.
                 They are written down once more, with nothing: whoever was left out has no other
                 chance with this recommender, or a hidden rating more would decide who comes later.
@@ -155,10 +151,7 @@ class Ledger:
         positions, pays = np.asarray(chosen), np.asarray(epsilons, np.float64)
         if positions.ndim != 1 or positions.dtype.kind not in "iu" or positions.shape != pays.shape:
             raise PrivacyError("a charge needs positions of ratings and one epsilon for each")
-        free = np.zeros(len(pays), np.bool_) if opened is None else opened
-        if len(np.unique(positions)) != len(positions) or bool(
-            np.isnan(pays).any() or (pays < 0).any() or ((pays == 0) != free).any()
-        ):
+        if len(np.unique(positions)) != len(positions) or not bool((pays > 0).all()):
             raise PrivacyError("a charge names each rating once, with an epsilon above 0")
         if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
             raise PrivacyError("what hides nothing costs infinitely much, and only that does")
@@ -173,11 +166,9 @@ class Ledger:
                         "the policy does not allow what hides nothing (allow_unprotected = false)"
                     )
             else:
-                costs = np.flatnonzero(pays > 0)
-                spent = self.spent(paying.take(costs))
-                check_ratings(spent, pays[costs], weights[costs], policy)
+                check_ratings(self.spent(paying), pays, weights, policy)
                 owners = [self.user_tag(user) for user in users]
-                self.limits.check(entry, owners, pays.tolist(), policy)
+                self.limits.rooms(policy).check(owners, pays.tolist())
             charges = self._charges(paying, pays).tobytes()
             if short is not None and len(short):
                 charges += self._charges(ratings.take(short), np.zeros(len(short))).tobytes()
@@ -272,11 +263,10 @@ class Ledger:
         paid = self._journal.sums(
             "pair", lambda entry: entry.method == method and _host(entry.recommender) == whom
         )
-        return self._named(ratings, paid)
-
-    def takes_part(self, run: str, ratings: Ratings) -> np.ndarray:
-        """Return a mask of the ratings that paid, are held or are published in one run (hex)."""
-        return self._named(ratings, self._journal.sums("pair", lambda entry: entry.run == run))
+        if not paid:
+            return np.zeros(len(ratings), np.bool_)
+        pairs = self._pairs(ratings)
+        return np.fromiter((pair in paid for pair in pairs), np.bool_, len(pairs))
 
     def spent(self, ratings: Ratings, in_full: np.ndarray | None = None) -> np.ndarray:
         """Return what was spent on each rating under any name, including what is held.
@@ -330,8 +320,8 @@ class Ledger:
         found = []
         for run, written in about.items():
             paid = self._journal.sums("pair", lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
-            if not written.opened:  # what costs nothing was left out by a limit
-                paid = {tag: epsilon for tag, epsilon in paid.items() if epsilon > 0}
+            # What costs nothing was left out by a limit.
+            paid = {tag: epsilon for tag, epsilon in paid.items() if epsilon > 0}
             if paid:
                 pays, users = np.array(list(paid.values())), [owners[tag] for tag in paid]
                 found.append(
@@ -354,7 +344,7 @@ class Ledger:
                 spent - paid.get(pair, 0.0),
             )
             for pair, spent in whole.items()
-            if spent > 0  # others were published, or left out by a limit
+            if spent > 0  # others were left out by a limit
         ]  # fmt: skip
 
     def tag_of(self, user: str, item: str) -> bytes:
@@ -373,13 +363,6 @@ class Ledger:
                 "a rating that is to pay is not in the store any more; nothing was charged"
             )
         return weights
-
-    def _named(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
-        """Return a mask of the ratings that are in these sums, whatever they paid."""
-        if not sums:
-            return np.zeros(len(ratings), np.bool_)
-        pairs = self._pairs(ratings)
-        return np.fromiter((pair in sums for pair in pairs), np.bool_, len(pairs))
 
     def user_tag(self, user: str) -> bytes:
         """Return a user's tag in charges."""

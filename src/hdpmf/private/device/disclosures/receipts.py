@@ -3,8 +3,7 @@
 It is JSON, signed by the device's own key. That proves that this device says so, and that nobody
 has changed it since. It does not prove that anybody else got anything: what a leader answered is
 what this device heard, because DAP has no receipt that a leader signs. A receipt holds no rating,
-no weight and no item, nor how many hidden ratings took part. Of what the owner shows it says, in
-the words of the ledger, how many ratings were seen and how many open, and to whom.
+no weight and no item, nor how many ratings took part.
 """
 
 from __future__ import annotations

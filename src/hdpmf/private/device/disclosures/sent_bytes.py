@@ -58,25 +58,6 @@ def report_leaves(
         store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
 
 
-def shared_leaves(store: DeviceStore, run: bytes, size: int) -> None:
-    """Record the one message with what the owner shows, in the transaction after which it leaves.
-
-    It leaves in clear, so that its size is all that is written down of it.
-    """
-    known = _known(store, run, None)
-    if not known.pieces:
-        piece = SentMessage(number=0, at=utc_now(), size=size)
-        store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(piece,)))
-
-
-def record_shared_response(store: DeviceStore, run: bytes, status: int) -> None:
-    """Write down what the recommender said to the message with what the owner shows."""
-    known = sent_in(store, run.hex())
-    if known is not None and known.pieces:
-        piece = msgspec.structs.replace(known.pieces[0], status=status, answered=utc_now())
-        store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(piece,)))
-
-
 def record_leader_response(
     store: DeviceStore, run: bytes, report: bytes, status: int, *, last: bool
 ) -> None:

@@ -1,1 +1,1 @@
-"""Messages that a device sends for a task: reports, and ratings that its owner shows."""
+"""The one thing that leaves a device for a task: a report to two servers."""

@@ -32,7 +32,7 @@ from hdpmf.private.client.outgoing import (
 from hdpmf.private.device.budget import (
     agreed_words,
     charge,
-    choose_hidden,
+    choose,
     participation,
     paying_ratings,
     units_paid,
@@ -58,7 +58,7 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_task,
 )
-from hdpmf.private.device.recommender_state import TaskState, collector_digest, shared_run
+from hdpmf.private.device.recommender_state import TaskState, collector_digest
 from hdpmf.private.device.session import DAY, Setup
 from hdpmf.private.device.store.schema import CountedSurvey, RecommenderState
 
@@ -118,20 +118,16 @@ class Reports(Sending):
         collector = collector_digest(read.task.collector)
         if known.collector not in (b"", collector):
             raise ProtocolError("refused: the sums would go to somebody else than those before")
-        if known.task or known.shared or self._had_enough(read, known, now):
+        if known.task or self._had_enough(read, known, now):
             return  # its time comes when the one under way, or a day, is over
         if not self._owner_agrees(read, run):
             return  # looked at again when the index is, for as long as the task lasts
         state = TaskState(moment=self._draw(read, now), run=run)
-        # also where everything is hidden: the moment tells nothing
-        shown = TaskState(moment=self._draw(read, now), run=shared_run(read.id))
         state.token_at = self._draw_before(read, now, state.moment)
         with self._store.transaction():
             if known.counted is not None and known.counted.run != run:
                 end_consent(self._store, known.counted.run)  # it got no labels
             self.book.begin(read.id, state, self._held[1], read.task.end, now)
-            if read.survey.sharing:
-                self.book.begin_shared(shown.run, shown, self._held[1])
             self.book.change(
                 collector=collector,
                 task=read.id,
@@ -200,7 +196,7 @@ class Reports(Sending):
             part = paying_ratings(store, state.run, read.terms)
             words = "drew a taste label, which stays here, and reports by it"
         else:
-            taken = choose_hidden(store, read.terms, self._setup.recommender)
+            taken = choose(store, read.terms, self._setup.recommender)
             part = participation(store, taken.positions, units_paid(taken.pays, read.terms))
             words = agreed_words(read.terms, "proved", servers=task.servers)
         client = OneRoundClient(
@@ -326,7 +322,7 @@ class Reports(Sending):
     def _end(self, read: ReadTask, state: TaskState) -> None:
         """Drop a task, and an agreement for once unless labels are to follow."""
         self.book.end(read.id)
-        if not (read.part == "counts" and state.left) and not self.book.state().shared:
+        if not (read.part == "counts" and state.left):
             end_consent(self._store, state.run)
 
     def _put(

@@ -402,7 +402,7 @@ class Database:
             )
         if _KIND.read_schema(self._connection, self.path) < FIRST_SCHEMA:
             raise ConfigError(
-                f"{self.path} was made by hdpmf 0.1 or 0.2, whose stores this version does not "
+                f"{self.path} was made by hdpmf 1.0 or earlier, whose stores this version does not "
                 "read; export its ratings with that version, and make a new store"
             )
         require_layout(self._connection, self.path)

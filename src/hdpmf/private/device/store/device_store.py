@@ -23,11 +23,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 import msgspec
-import numpy as np
 
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import Ratings, RatingScale
-from hdpmf.common.privacy.levels import LEVELS, Level
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import AnyCatalogue
 from hdpmf.errors import ConfigError, RatingsError
@@ -36,7 +34,7 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster, pinned
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.marks import MarkedItems, SharingLevels
+from hdpmf.private.device.store.marks import MarkedItems
 from hdpmf.private.device.store.pins import PinnedItems, RosterPin, remember
 from hdpmf.private.device.store.ratings_table import ME, RatingsTable, Record, SealedRatings
 from hdpmf.private.device.store.schema import (
@@ -59,7 +57,6 @@ class DeviceStore:
         runs: What is kept of runs under way, and what was answered in them.
         rated: The ratings and their weights, one by one. PRIVATE.
         marks: What the owner has marked as sensitive. PRIVATE.
-        sharing: What the owner lets others see. PRIVATE.
         tables: Everything else, in typed tables (``schema``).
         recommender_id: Of the recommender whose catalogue, roster and model this is about (`at`).
     """
@@ -75,11 +72,8 @@ class DeviceStore:
             database, cipher, self.users, lambda names: self.marks.weights(names)
         )
         self.marks = MarkedItems(database, self.tables, self._all_items, self.rated.touch)
-        self.sharing = SharingLevels(database, self.tables, self.rated, self.marks)
         self.runs = Runs(database, cipher)
-        self.ledger = Ledger(
-            database, cipher, self.rated, lambda: self.policy, lambda: self.sharing.people()
-        )
+        self.ledger = Ledger(database, cipher, self.rated, lambda: self.policy)
         self.recommender_id = FIRST
         self._views = {FIRST: self}  # one for each recommender, which all of them share
         self._items = PinnedItems(database, self.tables)
@@ -338,37 +332,8 @@ class DeviceStore:
         self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
-        """Set the weights and levels of a table that was given to `add`: users, items, ratings.
-
-        Levels of users are for this view's recommender.
-        """
-        with self.transaction():
-            self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
-            self.sharing.set_table(self.recommender_id, weights, ratings, self.pinned_catalogue)
-
-    def sharing_level(self, user: str = ME) -> Level:
-        """Return what a user lets this view's recommender see at most."""
-        return self.sharing.of_user(self.recommender_id, user)
-
-    def set_sharing_level(self, level: Level, user: str = ME) -> None:
-        """Let this view's recommender see so much of a user's ratings from now on.
-
-        What was sent before stays sent.
-        """
-        self.sharing.set_user(self.recommender_id, user, level)
-
-    def levels(self, catalogue: PinnedCatalogue | None = None, user: str = ME) -> np.ndarray:
-        """Return what a user lets this view's recommender see of each item, as codes of ``LEVELS``.
-
-        Args:
-            catalogue: By default the pinned one.
-            user: Whose ratings.
-        """
-        known = self._catalogue() if catalogue is None else catalogue
-        own = LEVELS.index(self.sharing_level(user))
-        if not own:
-            return np.zeros(len(known.positions), np.int8)
-        return np.asarray(np.minimum(self.sharing.for_items(known), own), np.int8)
+        """Set the weights of a table that was given to `add`: users, items, ratings."""
+        self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
 
     def ratings(self) -> Ratings:
         """Return the ratings of the pinned catalogue's items; others are left out."""
@@ -487,8 +452,7 @@ class DeviceStore:
                 self.tables.catalogues.delete(OWN_FILE)
             if ratings:
                 self.rated.clear()
-                self.marks.clear()
-                self.sharing.clear()  # what comes later is under no mark
+                self.marks.clear()  # what comes later is under no mark
         self._database.shred()
 
     def forget_recommender(self) -> None:
@@ -500,7 +464,6 @@ class DeviceStore:
             self._items.forget(self._names_in_use())
             self._roster.forget()
             self.tables.models.delete(self.recommender_id)
-            self.sharing.hide_from(self.recommender_id)
             self.change_recommender(
                 authority=None, authority_changed="", servers=b"", roster_digest="", name=""
             )
@@ -515,10 +478,7 @@ class DeviceStore:
         now = self.ratings_version()  # another thread may do the same as this
         kept = self._table
         if kept is None or kept[0] != now or kept[1] is not catalogue:
-            table = self.sharing.applied(
-                self.rated.table(catalogue), catalogue, self.recommender_id
-            )
-            kept = self._table = now, catalogue, table
+            kept = self._table = now, catalogue, self.rated.table(catalogue)
         return kept[2]
 
     def _all_items(self) -> list[PinnedCatalogue]:
@@ -537,13 +497,8 @@ class DeviceStore:
             remember(self.tables, pinned(own.data), OWN_FILE, self._names_in_use())
 
     def _names_in_use(self) -> set[str]:
-        """Names of items that have ratings, weights, marks or levels."""
-        return (
-            self.rated.names()
-            | set(self.rated.gammas())
-            | set(self.marks.weights())
-            | set(self.sharing.of_items())
-        )
+        """Names of items that have ratings, weights or marks."""
+        return self.rated.names() | set(self.rated.gammas()) | set(self.marks.weights())
 
     def _over_catalogue(self) -> RatingsTable:
         return self.over(self._catalogue())

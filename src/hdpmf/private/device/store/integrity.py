@@ -28,7 +28,6 @@ _ERASED = {
     "models",
     "marks",
     "past_items",
-    "sharing",
 }
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)

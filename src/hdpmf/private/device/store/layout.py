@@ -49,7 +49,7 @@ TYPED_TABLES = (
 
 COLUMNS = {
     "header": ("row", "value"),
-    **dict.fromkeys((*TYPED_TABLES, "sharing"), ("tag", "number", "sealed")),
+    **dict.fromkeys(TYPED_TABLES, ("tag", "number", "sealed")),
     "user_weights": ("tag", "sealed"),
     "item_weights": ("tag", "sealed"),
     "ratings": ("tag", "sealed"),
@@ -89,8 +89,8 @@ BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TABLE head (row INTEGER PRIMARY KEY CHECK (row = 1), sealed BLOB NOT NULL);
 """
 
-FIRST_SCHEMA = 4
-"""Of version 1.0; nobody has files of an earlier one."""
+FIRST_SCHEMA = 6
+"""Of version 2.0; nobody has files of an earlier one."""
 
 
 Rewrite = Callable[["Database", "StoreCipher"], None]
@@ -110,10 +110,7 @@ class Migration:
     rewrite: Rewrite | None = None
 
 
-MIGRATIONS: tuple[Migration, ...] = (
-    # 5: what the owner lets others see. Stores of 1.0 have no row in it, so that all is hidden.
-    Migration(_TYPED_TABLE.format(name="sharing")),
-)
+MIGRATIONS: tuple[Migration, ...] = ()
 """From the first schema on."""
 
 _ALL_OBJECTS = "SELECT type, name, tbl_name, sql FROM main.sqlite_master"

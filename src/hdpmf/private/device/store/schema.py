@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from hdpmf.common.privacy.levels import Level
 from hdpmf.common.protocol import Survey, Terms
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.private.device.policy import Policy
@@ -198,7 +197,6 @@ class RecommenderState(Row, frozen=True, kw_only=True):
         downloaded: Its files.
         taken: When tasks were taken, of the last day (Unix time).
         never: When the owner said never to this recommender, whatever it asks for; empty if not.
-        shared: Run of what the owner shows beside the report of a task, under way.
     """
 
     recommender: str
@@ -214,7 +212,6 @@ class RecommenderState(Row, frozen=True, kw_only=True):
     downloaded: Downloaded = Downloaded()
     taken: tuple[float, ...] = ()
     never: str = ""
-    shared: bytes = b""
 
 
 class PlanCount(Row, frozen=True, kw_only=True):
@@ -431,27 +428,6 @@ class Mark(Row, frozen=True, kw_only=True):
     def key(self) -> str:
         """The identity of a rule: there is one for each genre and item."""
         return f"{self.kind}|{self.name}"
-
-
-class SharingRule(Row, frozen=True, kw_only=True):
-    """The most that others may see of a user's ratings, or of ratings of some items.
-
-    Attributes:
-        kind: ``user``, ``item`` or ``genre``.
-        name: The user, the item, or the genre in its plain form.
-        level: The most that is shown.
-        recommender_id: Of a user: to whom. Rules about items are for all.
-    """
-
-    kind: Literal["user", "item", "genre"]
-    name: str
-    level: Level = "hidden"
-    recommender_id: int = 0
-
-    @property
-    def key(self) -> str:
-        """The identity of a rule: one for each user and recommender, item and genre."""
-        return f"{self.kind}|{self.recommender_id}|{self.name}"
 
 
 class PastItem(Row, frozen=True, kw_only=True):

@@ -29,7 +29,6 @@ from hdpmf.private.device.store.schema import (
     RecommenderState,
     Refusals,
     SentRun,
-    SharingRule,
 )
 
 T = TypeVar("T")
@@ -156,7 +155,6 @@ class Tables:
         self.marks = table("marks", Mark, lambda row: row.key)
         self.items_apart = table("items_apart", ItemsApart, lambda row: row.recommender_id)
         self.past_items = table("past_items", PastItems, lambda row: ONLY)
-        self.sharing = table("sharing", SharingRule, lambda row: row.key)
 
     def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
         """Return the rows of each table as another cipher seals them, inside a transaction."""
