@@ -17,7 +17,6 @@ from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.enrolment import read_card
 from hdpmf.models import HDPSum
 from hdpmf.private.device import recommendations
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import keep_model, recommend
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel
@@ -41,50 +40,6 @@ def test_init_makes_a_private_store_and_a_public_card(tmp_path: Path, call: Call
     again = tmp_path / "card again"
     assert call("device", "status", where, "--card", again).code == 0
     assert again.read_bytes() == Path(made["card"]).read_bytes()
-
-
-def test_init_refuses_what_is_there(path: Path, tmp_path: Path, call: Call) -> None:
-    before = path.read_bytes()
-    ended = call("device", "init", path, "--card", tmp_path / "other-card", "--json")
-    assert ended.code == 2
-    assert "exists" in ended.json["error"]["message"]
-    assert not (tmp_path / "other-card").exists()
-    ended = call("device", "init", tmp_path / "other", "--card", f"{path}.card.json")
-    assert ended.code == 2
-    assert not (tmp_path / "other").exists()
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("--users", "0"), 2),
-        (("--name", "a\nb"), 2),
-        (("--policy", "absent.toml"), 2),
-        (("--passphrase-file", "x"), 2),
-        (("--encrypt",), 5),  # nowhere to ask for a passphrase
-    ],
-)
-def test_init_with_options_that_make_no_sense(
-    tmp_path: Path, call: Call, arguments: tuple[str, ...], code: int
-) -> None:
-    assert call("device", "init", tmp_path / "store", *arguments).code == code
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_init_with_a_policy(tmp_path: Path, call: Call) -> None:
-    (tmp_path / "mine.toml").write_text("epsilon = 0.25\nrequire_sums = true\n")
-    assert call("device", "init", tmp_path / "store", "--policy", tmp_path / "mine.toml").code == 0
-    shown = call("device", "policy", tmp_path / "store")
-    assert Policy.from_toml(shown.out) == Policy(epsilon=0.25, require_sums=True)
-    (tmp_path / "other.toml").write_text("epsilon = 0.5\n")
-    changed = call(
-        "device", "policy", tmp_path / "store", "--set", tmp_path / "other.toml", "--json"
-    )
-    assert changed.json["policy"]["epsilon"] == 0.5
-    (tmp_path / "other.toml").write_text("epsilon = -1\n")
-    assert call("device", "policy", tmp_path / "store", "--set", tmp_path / "other.toml").code == 2
-    assert call("device", "policy", tmp_path / "store", "--json").json["policy"]["epsilon"] == 0.5
 
 
 def test_the_passphrase_comes_from_a_file_or_the_environment(
@@ -174,31 +129,6 @@ def test_recommend_is_local(rated: Path, call: Call, monkeypatch: pytest.MonkeyP
     assert call("device", "recommend", rated, "--user", "me", "--all-users").code == 2
 
 
-def test_forgetting(rated: Path, call: Call) -> None:
-    pay(rated)
-    assert call("device", "forget", rated).code == 2
-    ended = call("device", "forget", rated, "--ratings")
-    assert ended.code == 2
-    assert "--yes" in ended.err
-    done = call("device", "forget", rated, "--ratings", "--yes", "--json")
-    assert done.json["ledger_kept"]
-    assert "The ledger stays" in done.err
-    after = call("device", "status", rated, "--json").json
-    assert (after["ratings"], after["ledger_entries"], after["catalogue"]["items"]) == (0, 2, 40)
-    assert call("device", "forget", rated, "--model", "--yes").code == 0
-    assert call("device", "status", rated, "--json").json["catalogue"] is None
-
-
-def test_no_is_an_answer(rated: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("typer.confirm", lambda question, err: False)
-    ended = call("device", "forget", rated, "--ratings")
-    assert ended.code == 14
-    assert "not confirmed; nothing was done" in ended.err
-    assert "interrupted" not in ended.err
-    assert call("device", "status", rated, "--json").json["ratings"] > 0
-
-
 def test_forgetting_everything_warns_and_deletes(rated: Path, call: Call) -> None:
     ended = call("device", "forget", rated, "--everything", "--yes", "--json")
     assert "spent a second time" in ended.err
@@ -237,15 +167,3 @@ def test_without_the_federation_extra_it_says_what_to_install(tmp_path: Path) ->
     assert ended.returncode == 9, ended.stderr
     assert "hdpmf[federation]" in json.loads(ended.stdout)["error"]["message"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_help_stays_light() -> None:
-    script = (
-        "import sys\nimport hdpmf.cli.main\n"
-        "print([name for name in ('numpy', 'cryptography', 'flwr', 'sqlite3', "
-        "'msgspec') if name in sys.modules])"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.strip() == "[]"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 
 import pytest
 
 from hdpmf.common.protocol.task import task_id
-from hdpmf.private.device.disclosures.journal import Entry
-from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import PERIOD, STARS, World, make_store, make_task, reporter
 from tests.world import live
 
@@ -61,45 +58,6 @@ def test_ledger_is_honest_about_what_protects_nothing(
     assert "without any protection" in call("device", "status", rated).out
 
 
-def test_ledger_shows_the_last_entries_unless_asked_for_all(rated: Path, call: Call) -> None:
-    for number in range(13):
-        with DeviceStore.open(rated) as store:
-            store.ledger.note(
-                Entry(
-                    recommender="r",
-                    run="cd" * 16,
-                    number=number,
-                    method="hdpmf",
-                    view="sums",
-                    epsilon=1.0,
-                    status="nominal",
-                    action="refused",
-                    words=f"refusal {number}.",
-                )
-            )
-    pay(rated)
-    for _ in range(10):
-        with DeviceStore.open(rated) as store:
-            store.ledger.note(
-                Entry(
-                    recommender="r",
-                    run="cd" * 16,
-                    number=99,
-                    method="hdpmf",
-                    view="sums",
-                    epsilon=1.0,
-                    status="nominal",
-                    action="refused",
-                    words="later",
-                )
-            )
-    short = call("device", "ledger", rated).out
-    assert "refusal 0." not in short
-    assert "refusal 12." in short
-    assert "Refused: 23" in short
-    assert "refusal 0." in call("device", "ledger", rated, "--all").out
-
-
 RUN = task_id(make_task()).hex()
 
 
@@ -140,31 +98,3 @@ def test_a_receipt_is_written_and_checked(tmp_path: Path, reported: Path, call: 
     assert wrong.code == 2
     assert "does not hold" in wrong.err
     assert wrong.out == ""
-
-
-def test_a_receipt_is_shown_and_nothing_is_overwritten(tmp_path: Path, reported: Path, call: Call):
-    assert "bytes left, number 0, SHA-256" in " ".join(
-        call("device", "receipt", reported, RUN).out.split()
-    )
-    told = call("device", "receipt", reported, RUN, "--json").json
-    assert told["file"] is None
-    assert told["receipt"]["left"][0]["answer"] == 201
-    assert f"hdpmf device receipt {reported} RUN" in call("device", "ledger", reported).out
-    (of_ledger,) = call("device", "ledger", reported, "--json").json["receipts"]
-    assert of_ledger["left"] == told["receipt"]["left"]
-    (tmp_path / "there").write_text("mine")
-    assert (
-        "exists already"
-        in call("device", "receipt", reported, RUN, "--out", tmp_path / "there").err
-    )
-    assert (tmp_path / "there").read_text() == "mine"
-
-
-def test_what_makes_no_sense_is_refused(tmp_path: Path, reported: Path, call: Call):
-    assert "STORE and RUN" in call("device", "receipt").err
-    assert "STORE and RUN" in call("device", "receipt", reported).err
-    assert "stands alone" in call("device", "receipt", reported, "--check", reported).err
-    assert RUN[:8] in call("device", "receipt", reported, "77").err
-    (tmp_path / "other").write_text(json.dumps({"format": "other"}))
-    assert "no receipt" in call("device", "receipt", "--check", tmp_path / "other").err
-    assert "cannot read" in call("device", "receipt", "--check", tmp_path / "nothing").err

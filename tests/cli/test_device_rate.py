@@ -64,60 +64,6 @@ def test_a_file_of_ones_own_is_looked_into_before_it_is_taken_in(
     assert call("device", "rate", rated, "--own", tmp_path / "none.csv").code != 0
 
 
-def test_ratings_off_the_scale(rated: Path, call: Call) -> None:
-    ended = call("device", "rate", rated, TABLE.ids[5], "6.28125")
-    assert ended.code == 3
-    assert "scale" in ended.err
-    assert "6.28125" not in ended.err
-    assert call("device", "rate", rated, "not-in-it", "3").err.startswith(
-        "The catalogue does not have this item"
-    )
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        ("7",),
-        ("7", "3", "--remove"),
-        ("7", "3", "--list"),
-        ("--list", "--search", "x"),
-        ("--list", "--scale", 1, 5),
-    ],
-)
-def test_one_thing_at_a_time(rated: Path, call: Call, arguments: tuple[object, ...]) -> None:
-    assert call("device", "rate", rated, *arguments).code == 2
-
-
-def test_weights_outside_their_range(rated: Path, call: Call) -> None:
-    assert call("device", "rate", rated, "--weight", "1.5").code == 5
-    assert call("device", "rate", rated, TABLE.ids[0], "3", "--weight", "0").code == 5
-    listed = call("device", "rate", rated, "--list", "--json").json["ratings"]
-    assert listed[0]["value"] == 1.0  # the rating of the refused command was not taken either
-
-
-def test_searching_titles(rated: Path, path: Path, tmp_path: Path, call: Call) -> None:
-    part = TABLE.titles[3][:5].upper()
-    found = call("device", "rate", rated, "--search", part, "--json").json["items"]
-    assert {"item": TABLE.ids[3], "title": TABLE.titles[3]} in found
-    assert all(part.lower() in one["title"].lower() for one in found)
-    assert call("device", "init", tmp_path / "new").code == 0
-    assert call("device", "rate", tmp_path / "new", "--search", "x").code == 2
-
-
-def test_a_silo_reads_a_file(tmp_path: Path, files: tuple[Path, Path], call: Call) -> None:
-    where = tmp_path / "silo"
-    assert call("device", "init", where, "--users", "60").code == 0
-    added = call("device", "rate", where, "--from", files[0], "--json").json
-    assert added["ratings"] == len(files[0].read_text().splitlines()) - 1
-    small = tmp_path / "small"
-    assert call("device", "init", small, "--users", "2").code == 0
-    ended = call("device", "rate", small, "--from", files[0])
-    assert ended.code == 3
-    assert "2 users" in ended.err
-    assert call("device", "status", small, "--json").json["ratings"] == 0
-
-
 def test_changing_or_removing_what_was_released_is_told_honestly(rated: Path, call: Call) -> None:
     fresh = call("device", "rate", rated, TABLE.ids[0], "2", "--json").json
     assert fresh["released"] == []
@@ -156,9 +102,3 @@ def test_changing_or_removing_what_was_released_is_told_honestly(rated: Path, ca
     assert [release["changed_afterwards"] for release in listed[TABLE.ids[2]]] == [False]
     table = call("device", "rate", rated, "--list").out
     assert table.count("changed since") == 1
-
-
-def test_a_training_run_may_use_a_new_value(rated: Path, tmp_path: Path, call: Call) -> None:
-    pay(rated, method="hdpmf-paid")
-    words = " ".join(call("device", "rate", rated, TABLE.ids[0], "4").out.split())
-    assert "A later run may use the new value, as far as the rating's budget reaches." in words

@@ -156,22 +156,6 @@ def world_begin(world: World) -> int:
     return int(world.now // 3600 * 3600)
 
 
-def test_options_of_the_other_kind_are_errors(
-    path: Path, given: dict[str, Path], call: Call
-) -> None:
-    def said(*arguments: object) -> str:
-        ended = call("device", "join", path, *arguments, "--json")
-        assert ended.code == 2
-        return str(ended.json["error"]["message"])
-
-    assert "--roster" in said(WHERE, "--servers", given["servers"], "--roster", given["ca"])
-    assert "--new-roster" in said(WHERE, "--new-roster")
-    assert "--every" in said(WHERE, "--every", "30")
-    assert "--servers FILE" in said(WHERE, "--new-servers")
-    assert "pair of servers" in said(WHERE, "--servers", given["ca"])
-    assert "1 to 86400" in said(WHERE, "--servers", given["servers"], "--every", "0")
-
-
 def test_one_more_recommender_beside_the_first(
     path: Path, given: dict[str, Path], world: World, call: Call
 ) -> None:

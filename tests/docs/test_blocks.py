@@ -74,7 +74,7 @@ COMMANDS_NOT_RUN = {
     "experiment": "somebody's own file; tests/cli/test_experiment.py",
     "data info": "somebody's own file; tests/cli/test_data.py",
     "device open": "a page that is served until it is closed; tests/e2e",
-    "device service": "the user's own login; tests/cli/test_device_service.py",
+    "device service": "the user's own login",
     "device init": "a passphrase, or a home folder; tests/cli/test_device.py",
 }
 PAGES_NOT_RUN = {

@@ -152,25 +152,6 @@ def test_choices_change_figures_and_tables(page: Page, heard: Heard, report: Pat
     assert heard.complaints == []
 
 
-def test_pointing_shows_values_and_a_kept_value_leads_to_its_runs(
-    page: Page, heard: Heard, report: Path
-):
-    unfold(page, report)
-    page.hover("#figure_epsilon .panel svg")
-    assert page.evaluate("document.getElementById('tip').hidden") is False
-    assert "±" in page.evaluate("document.getElementById('tip').textContent")
-    page.click("#figure_epsilon .panel svg")
-    link = page.evaluate("document.querySelector('#tip a').hash.slice(1)")
-    page.click("#tip a")
-    assert page.evaluate("location.hash.slice(1)") == link
-    page.evaluate("new Promise(done => setTimeout(done, 100))")
-    assert page.evaluate(f"document.getElementById({link!r}).closest('details').open") is True
-    place = page.evaluate(f"document.getElementById({link!r}).getBoundingClientRect().top")
-    assert 0 <= place < 900
-    settle(page)
-    assert heard.complaints == []
-
-
 def test_the_keyboard_reaches_every_value(page: Page, heard: Heard, report: Path):
     unfold(page, report)
     page.evaluate("document.querySelector('#figure_epsilon .panel svg').focus()")
@@ -185,23 +166,6 @@ def test_the_keyboard_reaches_every_value(page: Page, heard: Heard, report: Path
     page.keyboard.press("Escape")
     assert page.evaluate("document.getElementById('tip').hidden") is True
     assert page.evaluate("document.activeElement.tagName") == "svg"
-    settle(page)
-    assert heard.complaints == []
-
-
-def test_honest_epsilon_has_levels_and_places_of_its_own(page: Page, heard: Heard, report: Path):
-    unfold(page, report)
-    assert _count(page, "#figure_honest .panel g[data-method='user-mean'] path.level") == 2
-    assert _count(page, "#figure_honest .panel g[data-method='hdpmf'] path.level") == 0
-    assert "secure sums seen" in page.evaluate(
-        "document.querySelector(\"#figure_honest .legend [data-method='hdp-sum']\").textContent"
-    )
-    page.evaluate("document.querySelector('#figure_honest .panel svg').focus()")
-    page.keyboard.press("ArrowRight")
-    told = page.evaluate("document.getElementById('tip').textContent")
-    assert "honest ε = " in told
-    assert "nominal ε 0.25" in told
-    assert "User mean" in told
     settle(page)
     assert heard.complaints == []
 
@@ -237,72 +201,6 @@ def test_the_first_screen_is_the_result(page: Page, report: Path):
     assert page.evaluate("document.documentElement.scrollHeight") < 6_000  # the rest is folded
     assert _count(page, "details.fold[open]") == 1
     assert page.evaluate("document.querySelector('#overview .narrow').checkVisibility()") is False
-
-
-def test_names_in_the_figure_of_the_result_do_not_meet(new_context, report: Path):
-    for screen, kind in (("desktop", "broad"), ("phone", "narrow")):
-        page, width = (
-            new_context(**SCREENS[screen]).new_page(),
-            SCREENS[screen]["viewport"]["width"],
-        )
-        page.goto(report.as_uri())
-        boxes = page.evaluate(
-            f"[...document.querySelectorAll('#overview .{kind} .value')]"
-            ".map((name) => name.getBoundingClientRect().toJSON())"
-        )
-        assert len(boxes) > 5
-        for number, one in enumerate(boxes):
-            assert 0 <= one["left"] < one["right"] <= width
-            for other in boxes[:number]:
-                apart = (
-                    one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
-                )  # a box has a rim
-                # A line of text is higher than its letters.
-                assert apart or abs(one["top"] - other["top"]) > 9, (kind, one, other)
-
-
-def test_the_contents_stay_and_lead_into_what_is_folded(page: Page, heard: Heard, report: Path):
-    page.goto(report.as_uri())
-    page.click(".contents a[href='#tuning']")
-    page.evaluate("new Promise((done) => setTimeout(done, 150))")
-    assert page.evaluate("document.querySelector('#tuning details.fold').open") is True
-    assert 0 <= page.evaluate("document.getElementById('tuning').getBoundingClientRect().top") < 300
-    assert page.evaluate("document.querySelector('.contents').getBoundingClientRect().top") == 0
-    page.click("#unfold")
-    page.evaluate("new Promise((done) => setTimeout(done, 150))")
-    assert _count(page, "details.fold:not([open])") == 0
-    assert page.evaluate("document.getElementById('unfold').textContent") == "Fold all"
-    settle(page)
-    assert heard.complaints == []
-
-
-def test_a_phone_says_that_a_table_goes_on(new_context, page: Page, report: Path):
-    hint = "getComputedStyle(document.querySelector('{} .scroll'), '::before').content"
-    phone = new_context(**SCREENS["phone"]).new_page()
-    unfold(phone, report)
-    assert "Swipe sideways" in phone.evaluate(hint.format("#lists"))
-    width = SCREENS["phone"]["viewport"]["width"]
-    assert phone.evaluate("document.querySelector('#lists .scroll').scrollWidth") > width
-    unfold(page, report)  # a wide screen has room
-    assert "Swipe" not in page.evaluate(hint.format("#table3"))
-
-
-def test_every_cell_of_a_row_has_its_border(page: Page, report: Path):
-    unfold(page, report)
-    bare = page.evaluate(
-        "(() => { const wide = (row) => [...row.children].reduce((sum, cell) => sum + "
-        "cell.colSpan, 0);"
-        " return [...document.querySelectorAll('table.wide tbody tr')].filter((row) =>"
-        " [...row.children].some((cell) => getComputedStyle(cell).borderTopWidth !== '1px')"
-        " || wide(row) !== Math.max(...[...row.closest('table').rows].map(wide))"
-        ").map((row) => row.textContent.slice(0, 60)); })()"
-    )
-    assert bare == []
-    # A cell that stays while others scroll keeps its border only if borders are its own.
-    assert (
-        page.evaluate("getComputedStyle(document.querySelector('table.wide')).borderCollapse")
-        == "separate"
-    )
 
 
 def test_a_report_on_ones_own_experiment_works_too(page: Page, heard: Heard, report: Path):

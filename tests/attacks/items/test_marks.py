@@ -21,13 +21,12 @@ from hdpmf.common.protocol.catalogue import next_version, signed_first
 from hdpmf.private.device.budget import choose
 from hdpmf.private.device.choices.privacy_level import (
     SENSITIVE,
-    held_down,
     item_weights,
     mark,
     mark_genre,
 )
 from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.own_items import load_catalogue, preview_file, take_file
+from hdpmf.private.device.own_items import preview_file, take_file
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase, export_store, import_store
 from tests.world import terms
@@ -133,32 +132,6 @@ def test_a_file_of_ratings_raises_no_weight_of_their_own(store: DeviceStore) -> 
     assert weights(store)["1"] == 0.02
 
 
-def test_items_without_a_genre_ask(store: DeviceStore) -> None:
-    """A recommender that leaves the genre out is asked about no more than one that says it."""
-    bare = later({"5": (), "6": ("(no genres listed)",), "7": ("Comedy",)})
-    store.pin_catalogue(bare)
-    for item in ("5", "6", "7"):
-        store.rate(item, 5.0)
-    assert weights(store)["5"] == 1.0
-    mark_genre(store, "Health", 0.05)
-    mark_genre(store, "Drama")
-    assert [weights(store)[item] for item in ("5", "6", "7")] == [0.05, 0.05, 1.0]
-    assert store.marks.unanswered("567") == {"5", "6"}
-    assert "no genre" in held_down(store, "5").in_words()
-    mark(store, ["5"], 1.0)  # the owner says what it is
-    assert [weights(store)[item] for item in ("5", "6")] == [1.0, 0.05]
-    mark_genre(store, "", 1.0)  # and what all others are
-    assert [weights(store)[item] for item in ("5", "6")] == [1.0, 1.0]
-    third = later({"8": ()}, bare)
-    store.pin_catalogue(third)
-    store.rate("8", 5.0)
-    assert [weights(store)[item] for item in ("5", "6", "8")] == [1.0, 1.0, 0.05]
-    mark_genre(store, "", 0.5)
-    assert [weights(store)[item] for item in ("5", "6", "8")] == [0.5, 0.5, 0.5]
-    mark(store, ["5"])
-    assert weights(store)["5"] == SENSITIVE
-
-
 def test_a_catalogue_that_drops_a_genre_drops_no_mark(store: DeviceStore) -> None:
     """Versions only grow, so that it takes a forgotten catalogue, or another recommender's."""
     mark_genre(store, "Health")
@@ -184,18 +157,6 @@ def test_a_genre_is_marked_for_all_recommenders(store: DeviceStore) -> None:
     name = books.name_of("1")
     books.rate(name, 1.0)
     assert {record.item: record.weight for record in books.records()}[name] == SENSITIVE
-
-
-def test_marks_are_there_before_the_recommender_is(tmp_path: Path) -> None:
-    """They were marked in a file's items, and the recommender's replace these."""
-    with DeviceStore.create(tmp_path / "other.sqlite") as store:
-        (tmp_path / "own.csv").write_text("item,title,genres\n1,Title 1,Health\n9,Title 9,Drama\n")
-        load_catalogue(store, tmp_path / "own.csv")
-        mark_genre(store, "Health")
-        store.pin_catalogue(FIRST)
-        for item in GENRES:
-            store.rate(item, 4.0)
-        assert weights(store) == {"1": SENSITIVE, "2": SENSITIVE, "3": SENSITIVE, "4": 1.0}
 
 
 @pytest.mark.parametrize("how", ["reopen", "passphrase", "export"])

@@ -17,12 +17,8 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.catalogue import next_version, signed_first
-from hdpmf.private.device.choices.privacy_level import mark_genre
-from hdpmf.private.device.disclosures.shared_budget import title_key
-from hdpmf.private.device.own_items import load_catalogue, preview_file, rate_known, take_file
 from hdpmf.private.device.recommendations import hidden_ids, hide
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.item_identity import identities
 
 KEYS = [DeviceIdentity(bytes([number]) * 32) for number in range(1, 5)]
 HEALTH = {"1": "Heat (1995)", "50": "I take antidepressants", "51": "I slept well"}
@@ -120,17 +116,6 @@ def test_the_same_title_however_it_is_written_is_the_same_item(
     assert sent(second) == {"HEAT  (1995)": 3.0, title: 5.0}
 
 
-def test_titles_without_end_are_compared_and_take_no_memory(store: DeviceStore) -> None:
-    """Each of these characters is eighteen in its plain form; the titles differ in the last one."""
-    endless = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 100_000
-    second, _ = brand(store, {"1": "Heat (1995)", "60": endless + "a"})
-    second.rate("60", 5.0)
-    told = store.pin_catalogue(later(first(HEALTH), {"60": endless + "b"}))
-    assert set(told.apart) == {"60"}
-    assert len(identities(told)[-1].title) < 1000
-    assert len(title_key(endless)[0]) < 20_000
-
-
 def test_the_first_one_does_not_get_what_was_rated_at_the_second(store: DeviceStore) -> None:
     second, _ = brand(store, {"1": "Heat (1995)", "9": "A film about my illness"})
     second.rate("9", 5.0)
@@ -176,26 +161,6 @@ def test_a_rating_that_nobody_has_named_goes_to_nobody_who_comes_later(store: De
     assert set(sent(second)) == {"Heat (1995)"}
 
 
-def test_a_recommender_without_titles_keeps_its_own_ratings(tmp_path: Path) -> None:
-    """Where nobody ever had a title, an id of one recommender is what it was."""
-    with DeviceStore.create(tmp_path / "me.sqlite") as store:
-        bare = first(dict.fromkeys(HEALTH, ""))
-        store.pin_catalogue(bare)
-        store.rate("50", 5.0)
-        store.pin_catalogue(later(bare, {"60": ""}))
-        store.forget(model=True)
-        store.pin_catalogue(bare)
-        assert len(store.ratings()) == 1
-        mirror = store.new_recommender()
-        mirror.pin_catalogue(later(bare, {"60": ""}))
-        assert len(mirror.ratings()) == 1
-        store.rate("61", 1.0)
-        forked = later(later(bare, {"60": ""}), {"61": ""})
-        mirror.pin_catalogue(forked)
-        store.pin_catalogue(forked)
-        assert (len(store.ratings()), len(mirror.ratings())) == (1, 1)
-
-
 def test_nobody_can_tell_what_has_no_title(tmp_path: Path) -> None:
     """Two catalogues grew from one without titles; then each has an id 60 of its own."""
     with DeviceStore.create(tmp_path / "me.sqlite") as store:
@@ -214,64 +179,6 @@ def test_nobody_can_tell_what_has_no_title(tmp_path: Path) -> None:
         mirror.forget_recommender()
         third.pin_catalogue(later(bare, {"59": "", "60": ""}))
         assert third.ratings().item_ids.tolist() == ["2"]
-
-
-def test_titled_films_in_two_catalogues_may_have_untitled_ones(store: DeviceStore) -> None:
-    second, catalogue = brand(store, {"1": "Heat (1995)"})
-    store.pin_catalogue(later(first(HEALTH), {"60": "", "61": "Alien"}))
-    store.rate("60", 5.0)
-    second.pin_catalogue(later(catalogue, {"60": "", "62": "Alien"}, 1))
-    assert sent(second) == {"Heat (1995)": 3.0}
-
-
-def test_what_a_forgotten_file_said_is_not_forgotten(tmp_path: Path) -> None:
-    with DeviceStore.create(tmp_path / "me.sqlite") as store:
-        (tmp_path / "own.csv").write_text("item,title\n50,I take antidepressants\n51,Dumbo\n")
-        load_catalogue(store, tmp_path / "own.csv")
-        rate_known(store, "50", 5.0)
-        rate_known(store, "51", 4.0)
-        store.forget(model=True)
-        store.pin_catalogue(first({"50": "Bambi", "51": "Dumbo"}))
-        assert sent(store) == {"Dumbo": 4.0}
-
-
-def test_a_file_that_was_loaded_before_is_compared_with_every_version(tmp_path: Path) -> None:
-    with DeviceStore.create(tmp_path / "me.sqlite") as store:
-        own = tmp_path / "own.csv"
-        own.write_text("item,title\n1,Heat (1995)\n50,I take antidepressants\n")
-        load_catalogue(store, own)
-        rate_known(store, "50", 5.0)
-        rate_known(store, "1", 3.0)
-        own.write_text("item,title\n1,Heat (1995)\n50,Bambi\n")
-        load_catalogue(store, own)
-        one = first({"1": "Heat (1995)"})
-        store.pin_catalogue(one)
-        store.pin_catalogue(later(one, {"50": "Bambi"}))
-        assert sent(store) == {"Heat (1995)": 3.0}
-
-
-def test_a_row_of_a_file_names_one_item(store: DeviceStore) -> None:
-    """Its id is here, and stands for something else than the row says."""
-    found = preview_file(store, b"item,title,rating\n50,Bambi,5\n1,heat,4\n51,I slept well,1\n")
-    assert (found.unknown, dict(found.ready)) == (1, {"1": 4.0, "51": 1.0})
-    assert "another title" in found.examples[0]
-    take_file(store, found)
-    assert sent(store)["I take antidepressants"] == 5.0
-
-
-def test_items_that_are_apart_are_there_after_a_restart(store: DeviceStore, tmp_path: Path) -> None:
-    second, catalogue = brand(store, {"1": "Heat (1995)"})
-    grown = later(catalogue, {"50": "Bambi"}, 1)
-    second.pin_catalogue(grown)
-    second.rate(second.name_of("50"), 1.0)
-    mark_genre(store, "", 0.5)
-    store.close()
-    with DeviceStore.open(tmp_path / "me.sqlite") as again:
-        other = again.at(2)
-        assert sent(other) == {"Heat (1995)": 3.0, "Bambi": 1.0}
-        assert sent(again)["I take antidepressants"] == 5.0
-        other.pin_catalogue(later(grown, {"51": "Dumbo"}, 1))
-        assert sent(other) == {"Heat (1995)": 3.0, "Bambi": 1.0}
 
 
 TITLES = st.sampled_from(["Heat", "heat ", "Bambi", "Dumbo", "", "Bambi (1942)", "Bämbi"])

@@ -16,7 +16,6 @@ import pytest
 
 from hdpmf.errors import HdpmfError, StorageError
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import HiddenItem
 from hdpmf.private.device.store.transfer import change_passphrase, export_store
@@ -143,34 +142,6 @@ def test_a_schema_that_is_not_ours_is_refused_before_it_is_used(
     assert not path.with_name("out").exists()
 
 
-def test_not_even_whether_it_is_encrypted_is_asked_of_a_strange_schema(path: Path) -> None:
-    """The header is read before any passphrase is known."""
-    plant(
-        path,
-        "ALTER TABLE header RENAME TO other",
-        "CREATE VIEW header AS SELECT 1 AS row, x'00' AS value",
-    )
-    with pytest.raises(StorageError, match="tampered"):
-        DeviceStore.is_encrypted(path)
-
-
-def test_text_in_another_coding_is_refused(path: Path, passphrase: str | None) -> None:
-    data = path.with_name("data")
-    shutil.copy(path, data)
-    path.unlink()
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA encoding = 'UTF-16le'")
-    source = sqlite3.connect(data)
-    connection.executescript("\n".join(source.iterdump()))
-    for pragma in ("application_id", "user_version"):
-        number = source.execute(f"PRAGMA {pragma}").fetchone()[0]
-        connection.execute(f"PRAGMA {pragma} = {number}")
-    source.close()
-    connection.close()
-    with pytest.raises(StorageError, match="UTF-16"):
-        DeviceStore.open(path, passphrase=passphrase)
-
-
 @pytest.mark.parametrize(
     "act",
     [
@@ -231,18 +202,6 @@ def test_an_old_copy_that_comes_back_while_a_store_is_open_is_refused(
         target.close()
         with pytest.raises(StorageError, match="old copy"):
             assert store.policy.epsilon == 0.1
-
-
-def test_what_another_command_writes_is_taken(path: Path, passphrase: str | None) -> None:
-    with (
-        DeviceStore.open(path, passphrase=passphrase) as store,
-        DeviceStore.open(path, passphrase=passphrase) as other,
-    ):
-        for value in (1.0, 2.0, 3.0):
-            other.rate("item 01", value)
-            assert {one.item: one.value for one in store.records()}["item 01"] == value
-            store.rate("item 02", value)
-            assert {one.item: one.value for one in other.records()}["item 02"] == value
 
 
 def _root(path: Path, table: str) -> int:
@@ -319,31 +278,6 @@ def test_what_a_planted_wal_holds_is_checked_as_the_file_is(
     editor.close()
     with pytest.raises(StorageError, match="tampered"):
         DeviceStore.open(path, passphrase=passphrase)
-
-
-def test_code_that_waits_in_a_new_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody writes to the file between its making and its first table."""
-    prepare = Database._prepare
-
-    def plant_first(database: Database) -> None:
-        plant(database.path, "CREATE TABLE planted (row)")
-        prepare(database)
-
-    monkeypatch.setattr(Database, "_prepare", plant_first)
-    with pytest.raises(StorageError, match="tampered"):
-        DeviceStore.create(tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
-def test_bytes_of_a_simulated_device_are_looked_at_too() -> None:
-    store = DeviceStore.create(":memory:")
-    again = DeviceStore.from_bytes(store.to_bytes())
-    again.close()
-    store._database.execute(ignore("INSERT", "ledger"))
-    with pytest.raises(StorageError, match="tampered"):
-        DeviceStore.from_bytes(store.to_bytes())
 
 
 def test_sqlite_trusts_nothing_in_a_file(path: Path, passphrase: str | None) -> None:

@@ -10,13 +10,12 @@ import pytest
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_coding
-from hdpmf.common.protocol import Accepted, Terms, decode
+from hdpmf.common.protocol import Terms, decode
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.preview import preview_of
 from hdpmf.private.device.consent import (
     LATER,
-    ask_owner,
     consents,
     give_answer,
     pending,
@@ -31,7 +30,6 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question
 from tests.world import live
 
-from . import federated
 from .reporting_world import (
     PERIOD,
     POLICY,
@@ -86,16 +84,6 @@ def test_without_an_answer_the_time_passes_and_nothing_was_paid():
     assert pending(store, START + PERIOD) == []  # it is over
 
 
-def test_a_question_that_is_put_again_waits_since_the_first_time():
-    store = make_store()
-    asked = Question(recommender="https://films.example", terms=decode(encode_terms()))
-    ask_owner(store, asked)
-    first = pending(store)
-    assert [waiting.key for waiting in first] == [asked.key]
-    ask_owner(store, asked)
-    assert pending(store) == first
-
-
 @pytest.mark.parametrize(("answer", "reports"), [("always", 2), ("once", 1), ("never", 0)])
 def test_an_answer_counts_for_the_next_run_too_or_not(answer, reports):
     store, world = asking_store(), World()
@@ -142,33 +130,6 @@ def test_other_terms_are_asked_about_anew(change):
         give_answer(store, "nobody asked this", "once")
     store.set_policy(POLICY)
     require_consent(store, asked)  # who is not to be asked is not
-
-
-def test_who_asks_ever_new_things_does_not_push_out_what_others_ask():
-    store = asking_store()
-    terms = Terms(
-        method="hdp-sum",
-        view="sums",
-        epsilon=0.5,
-        rounds=1,
-        catalogue="ab" * 32,
-        users=20,
-        minimum=18,
-        sharing=18,
-    )
-    for recommender, number in [
-        ("quiet.example:1", 0),
-        *(("loud.example:1", number) for number in range(100)),
-    ]:
-        with pytest.raises(DeclinedError):
-            require_consent(
-                store, Question(recommender=recommender, terms=terms, servers=str(number))
-            )
-    waiting = [(asked.recommender, asked.servers) for asked in pending(store)]
-    assert waiting == [
-        ("quiet.example:1", "0"),
-        *(("loud.example:1", str(number)) for number in range(92, 100)),
-    ]
 
 
 def test_the_preview_has_the_very_numbers_and_costs_nothing():
@@ -224,23 +185,6 @@ def encode_terms() -> bytes:
     )
 
 
-def test_a_recommender_that_asks_by_messages_waits_for_the_owner_too():
-    agent_store = federated.make_store()
-    agent_store.set_policy(msgspec.structs.replace(agent_store.policy, ask=True))
-    agent = federated.agent_for(agent_store)
-    terms = federated.terms_for("hdp-bit", "messages", rounds=1)
-    federated.refuses(agent, terms, "busy")  # so that it is asked again
-    (asked,) = pending(agent_store)
-    assert asked.terms == terms
-    assert len(preview_of(agent_store, asked).numbers) > 0
-    give_answer(agent_store, asked.key, "once")
-    assert isinstance(federated.ask(agent, terms), Accepted)
-    assert agent_store.ledger.entries() == []
-    federated.refuses(agent, terms, "busy", run=b"the second run..")
-    give_answer(agent_store, asked.key, "never")
-    federated.refuses(agent, terms, "policy", run=b"the second run..")
-
-
 def test_not_now_sends_nothing_and_asks_again_later():
     store, world = asking_store(), World()
     world.publish(task=make_task(end=START + 40 * PERIOD))
@@ -291,9 +235,3 @@ def test_not_now_takes_an_agreement_back_and_can_be_decided_at_once():
     device.poll_soon()
     live(device, world, PERIOD)
     assert len(world.uploads) == 1
-
-
-def test_nobody_can_say_not_now_to_what_nobody_asks():
-    store = asking_store()
-    with pytest.raises(ConfigError, match="nobody asks"):
-        postpone(store, "x", 0.0)

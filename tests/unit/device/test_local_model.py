@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 
 from hdpmf.common.data import ItemFilter, Ratings, synthetic_world
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import Plan, Round, encode
+from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.errors import NotFittedError, UnknownIdError
-from hdpmf.models import HDPMF, HDPSum
+from hdpmf.errors import NotFittedError
+from hdpmf.models import HDPSum
 from hdpmf.models.base import Estimator
 from hdpmf.private.device.recommendations import (
     LocalModel,
     keep_model,
     local_model,
-    prepare,
     recommend,
     recommend_each,
 )
@@ -82,75 +80,3 @@ def test_from_item_facts() -> None:
     store.forget()
     with pytest.raises(NotFittedError, match="no model"):
         recommend(store)
-
-
-def test_predictions_from_any_item_facts_are_on_the_scale() -> None:
-    model = HDPSum(rng=0).fit(WORLD)
-    bias = np.where(np.arange(WORLD.n_items) % 2, 50.0, -50.0).astype(model.facts_.bias.dtype)
-    store = _silo(WORLD, PrivacySpec().draw(WORLD, 0))
-    numbers = encode(msgspec.structs.replace(model.facts_, bias=bias))
-    keep_model(
-        store,
-        LocalModel(
-            recommender="r", run="ab", method="hdp-sum", view="sums", plan=None, numbers=numbers
-        ),
-    )
-    ready, users = prepare(store), np.arange(WORLD.n_users)
-    at_once = ready.predicted(users)
-    assert (at_once.min(), at_once.max()) == (WORLD.scale.low, WORLD.scale.high)
-    items = np.arange(WORLD.n_items)
-    one_by_one = ready.expected(np.repeat(users, len(items)), np.tile(items, len(users)))
-    np.testing.assert_allclose(at_once.ravel(), one_by_one, rtol=1e-5)
-
-
-def _rounds(model: HDPMF, *, with_vectors: bool) -> LocalModel:
-    catalogue = model.catalogue_
-    plan = Plan(
-        n_items=WORLD.n_items,
-        n_factors=4,
-        epochs=5,
-        learning_rate=0.01,
-        reg=0.01,
-        mechanism="stretch",
-        epsilon=1.0,
-        scale_low=WORLD.scale.low,
-        scale_high=WORLD.scale.high,
-        scale_steps=True,
-        fresh_noise=True,
-    )
-    last = Round(
-        number=6, item_factors=catalogue.factors, raters=catalogue.raters.astype(np.int64), h=None
-    )
-    users = tuple(map(str, WORLD.users.ids.tolist())) if with_vectors else ()
-    vectors = model.devices_.vectors.astype(np.float32).tobytes() if with_vectors else b""
-    return LocalModel(
-        recommender="r",
-        run="ab",
-        method="hdpmf",
-        view="sums",
-        plan=encode(plan),
-        numbers=encode(last),
-        users=users,
-        vectors=vectors,
-    )
-
-
-def test_from_rounds_with_the_vectors_of_the_run() -> None:
-    weights = PrivacySpec().draw(WORLD, 0)
-    model = HDPMF(4, 0.01, 0.01, 5, rng=0).fit(WORLD, weights)
-    store = _silo(WORLD, weights)
-    keep_model(store, _rounds(model, with_vectors=True))
-    _agrees(store, model, WORLD.users.ids[:6].tolist())
-    with pytest.raises(UnknownIdError, match="no such user"):
-        recommend(store, user="nobody")
-
-
-def test_from_rounds_of_others() -> None:
-    """Somebody who was no part of the run is folded in, on the device."""
-    weights = PrivacySpec().draw(WORLD, 0)
-    model = HDPMF(4, 0.01, 0.01, 5, rng=0).fit(WORLD, weights)
-    newcomers = WORLD.take(np.isin(WORLD.user_codes, [0, 3])).compact()
-    store = _silo(newcomers, weights)
-    model.fold_in(newcomers, weights, replace=True)
-    keep_model(store, _rounds(model, with_vectors=False))
-    _agrees(store, model, newcomers.users.ids.tolist())

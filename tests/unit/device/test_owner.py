@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.data import RatingScale
 from hdpmf.common.methods.registry import guess_at
 from hdpmf.common.protocol.catalogue import plain
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.titles import TitleSearch, upright
-from hdpmf.errors import ConfigError, HdpmfError, RatingsError, UnknownIdError
+from hdpmf.errors import ConfigError, HdpmfError, RatingsError
 from hdpmf.private.device.choices.privacy_level import (
     MISS_ALONE,
     MISSES,
@@ -28,20 +25,15 @@ from hdpmf.private.device.choices.privacy_level import (
     set_privacy_weight,
 )
 from hdpmf.private.device.disclosures.bounds import privacy_bounds
-from hdpmf.private.device.disclosures.data_export import data_export
-from hdpmf.private.device.memberships import join, joined_recommenders, leave, pause
 from hdpmf.private.device.own_items import (
-    current_catalogue,
     load_catalogue,
     preview_file,
-    rate_known,
     take_file,
 )
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import table as world_table
 
-from .reporting_world import SERVERS, TABLE, server
+from .reporting_world import SERVERS, TABLE
 
 FILMS = (
     "item,title,genres,year\n10,The Thing,Horror,1982\n20,Things to "
@@ -59,49 +51,6 @@ def films(tmp_path: Path) -> Path:
 @pytest.fixture
 def plain_store(tmp_path: Path) -> DeviceStore:
     return DeviceStore.create(tmp_path / "me.sqlite")
-
-
-def test_a_catalogue_of_a_file_is_there_until_a_recommender_brings_its_own(
-    plain_store: DeviceStore, films: Path
-):
-    with pytest.raises(ConfigError, match="load a catalogue"):
-        rate_known(plain_store, "10", 5)
-    load_catalogue(plain_store, films)
-    assert rate_known(plain_store, "10", 4) is None
-    assert rate_known(plain_store, "10", 5) == 4
-    with pytest.raises(UnknownIdError):
-        rate_known(plain_store, "11", 5)
-    with pytest.raises(RatingsError, match="steps of 1"):
-        rate_known(plain_store, "10", 4.5)
-    plain_store.pin_catalogue(TABLE)
-    shown = current_catalogue(plain_store)
-    assert shown is not None
-    assert "item 00" in shown.positions
-    with pytest.raises(ConfigError, match="here already"):
-        load_catalogue(plain_store, films)
-
-
-def test_a_catalogue_for_another_scale_than_the_owners_does_not_fit(tmp_path: Path, films: Path):
-    store = DeviceStore.create(tmp_path / "ten.sqlite", scale=RatingScale(1.0, 10.0, 1.0))
-    with pytest.raises(ConfigError, match="does not fit"):
-        load_catalogue(store, films, RatingScale(1.0, 5.0, 1.0))
-    found = load_catalogue(store, films)
-    assert (found.known.scale.low, found.known.scale.high) == (1.0, 10.0)
-
-
-def test_what_begins_with_the_words_is_found_first(plain_store: DeviceStore, films: Path):
-    search = TitleSearch(load_catalogue(plain_store, films).table)
-    assert search.find("thing") == [0, 1]  # the very title, but for its article
-    assert search.find("the thing") == [0]
-    assert search.find("come th") == [1]
-    assert search.find("amelie") == [2]
-    assert search.find("AMÉLIE") == [2]
-    assert search.find("hing") == [0, 1]
-    assert search.find("hing", 1) == [0]
-    assert search.find("x") == search.find("") == []
-    assert search.find("tings to come") == search.find("thigns come") == [1]  # typos
-    assert search.find("amelia") == [2]
-    assert search.find("the") == [0]
 
 
 @given(
@@ -147,36 +96,6 @@ def test_search_finds_exactly_what_has_all_words(titles, wanted):
 )
 def test_titles_are_shown_upright(title: str, shown: str):
     assert upright(title) == shown == upright(shown)
-
-
-def test_an_inverted_title_is_found_as_people_say_it():
-    titles = (
-        "Godfather: Part II, The (1974)",
-        "Godfather, The (1972)",
-        "Shadow of the Godfather",
-        "Alien (1979)",
-        "Aliens (1986)",
-        "Alien³ (1992)",
-    )
-    search = TitleSearch(world_table(len(titles), titles=titles))
-    for words in ("godfather", "The Godfather", "godfather, the", "THE GODFATHER"):
-        assert search.find(words)[0] == 1, words
-    assert set(search.find("the godfather")) == {0, 1, 2}
-    assert search.find("godfahter") == search.find("godfather")
-    assert search.find("alien", 1) == [3]
-    assert search.find("aliens", 1) == [4]
-    assert search.find("zzzz") == []
-
-
-@given(st.text("abcd", min_size=4, max_size=12), st.data())
-def test_a_word_with_one_typo_is_found(word, data):
-    place = data.draw(st.integers(0, len(word) - 1))
-    kind = data.draw(st.sampled_from(("left out", "added", "changed")))
-    typo = word[:place] + ("" if kind == "left out" else "x")
-    typo += word[place:] if kind == "added" else word[place + 1 :]
-    if len(typo) >= 4:
-        search = TitleSearch(world_table(2, titles=("Quite another film", word)))
-        assert 1 in search.find(typo)
 
 
 def test_a_file_by_ids_and_by_titles(plain_store: DeviceStore, films: Path):
@@ -241,14 +160,6 @@ def test_the_dial_is_the_papers_groups_and_anything_between(plain_store: DeviceS
     assert privacy_bounds(plain_store).fields()["person"] is None
 
 
-@pytest.mark.parametrize("weight", [0.0, -0.5, 1.01, float("nan")])
-def test_no_level_is_shown_for_a_weight_that_is_none(plain_store: DeviceStore, weight: float):
-    with pytest.raises(ConfigError, match="the dial"):
-        privacy_bounds(plain_store, weight)
-    with pytest.raises(ConfigError, match="the dial"):
-        set_privacy_weight(plain_store, weight)
-
-
 def test_what_accuracy_costs_is_what_was_measured():
     text = (Path(__file__).parents[3] / "docs/results/csv/figure_epsilon.csv").read_text("utf-8")
     rows = csv.DictReader(text.splitlines())
@@ -257,33 +168,6 @@ def test_what_accuracy_costs_is_what_was_measured():
     assert {epsilon: round(sums[epsilon], 3) for epsilon in MISSES} == MISSES
     alone = {round(float(row["mae_mean"]), 3) for row in chosen if row["method"] == "user-mean"}
     assert alone == {MISS_ALONE}
-
-
-def test_recommenders_side_by_side(plain_store: DeviceStore):
-    helper = server("Others", KeyPair(4, bytes(range(3, 35))), "d")
-    other = Servers(leader=SERVERS.leader, helper=helper)
-    first = Invitation(address="https://films.example:9443", servers=SERVERS)
-    second = Invitation(address="https://books.example:9443", servers=other)
-    join(plain_store, first)
-    join(plain_store, second)
-    assert [known.address for known in joined_recommenders(plain_store)] == [
-        first.address,
-        second.address,
-    ]
-    assert plain_store.policy.servers == (SERVERS.digest, other.digest)
-    pause(plain_store, first.address)
-    assert [
-        known.paused for known in joined_recommenders(plain_store) if known.address == first.address
-    ] == [True]
-    with pytest.raises(ConfigError, match="another authority or other servers"):
-        join(plain_store, Invitation(address=first.address, servers=other))
-    leave(plain_store, second.address)
-    assert [known.address for known in joined_recommenders(plain_store)] == [first.address]
-    assert plain_store.policy.servers == (SERVERS.digest,)
-    with pytest.raises(ConfigError):
-        pause(plain_store, second.address)
-    told = {known["address"]: known["left"] for known in data_export(plain_store)["recommenders"]}
-    assert told == {first.address: False, second.address: True}
 
 
 def test_an_invitation_is_a_file_or_a_link():

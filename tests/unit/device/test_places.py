@@ -8,41 +8,27 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable, encode
-from hdpmf.common.protocol.catalogue import known_items, next_version, signed_first
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.errors import ConfigError, ProtocolError, RatingsError
-from hdpmf.private.device.consent import give_answer, pending
+from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.private.device.disclosures.bounds import budgets
 from hdpmf.private.device.memberships import (
     at_recommender,
     forget,
     join,
-    joined_recommenders,
-    known_recommenders,
     leave,
-    looks_like_another,
-    remember,
-    store_for,
-    with_catalogue,
 )
-from hdpmf.private.device.own_items import current_catalogue, load_catalogue, rate_known
+from hdpmf.private.device.own_items import load_catalogue, rate_known
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommendations import hide, local_model, owner_recommendations
 from hdpmf.private.device.recommender_state import RunState, open_runs, set_open
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
-    PinnedCatalogue,
-    id_of,
     name_in,
-    namespace_of,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.item_identity import same_items
 from tests.world import Device, live, whole_life_policy
 
 from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
@@ -82,22 +68,6 @@ def report(
     device = reporter(store, invitation, world)
     live(device, world, 5000)
     return world
-
-
-def test_the_name_of_an_invitation_is_shown_unless_it_is_anothers():
-    plain_store = DeviceStore.create(":memory:")
-    named = msgspec.structs.replace(FIRST, name="Film club")
-    assert join(plain_store, named).name == "Film club"
-    for name, shown in (("Film c1ub", ""), ("FILM-CLUB", ""), ("Book club", "Book club")):
-        other = msgspec.structs.replace(SECOND, name=name)
-        assert looks_like_another(plain_store, name, SECOND.address) == (not shown)
-        assert join(plain_store, other).name == shown
-    # A new invitation of the same recommender has the last word; without a name it has none.
-    assert join(plain_store, msgspec.structs.replace(named, name="Film Club")).name == "Film Club"
-    assert join(plain_store, FIRST).name == ""
-    join(plain_store, named)
-    forget(plain_store, FIRST.address)
-    assert [known.name for known in known_recommenders(plain_store)] == ["", "Book club"]
 
 
 def test_other_items_under_the_same_ids_are_other_items(store: DeviceStore):
@@ -175,55 +145,6 @@ def test_each_has_its_model_and_its_list(store: DeviceStore):
     assert books.pinned_catalogue is None
 
 
-def test_a_place_is_the_same_after_a_restart_and_after_forgetting(
-    tmp_path: Path, store: DeviceStore
-):
-    at(store, FIRST).pin_catalogue(FILMS)
-    at(store, SECOND).pin_catalogue(BOOKS)
-    at(store, SECOND).rate(name_in("2", "item 00"), 2.0)
-    store.close()
-    with DeviceStore.open(tmp_path / "me.sqlite") as again:
-        books = at(again, SECOND)
-        assert (books.item_namespace, len(books.ratings())) == ("2", 1)
-        again.forget(model=True)
-        books.pin_catalogue(BOOKS)
-        assert (books.item_namespace, len(books.ratings())) == ("2", 1)
-
-
-def test_who_is_first_in_the_store_need_not_be_the_first_to_speak(store: DeviceStore):
-    """What was rated before there was any catalogue is about the first one that comes."""
-    store.rate("item 00", 3.0)
-    at(store, SECOND).pin_catalogue(BOOKS)
-    at(store, FIRST).pin_catalogue(FILMS)
-    assert (at(store, SECOND).item_namespace, at(store, FIRST).item_namespace) == (PLAIN, "1")
-    assert (len(at(store, SECOND).ratings()), len(at(store, FIRST).ratings())) == (1, 0)
-
-
-def test_another_scale_is_another_shelf(store: DeviceStore):
-    at(store, FIRST).pin_catalogue(FILMS)
-    at(store, SECOND).pin_catalogue(msgspec.structs.replace(FILMS, scale_high=10.0))
-    books = at(store, SECOND)
-    assert books.item_namespace == "2"
-    books.rate(name_in("2", "item 01"), 9.0)
-    with pytest.raises(RatingsError, match="scale"):
-        at(store, FIRST).rate("item 01", 9.0)
-    with pytest.raises(RatingsError, match="scale"):
-        books.rate(name_in("2", "item 01"), 11.0)
-
-
-def test_only_titles_tell_that_items_are_the_same(store: DeviceStore):
-    pins = DeviceStore.create(":memory:")
-    bare = pins.pin_catalogue(table())
-    assert same_items(bare, bare)
-    films = at(store, FIRST).pin_catalogue(FILMS)
-    assert not same_items(bare, films)
-    assert same_items(films, DeviceStore.create(":memory:").pin_catalogue(MORE_FILMS))
-    swapped = msgspec.structs.replace(FILMS, titles=(TITLES[1], TITLES[0], *TITLES[2:]))
-    assert not same_items(films, DeviceStore.create(":memory:").pin_catalogue(swapped))
-    apart = msgspec.structs.replace(FILMS, ids=tuple(f"other {place}" for place in range(N_ITEMS)))
-    assert not same_items(films, DeviceStore.create(":memory:").pin_catalogue(apart))
-
-
 def test_no_id_takes_over_the_ratings_of_another_shelf(store: DeviceStore):
     at(store, FIRST).pin_catalogue(FILMS)
     at(store, SECOND).pin_catalogue(BOOKS)
@@ -231,36 +152,6 @@ def test_no_id_takes_over_the_ratings_of_another_shelf(store: DeviceStore):
     third = store.new_recommender()
     with pytest.raises(ProtocolError, match="control character"):
         third.pin_catalogue(table(ids=(name_in("2", "item 00"), *FILMS.ids[1:])))
-
-
-def test_a_recommender_names_its_own_servers(store: DeviceStore):
-    """The servers of another recommender are trusted, too, but not for this one."""
-    store.rate("item 00", 4.0)
-    world = World()
-    world.publish(
-        catalogue=encode(FILMS),
-        task=make_task(survey(catalogue=known_items(FILMS).fingerprint), servers=OTHERS),
-    )
-    device = reporter(store, FIRST, world)
-    device.step()
-    world.now = START + 5000
-    device.step()
-    assert not world.uploads
-    assert any("other servers than those that are pinned" in line for line in world.logged)
-
-
-def test_who_comes_back_has_the_place_of_before(store: DeviceStore):
-    at(store, SECOND).pin_catalogue(BOOKS)
-    leave(store, SECOND.address)
-    assert [known.address for known in joined_recommenders(store)] == [FIRST.address]
-    assert [known.address for known, _ in with_catalogue(store)] == [SECOND.address]
-    assert OTHERS.digest not in store.policy.servers
-    renewed = Invitation(
-        address=SECOND.address, servers=SERVERS
-    )  # having left it, its owner may join it anew
-    assert join(store, renewed).id == 2
-    assert pinned_servers(at(store, SECOND)) == SERVERS
-    assert store.recommender_ids == [1, 2]
 
 
 @pytest.mark.parametrize("end", [leave, forget])
@@ -317,69 +208,6 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     assert at(store, SECOND).recommender_id == 2
 
 
-def test_on_the_command_line_an_unknown_address_is_the_same_recommender_that_moved(
-    store: DeviceStore,
-):
-    moved = store_for(store, "https://films.example:9999")
-    assert moved.recommender_id == 2  # the one of last time
-    with pytest.raises(ConfigError, match="joined already"):
-        store_for(store, FIRST.address, another=True)
-    more = store_for(store, "https://masks.example:9092", another=True)
-    assert more.recommender_id == 3
-    remember(more, "https://masks.example:9092")
-    assert [known.id for known in joined_recommenders(store)] == [1, 2, 3]
-
-
-def test_an_earlier_version_of_a_catalogue_is_of_the_same_items_also_without_titles():
-    key = DeviceIdentity.generate()
-    first = signed_first(table(), key.sign, key.public)
-    later = next_version(first, key.sign, added=table(ids=("item 99",)))
-    other = next_version(first, key.sign, added=table(ids=("item 98",)))
-    assert same_items(PinnedCatalogue(table()), PinnedCatalogue(later))
-    assert same_items(PinnedCatalogue(later), PinnedCatalogue(first))
-    assert not same_items(PinnedCatalogue(later), PinnedCatalogue(other))
-    assert same_items(
-        PinnedCatalogue(later), PinnedCatalogue(later.table)
-    )  # at once, and in two versions
-
-
-@given(st.text(max_size=20).filter(lambda text: "\x1f" not in text), st.integers(1, 99))
-def test_a_name_says_its_shelf_and_its_id(item: str, place: int):
-    name = name_in(str(place), item)
-    assert (namespace_of(name), id_of(name)) == (str(place), item)
-    assert (namespace_of(item), id_of(item)) == (PLAIN, item)
-
-
-@pytest.mark.parametrize(
-    "written",
-    ["https://films.example:9443/", "https://FILMS.example:9443", "HTTPS://films.example:9443//"],
-)
-def test_an_address_is_the_same_however_it_is_written(store: DeviceStore, written: str):
-    join(store, Invitation(address=written, servers=SERVERS))
-    assert [known.address for known in joined_recommenders(store)] == [
-        FIRST.address,
-        SECOND.address,
-    ]
-    assert at_recommender(store, written).recommender_id == 1
-    assert store_for(store, written).recommender_id == 1
-    with pytest.raises(ConfigError, match="is joined already"):
-        store_for(store, written, another=True)
-
-
-def test_the_port_of_https_goes_without_saying(store: DeviceStore):
-    found = [join(store, Invitation(address=address, servers=SERVERS)) for address in (
-        "https://more.example:443", "https://more.example/", "https://more.example")]  # fmt: skip
-    assert {known.address for known in found} == {"https://more.example"}
-
-
-def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(store: DeviceStore):
-    place = store.new_recommender()
-    place.change_recommender(servers=SERVERS.to_json())
-    remember(place, "https://Old.example:443/")
-    known = join(store, Invitation(address="https://old.example", servers=SERVERS))
-    assert (known.address, known.id) == ("https://Old.example:443/", 3)
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -394,14 +222,6 @@ def test_an_address_that_an_older_version_kept_stays_as_it_is_in_the_ledger(stor
 def test_no_address_only_looks_like_another(address: str):
     with pytest.raises(ConfigError, match="https://host:port"):
         Invitation(address=address, servers=SERVERS)
-
-
-def test_forgetting_before_a_catalogue_came_chooses_no_shelf(store: DeviceStore):
-    at(store, FIRST).pin_catalogue(FILMS)
-    store.forget(model=True)  # the second one's catalogue has never been here
-    at(store, FIRST).pin_catalogue(FILMS)
-    at(store, SECOND).pin_catalogue(BOOKS)
-    assert (at(store, FIRST).item_namespace, at(store, SECOND).item_namespace) == (PLAIN, "2")
 
 
 @pytest.mark.parametrize(
@@ -424,45 +244,3 @@ def test_what_was_rated_by_a_file_is_never_sent_as_something_else(
     at(store, FIRST).pin_catalogue(FILMS)
     assert at(store, FIRST).item_namespace == shelf
     assert len(at(store, FIRST).ratings()) == (shelf == PLAIN)
-
-
-def test_a_files_items_wait_for_the_recommender_that_has_them(tmp_path: Path, store: DeviceStore):
-    rows = zip(FILMS.ids, TITLES, strict=True)
-    (tmp_path / "own.csv").write_text(
-        "item,title\n" + "".join(f"{item},{title}\n" for item, title in rows)
-    )
-    load_catalogue(store, tmp_path / "own.csv")
-    rate_known(store, FILMS.ids[0], 5.0)
-    at(store, SECOND).pin_catalogue(BOOKS)
-    at(store, FIRST).pin_catalogue(FILMS)
-    assert (len(at(store, FIRST).ratings()), len(at(store, SECOND).ratings())) == (1, 0)
-    store.forget(model=True)
-    assert current_catalogue(store) is None  # the file's items, too
-
-
-def test_who_leaves_in_the_middle_of_a_task_and_comes_back_is_asked_again(store: DeviceStore):
-    """The report was made and paid for, and could not be sent: it does not leave after all."""
-    store.set_policy(msgspec.structs.replace(store.policy, ask=True))
-    at(store, FIRST).pin_catalogue(FILMS)
-    store.rate("item 00", 4.0)
-    world, asked = World(), survey(catalogue=known_items(FILMS).fingerprint)
-    world.publish(catalogue=encode(FILMS), task=make_task(asked, servers=SERVERS))
-    world.otherwise, device = "unreachable", reporter(store, FIRST, world)
-    device.step()
-    give_answer(store, pending(store)[0].key, "always")
-    device.poll_soon()
-    device.step()
-    world.now = START + 5000
-    device.step()
-    assert [budget.left for budget in budgets(store)] == [0.5]
-    leave(store, "https://FILMS.example:9443/")
-    assert [budget.left for budget in budgets(store)] == [1.0]
-    join(store, FIRST)
-    world.otherwise = 201
-    device = reporter(store, FIRST, world)
-    for seconds in (0, 500, 500, 500):
-        world.now += seconds
-        device.poll_soon()
-        device.step()
-    assert not world.uploads
-    assert store.ledger.spent_total() == 0

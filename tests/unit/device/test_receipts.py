@@ -21,9 +21,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Reply, decode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.private.device.device_identity import new_device, rotate
 from hdpmf.private.device.disclosures import sent_bytes
-from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.disclosures.receipts import (
     MOST_BYTES,
     LedgerEvent,
@@ -40,19 +38,15 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import Device, live
 
 from . import federated
-from .conftest import charge_all, damage
 from .reporting_world import (
     PERIOD,
-    POLICY,
     SERVERS,
     STARS,
     TABLE,
     World,
-    make_facts,
     make_store,
     make_task,
     reporter,
-    table,
 )
 from .test_reporting_labels import LABELLED, labels_task
 
@@ -149,14 +143,6 @@ def test_for_what_never_left_there_is_no_receipt():
     assert all_receipts(store) == []
 
 
-def test_the_beginning_of_a_runs_name_is_enough_unless_there_are_two():
-    store = make_store()
-    reported(store)
-    assert receipt_of(store, RUN[:8].upper()).run == RUN
-    with pytest.raises(ConfigError, match=RUN[:8]):
-        receipt_of(store, "")
-
-
 def test_both_tasks_of_labels_are_on_one_receipt():
     world, store = World(), make_store()
     for task in (make_task(LABELLED), labels_task(minimum=50)):
@@ -219,12 +205,6 @@ def test_what_left_in_clear_has_no_digest_by_which_a_guess_could_be_checked():
     assert [piece.sha256 for piece in found.left] == [None] * 2
     assert {piece.size for piece in found.left} <= set(sizes)
     assert found.terms.minimum is None
-
-
-def test_nothing_is_kept_of_a_simulation():
-    store = federated.make_store(ratings=federated.part([4]))
-    federated.Run([federated.agent_for(store)], "hdpmf").open()
-    assert not receipt_of(store, federated.RUN.hex()).complete
 
 
 # What is not in it
@@ -310,95 +290,7 @@ def test_a_full_disk_before_a_report_leaves_keeps_it_here(monkeypatch: pytest.Mo
     assert len(receipt_of(store, RUN).left) == 1
 
 
-def test_each_recommender_has_its_own_authority_and_catalogue_on_receipts(tmp_path: Path):
-    store = make_store()
-    store.change_recommender(
-        authority=make_authority(tmp_path / "first.pem", tmp_path / "first.key")
-    )
-    store.pin_catalogue(table(ids=tuple(f"other {place}" for place in range(3))))
-    place = store.new_recommender()
-    authority = make_authority(tmp_path / "second.pem", tmp_path / "second.key")
-    place.change_recommender(authority=authority)
-    reported(place)
-    found = receipt_of(store, RUN)
-    assert found.asked_by.authority == (digest(authority),)
-    assert place.pinned_catalogue is not None
-    assert store.pinned_catalogue is not None
-    assert (
-        found.terms.catalogue
-        == place.pinned_catalogue.version_digest
-        != store.pinned_catalogue.version_digest
-    )
-
-
 # Older runs, other keys
-
-
-def test_an_old_run_has_a_receipt_that_says_what_it_does_not_know(store: DeviceStore):
-    charge_all(store)
-    found = read_receipt(receipt_of(store, "ab" * 16).to_json())
-    assert not found.complete
-    assert (found.left, found.sent_as, found.asked_by) == (
-        (),
-        (),
-        Requester(recommender="films.example"),
-    )
-    assert (found.terms.method, found.terms.catalogue) == ("hdp-sum", None)
-
-
-def test_keys_that_change_between_two_tasks_are_both_on_it(tmp_path: Path):
-    world = World()
-    with new_device(tmp_path / "me.sqlite", policy=POLICY) as store:
-        keys = []
-        for task in (make_task(LABELLED), labels_task()):
-            keys.append(store.identity.public.hex())
-            world.publish(task=task)
-            live(reporter(store, world, noise=SeededNoise(0), simulation=True), world, PERIOD + 50)
-            rotate(store)
-        (found,) = all_receipts(store)
-        assert found.sent_as == tuple(keys)
-
-
-def test_new_keys_sign_what_the_old_ones_sent(tmp_path: Path):
-    with new_device(tmp_path / "me.sqlite", policy=POLICY) as store:
-        reported(store)
-        old = store.identity.public.hex()
-        rotate(store)
-        found = read_receipt(receipt_of(store, RUN).to_json())
-        assert found.sent_as == (old,)
-        assert found.device == store.identity.public.hex() != old
-
-
-def test_it_is_in_everything_and_stays_when_ratings_are_forgotten():
-    store = make_store()
-    reported(store)
-    (before,) = data_export(store)["sent"]["receipts"]
-    store.forget(ratings=True, model=True)
-    (after,) = data_export(store)["sent"]["receipts"]
-    assert after["left"] == before["left"]
-    assert read_receipt(json.dumps(after, indent=4).encode()).run == RUN  # however it is laid out
-
-
-def test_facts_that_come_later_are_on_it():
-    store, world = make_store(), World()
-    world.publish(task=TASK)
-    device = reporter(store, world, 0.1)
-    live(device, world, PERIOD / 2)
-    world.publish(facts=make_facts())
-    live(device, world, PERIOD / 2)
-    assert [entry.action for entry in receipt_of(store, RUN).happened] == [
-        "agreed",
-        "sent",
-        "received",
-    ]
-
-
-def test_a_damaged_record_is_said():
-    store = make_store()
-    reported(store)
-    damage(store, "sent_runs")
-    with pytest.raises(StorageError, match="sent_runs cannot be read: the store is damaged"):
-        receipt_of(store, RUN)
 
 
 # The reader

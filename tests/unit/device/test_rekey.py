@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hdpmf.errors import ConfigError, PrivacyError, StorageError
-from hdpmf.private.device.store import encryption
+from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.layout import COLUMNS
 from hdpmf.private.device.store.transfer import change_passphrase
@@ -72,19 +70,6 @@ def test_every_table_is_sealed_anew(path: Path, old: str | None) -> None:
     )  # or who has the old key knows what is rated later
 
 
-def test_a_rating_that_is_gone_has_spent_what_it_has_spent(path: Path, old: str | None) -> None:
-    change_passphrase(path, NEW, old=old)
-    with DeviceStore.open(path, passphrase=NEW) as store:
-        store.rate("10", 5.0, user="bob")
-        left = store.ledger.remaining(store.ratings(), store.weights(), store.policy)
-        assert left.tolist() == pytest.approx([1.0 - 0.375, 0.25 - 0.09375, 2.0 - 0.75])
-    with (
-        closing(sqlite3.connect(path)) as file,
-        pytest.raises(sqlite3.IntegrityError, match="append-only"),
-    ):
-        file.execute("DELETE FROM ledger")
-
-
 def test_nothing_of_before_is_left_beside_it(path: Path, old: str | None) -> None:
     connection = sqlite3.connect(path)
     secrets = [bytes(row[1]) for row in connection.execute("SELECT * FROM ratings")]
@@ -103,32 +88,6 @@ def test_an_old_copy_stays_an_old_copy(path: Path, old: str | None, tmp_path: Pa
     shutil.copy(tmp_path / "copy", path)
     with pytest.raises(StorageError, match="old copy"):
         DeviceStore.open(path, passphrase=old)
-
-
-def test_what_is_refused_changes_nothing(path: Path, old: str | None) -> None:
-    before = facts(path, old)
-    with pytest.raises(ConfigError, match="empty"):
-        change_passphrase(path, "", old=old)
-    with pytest.raises((PrivacyError, ConfigError), match="passphrase"):
-        change_passphrase(path, NEW, old="wrong")
-    if old is not None:
-        with pytest.raises(ConfigError, match="is the old one"):
-            change_passphrase(path, old, old=old)
-    with (
-        DeviceStore.open(path, passphrase=old, serving=True),
-        pytest.raises(StorageError, match="in use"),
-    ):
-        change_passphrase(path, NEW, old=old)
-    assert facts(path, old) == before
-
-
-def test_a_command_with_the_old_key_writes_nothing_more(path: Path, old: str | None) -> None:
-    with DeviceStore.open(path, passphrase=old) as store:
-        change_passphrase(path, NEW, old=old)
-        with pytest.raises(StorageError):
-            store.rate("20", 2.0, user="ana")
-    with DeviceStore.open(path, passphrase=NEW) as store:
-        assert [one.value for one in store.records()] == [4.0, 1.0]
 
 
 @pytest.mark.slow
@@ -169,9 +128,3 @@ def _opens(path: Path, passphrase: str) -> bool:
     except PrivacyError:
         return False
     return True
-
-
-def test_header_keys_of_other_lengths_are_damage() -> None:
-    header = encryption._Header("plain", b"", 0, b"short")
-    with pytest.raises(StorageError, match="wrong length"):
-        encryption.StoreCipher(header, header.key)

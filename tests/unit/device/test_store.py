@@ -13,10 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.data import synthetic_world
-from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import (
     ConfigError,
@@ -70,15 +67,6 @@ def test_only_the_owner_can_read_any_of_the_files(store: DeviceStore, path: Path
     store.rate("a-known-thing", 2.0)
     modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()}
     assert modes == {f"me.hdpmf{ending}": 0o600 for ending in ("", "-wal", "-shm", ".counter")}
-
-
-def test_a_file_that_others_could_read_is_closed_to_them(
-    store: DeviceStore, path: Path, passphrase: str
-) -> None:
-    store.close()
-    path.chmod(0o644)
-    DeviceStore.open(path, passphrase=passphrase).close()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_an_encrypted_file_shows_nothing(path: Path, table: CatalogueTable) -> None:
@@ -167,15 +155,6 @@ def test_a_wrong_or_missing_passphrase_is_said(path: Path) -> None:
         DeviceStore.open(path)
 
 
-def test_a_passphrase_for_a_plain_store_is_refused(path: Path) -> None:
-    DeviceStore.create(path).close()
-    assert not DeviceStore.is_encrypted(path)
-    with pytest.raises(ConfigError, match="not encrypted"):
-        DeviceStore.open(path, passphrase="something")
-    with pytest.raises(ConfigError, match="empty"):
-        DeviceStore.create(path.with_name("other"), passphrase="")
-
-
 def test_a_store_is_made_once(path: Path) -> None:
     DeviceStore.create(path).close()
     before = path.read_bytes()
@@ -210,15 +189,6 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
         DeviceStore.create(tmp_path / "no-such-folder" / "store")
 
 
-def test_a_newer_file_is_refused(path: Path) -> None:
-    DeviceStore.create(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(ConfigError, match="newer"):
-        DeviceStore.open(path)
-
-
 @pytest.mark.parametrize("where", [0.02, 0.2, 0.4, 0.6, 0.8, 0.97])
 def test_damage_is_found_and_never_crashes(
     store: DeviceStore, path: Path, passphrase: str | None, where: float
@@ -240,13 +210,6 @@ def test_damage_is_found_and_never_crashes(
     assert after == before  # records cannot be changed unnoticed
 
 
-def test_truncated_is_damaged(store: DeviceStore, path: Path, passphrase: str | None) -> None:
-    store.close()
-    path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(StorageError, match="damaged"):
-        DeviceStore.open(path, passphrase=passphrase)
-
-
 def test_sealed_records_cannot_change_places(path: Path) -> None:
     store = DeviceStore.create(path, passphrase=PASSPHRASE)
     store.rate("film-of-shame", 1.0)
@@ -259,21 +222,6 @@ def test_sealed_records_cannot_change_places(path: Path) -> None:
     connection.close()
     with pytest.raises(StorageError, match="tampered"):
         store.records()
-
-
-def test_ratings_change_go_and_come_back(store: DeviceStore) -> None:
-    store.rate("zombie-opera", 2.0)
-    store.remove("film-of-shame")
-    assert [(one.item, one.value) for one in store.records()] == [
-        ("quiet-romance", 4.5),
-        ("zombie-opera", 2.0),
-    ]
-    assert len(store.ratings()) == 2
-    store.remove("quiet-romance")
-    store.remove("zombie-opera")
-    assert len(store.ratings()) == 0
-    assert store.ratings().n_items == 5
-    assert len(store.weights().for_ratings(store.ratings())) == 0
 
 
 def test_ratings_off_the_scale_or_of_unknown_items(path: Path, table: CatalogueTable) -> None:
@@ -294,66 +242,6 @@ def test_ratings_off_the_scale_or_of_unknown_items(path: Path, table: CatalogueT
     assert store.n_ratings == 3
 
 
-def test_whole_number_ids(path: Path) -> None:
-    world = synthetic_world(20, 30, 300, rng=1)
-    store = DeviceStore.create(path, users=20)
-    store.add(world)
-    store.pin_catalogue(catalogue_table(world.items, world.scale, world.item_table))
-    found = store.ratings()
-    assert found.items == world.items
-    ours = {
-        (u, i): v
-        for u, i, v in zip(map(str, world.user_ids), world.item_ids, world.values, strict=True)
-    }
-    assert ours == {
-        (u, i): v for u, i, v in zip(found.user_ids, found.item_ids, found.values, strict=True)
-    }
-
-
-def test_weights_in_bulk(path: Path) -> None:
-    world = synthetic_world(6, 10, 40, rng=1)
-    store = DeviceStore.create(path, users=6)
-    store.add(world)
-    store.pin_catalogue(catalogue_table(world.items, world.scale))
-    rng = np.random.default_rng(0)
-
-    def held() -> dict[tuple[str, int], float]:
-        ratings = store.ratings()
-        return dict(
-            zip(
-                zip(ratings.user_ids, ratings.item_ids, strict=True),
-                store.weights().for_ratings(ratings),
-                strict=True,
-            )
-        )
-
-    def given(weights: PrivacyWeights) -> dict[tuple[str, int], float]:
-        keys = zip(map(str, world.user_ids), world.item_ids, strict=True)
-        return dict(zip(keys, weights.for_ratings(world), strict=True))
-
-    product = PrivacyWeights.from_parts(
-        world, rng.uniform(0.1, 1, world.n_users), rng.uniform(0.1, 1, world.n_items)
-    )
-    store.set_weights(product, world)
-    assert held() == pytest.approx(given(product))
-    even = PrivacyWeights.uniform(world)
-    store.set_weights(even, world)
-    assert held() == given(even)
-    single = PrivacyWeights.per_rating(world, rng.uniform(0.1, 1, len(world)))
-    store.set_weights(single, world)
-    assert held() == given(single)
-
-
-def test_no_more_users_than_it_was_made_for(path: Path) -> None:
-    store = DeviceStore.create(path, users=2)
-    store.rate("x", 1.0, user="one")
-    store.rate("x", 1.0, user="two")
-    with pytest.raises(RatingsError, match="2 users"):
-        store.rate("x", 1.0, user="three")
-    with pytest.raises(ConfigError, match="1 user"):
-        DeviceStore.create(path.with_name("other"), users=0)
-
-
 def test_a_pinned_catalogue_does_not_change(store: DeviceStore, table: CatalogueTable) -> None:
     assert (
         store.pin_catalogue(table).known.fingerprint
@@ -368,44 +256,6 @@ def test_a_pinned_catalogue_does_not_change(store: DeviceStore, table: Catalogue
     store.forget(model=True)
     assert store.pinned_catalogue is None
     store.pin_catalogue(msgspec.structs.replace(table, scale_high=10.0))
-
-
-def test_the_roster_has_this_device_on_it(store: DeviceStore) -> None:
-    others = [DeviceIdentity.generate().public for _ in range(3)]
-    assert store.roster is None
-    with pytest.raises(SecureSumError, match="not on the roster"):
-        store.pin_roster(others, (1, 1, 1))
-    with pytest.raises(ProtocolError, match="number of users"):
-        store.pin_roster([*others, store.identity.public], (1, 1, 1, 7))
-    with pytest.raises(ProtocolError, match="1 or more"):
-        store.pin_roster([*others, store.identity.public], (1, 0, 1, 1))
-    made = store.pin_roster([*others, store.identity.public], (4, 1, 1, 1))
-    found = store.roster
-    assert found is not None
-    assert found.roster.digest == made.roster.digest
-    assert found.users == (4, 1, 1, 1)
-
-
-def test_replies_of_earlier_jobs_go(store: DeviceStore) -> None:
-    store.runs.put_reply(RUN, 0, b"a", b"0a")
-    store.runs.put_reply(RUN, 0, b"b", b"0b")
-    store.runs.put_reply(OTHER, 0, b"a", b"other")
-    assert store.runs.reply_to(RUN, 0, b"a") == b"0a"
-    with pytest.raises(
-        StorageError, match="UNIQUE"
-    ):  # a second answer to one request must never be made
-        store.runs.put_reply(RUN, 0, b"a", b"again")
-    store.runs.put_reply(RUN, 1, b"a", b"1a")
-    assert store.runs.reply_to(RUN, 0, b"a") is None
-    assert store.runs.reply_to(RUN, 1, b"a") == b"1a"
-    assert store.runs.reply_to(OTHER, 0, b"a") == b"other"
-    store.runs.save(RUN, b"one")
-    store.runs.save(OTHER, b"two")
-    store.runs.save(RUN, b"three")
-    assert (store.runs.load(OTHER), store.runs.load(RUN)) == (b"two", b"three")
-    store.runs.drop(RUN)
-    assert (store.runs.load(RUN), store.runs.reply_to(RUN, 1, b"a")) == (None, None)
-    assert store.runs.load(OTHER) == b"two"
 
 
 def test_a_transaction_is_one_commit(
@@ -427,15 +277,6 @@ def test_a_transaction_is_one_commit(
     with DeviceStore.open(path, passphrase=passphrase) as again:
         assert len(again.ratings()) == 4
         assert again.runs.load(RUN) == b"state"
-
-
-def test_another_command_changes_what_this_one_sees(
-    store: DeviceStore, path: Path, passphrase: str | None
-) -> None:
-    assert len(store.ratings()) == 3
-    with DeviceStore.open(path, passphrase=passphrase) as other:
-        other.rate("a-known-thing", 1.0)
-    assert len(store.ratings()) == 4
 
 
 _SERVE = """
@@ -496,21 +337,3 @@ def test_what_is_forgotten_is_not_in_the_file(path: Path, table: CatalogueTable)
         assert gone not in written
     store.destroy()
     assert list(path.parent.iterdir()) == []
-
-
-def test_in_memory_is_the_same_without_a_file(table: CatalogueTable, tmp_path: Path) -> None:
-    store = DeviceStore.create(":memory:", policy=whole_life_policy())
-    fill(store, table)
-    charge_all(store)
-    assert len(store.ratings()) == 3
-    assert store.fingerprint == known_items(table).fingerprint
-    with pytest.raises(PrivacyError):
-        charge_all(store)
-    second = DeviceStore.create(":memory:")
-    second.pin_catalogue(msgspec.structs.replace(table))
-    assert second.pinned_catalogue is store.pinned_catalogue  # thousands of devices share one
-    third = DeviceStore.create(":memory:")
-    with suppress(_HalfwayError), third.transaction():
-        third.pin_catalogue(table)
-        raise _HalfwayError
-    assert third.pinned_catalogue is None

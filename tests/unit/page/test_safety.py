@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 
 import pytest
 
@@ -189,14 +188,6 @@ def test_after_a_while_nothing_is_shown_and_without_a_passphrase_a_new_link_is_t
     assert "Zombie" in person.get("/rate").text
 
 
-def test_asking_how_long_it_lasts_keeps_nothing_open(person: Person):
-    for _ in range(7):
-        person.clock.now += 10
-        left = person.client.post("/state", headers={"origin": ORIGIN}).json()["seconds"]
-    assert left == 0
-    assert person.get("/rate").headers["location"] == "/unlock"
-
-
 def test_an_encrypted_store_is_asked_for_its_passphrase_and_not_at_will(outside: Person):
     with new_device(outside.path, passphrase=PASSPHRASE) as store:
         fill(store)
@@ -266,41 +257,6 @@ def test_a_store_that_nobody_looks_at_is_closed(person: Person):
     person.clock.now += 1000
     page.watch(Twice())  # type: ignore[arg-type]
     assert not person.owner.is_open
-
-
-def test_a_store_that_is_being_unlocked_is_not_closed_as_one_that_nobody_looks_at(
-    outside: Person, monkeypatch
-):
-    new_device(outside.path, passphrase=PASSPHRASE).close()
-    assert outside.enter().status_code == 200
-    outside.sessions.lock(outside.sessions.session(next(iter(outside.client.cookies.values()))))
-    began, stop = threading.Event(), threading.Event()
-
-    class Now:
-        """Looks when the store is open and nobody is inside yet."""
-
-        def wait(self, seconds: float) -> bool:
-            if stop.is_set():
-                return True
-            stop.set()
-            return not began.wait(60)
-
-    def begin(_: str | None) -> None:
-        began.set()
-        watching.join(0.2)
-
-    monkeypatch.setattr(outside.owner.background, "begin", begin)
-    page = http.OwnerPage(outside.owner, address_of(outside.path), outside.sessions, lambda: None)
-    watching = threading.Thread(target=page.watch, args=(Now(),))
-    watching.start()
-    csrf = outside.get("/unlock").text.partition('data-csrf="')[2].partition('"')[0]
-    data, head = {"csrf": csrf, "passphrase": PASSPHRASE}, {"origin": ORIGIN}
-    assert (
-        outside.client.post("/unlock", data=data, headers=head, follow_redirects=False).status_code
-        == 303
-    )
-    watching.join()
-    assert outside.get("/rate").status_code == 200
 
 
 def test_the_file_is_for_its_owner_only(person: Person):
