@@ -1,10 +1,9 @@
-"""``hdpmf experiment``, ``hdpmf tune`` and ``hdpmf paper``."""
+"""``hdpmf experiment`` and ``hdpmf paper``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -149,115 +148,6 @@ def test_a_wrong_file_is_one_line(call: Call, tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
-def test_the_list(call: Call) -> None:
-    assert "figure_sparsity" in call("experiment", "list").out
-    rows = {row["name"]: row for row in call("experiment", "list", "--json").json["experiments"]}
-    assert rows["table3"]["reference"] == "Table III"
-    assert rows["table1"]["runs"] == 0
-    assert rows["table3"]["runs"] > 1_000
-
-
-FEW = (
-    "--lr-grid",
-    "0.05,0.01",
-    "--reg-grid",
-    "0.01",
-    "--folds",
-    2,
-    "--epochs",
-    3,
-    "--factors",
-    3,
-    "--jobs",
-    1,
-)
-
-
-def test_json_has_the_grid_and_the_best(
-    call: Call, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    arguments = ("tune", "hdpmf", "--train", files[0], *FEW, "--out", tmp_path, "--json")
-    found = call(*arguments)
-    assert found.code == 0, found.err
-    report = found.json
-    assert report["method"] == "hdpmf"
-    assert (report["folds"], report["factors"], report["solver"]) == (2, 3, "batch")
-    assert [row["lr"] for row in report["grid"]] == [0.05, 0.01]
-    assert report["best"]["mse"] == min(row["mse"] for row in report["grid"])
-    assert set(report["best"]) == {"lr", "reg", "mse", "mae", "ndcg_at_10"}
-    assert (report["epsilon"], report["epsilon_status"]) == (1.0, "nominal")
-    assert report["n_ran"] == 4
-    assert call(*arguments).json["n_ran"] == 0
-    assert call(*arguments).json["best"] == report["best"]
-
-
-def test_a_table_for_people(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
-    found = call("tune", "mf", "--train", files[0], *FEW, "--out", tmp_path)
-    assert found.code == 0
-    assert "best" in found.out
-    assert "use it with: hdpmf evaluate mf --train" in found.out
-    assert "cross-validation: 4 runs to do" in found.err
-
-
-def test_a_failed_fold_has_a_code_of_its_own(
-    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[object] = []
-
-    def first_fails(*given: Any) -> dict[str, float | int]:
-        asked.append(given)
-        if len(asked) == 1:
-            raise ConfigError("the disk ate it")
-        return score(*given)
-
-    monkeypatch.setattr("hdpmf.lab.experiments.execution.score", first_fails)
-    found = call("tune", "mf", "--train", files[0], *FEW, "--out", tmp_path, "--json")
-    assert found.code == SOME_RUNS_FAILED
-    assert found.json["failures"] == {"mf": "the disk ate it"}
-    assert sorted(row["status"] for row in found.json["grid"]) == ["done", "failed"]
-    assert call("tune", "mf", "--train", files[0], *FEW, "--out", tmp_path).code == 0
-
-
-def test_a_choice_for_lists(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
-    arguments = ("tune", "mf", "--train", files[0], *FEW, "--for", "lists", "--out", tmp_path)
-    report = call(*arguments, "--json").json
-    assert report["for"] == "lists"
-    assert report["best"]["ndcg_at_10"] == max(row["ndcg_at_10"] for row in report["grid"])
-    found = call(*arguments)
-    assert "NDCG@10" in found.out
-    assert "--ranking" in found.out
-
-
-def test_a_registered_data_set(call: Call, tmp_path: Path) -> None:
-    found = call("tune", "mf", "--data", "synthetic", *FEW, "--out", tmp_path, "--json")
-    assert found.code == 0
-    assert found.json["data"] == "synthetic"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("mf",), 2, "give the ratings: --train FILE or --data NAME"),
-        (("svd", "--data", "synthetic"), 2, "unknown method"),
-        (("user-mean", "--data", "synthetic"), 2, "nothing to tune"),
-        (("mf", "--data", "synthetic", "--lr-grid", "fast"), 2, "--lr-grid takes numbers"),
-        (("mf", "--data", "synthetic", "--reg-grid", "0.1,0.1"), 2, "each once"),
-        (("mf", "--data", "synthetic", "--backend", "slurm"), 2, "unknown backend"),
-        (("mf", "--data", "synthetic", "--jobs", "0"), 2, "at least 1"),
-        (("mf", "--data", "synthetic", "--for", "songs"), 2, "--for takes ratings or lists"),
-        (("mf", "--train", "absent.csv"), 3, "cannot read"),
-        (("mf", "--data", "nowhere"), 3, "cannot read"),
-    ],
-)
-def test_what_makes_no_sense(
-    call: Call, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    found = call("tune", *arguments, "--out", tmp_path / "out")
-    assert found.code == code
-    assert message in found.err
-
-
 pytestmark = pytest.mark.slow
 
 
@@ -318,11 +208,7 @@ def test_one_experiment_then_another_share_their_runs(call: Call, tmp_path: Path
 
 
 @pytest.mark.usefixtures("tiny")
-def test_plan_and_what_is_not_here(call: Call, tmp_path: Path) -> None:
-    plan = call("paper", "plan", "--quick", "--json").json
-    assert plan["runs"] > 200
-    assert [row["dataset"] for row in plan["datasets"]] == ["synthetic"]
-    assert "runs, about" in call("paper", "plan", "--quick").out
+def test_what_is_not_here(call: Call, tmp_path: Path) -> None:
     missing = call("paper", "run", "--out", tmp_path / "out")
     assert missing.code == 4
     assert "hdpmf data get ml-100k" in missing.err
@@ -334,10 +220,3 @@ def test_plan_and_what_is_not_here(call: Call, tmp_path: Path) -> None:
     nothing = call("paper", "status", tmp_path / "out")
     assert nothing.code == 2
     assert "there are no results" in nothing.err
-
-
-def test_the_whole_plan(call: Call, data_folder: Path) -> None:
-    plan = call("paper", "plan", "--jobs", 2)
-    assert plan.code == 0
-    assert "Yelp sample" in plan.out
-    assert "labelled so" in plan.err

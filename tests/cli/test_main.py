@@ -66,7 +66,7 @@ def test_help_names_every_command_and_every_exit_code(call: Call) -> None:
     assert call().out == shown.out
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "data list", "data get", "data info"])
+@pytest.mark.parametrize("command", [*COMMANDS, "data get", "data info"])
 def test_every_command_has_help(call: Call, command: str) -> None:
     assert call(*command.split(), "--help").code == 0
 
@@ -180,7 +180,7 @@ def test_tab_completion(words: str, position: int, offered: set[str]) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error(files: tuple[Path, Path]) -> None:
-    code = "from hdpmf.cli.main import run; run(['data', 'list'])"
+    code = "from hdpmf.cli.main import run; run(['data', 'info'])"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -194,7 +194,7 @@ def test_a_reader_that_leaves_early_is_no_error(files: tuple[Path, Path]) -> Non
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("option", [(), ("--json",)])
 def test_output_that_cannot_be_written_is_one_line(option: tuple[str, ...]) -> None:
-    code = f"from hdpmf.cli.main import run; run(['data', 'list', *{option!r}])"
+    code = f"from hdpmf.cli.main import run; run(['data', 'info', *{option!r}])"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -78,7 +78,6 @@ SOURCE = ("--data", "synthetic", "--hold-out", 2)
         (("evaluate", "hdpmf-paid", "--set", "solver=sequential", *SOURCE), "--set solver"),
         (("evaluate", "user-mean", "--epochs", 3, *SOURCE), "--epochs"),
         (("train", "hdp-bit", "--set", "solver=batch", *SOURCE[:2], "--out", "m"), "--set solver"),
-        (("tune", "mf", "--epsilon", 1, "--data", "synthetic"), "--epsilon"),
         (("federate", "simulate", "--method", "hdp-sum", "--factors", 3, *SOURCE), "--factors"),
         (("privacy", "explain", "hdp-bit", "--set", "noise=once"), "--set noise"),
         (("audit", "run", "--method", "hdp-sum", "--epochs", 3), "--epochs"),
@@ -126,9 +125,9 @@ def test_a_parameter_that_cannot_be_set_is_said(
 
 
 def test_a_command_takes_what_it_does_not_choose_itself(call: Call) -> None:
-    result = call("tune", "hdpmf", "--data", "synthetic", "--set", "reg=0.1")
+    result = call("audit", "run", "--method", "hdpmf", "--set", "reg=0.1")
     assert result.code == 2
-    assert "--reg is not for this command; it takes n_factors, epochs" in result.err
+    assert "--reg is not for this command; it takes epsilon, n_factors, epochs" in result.err
 
 
 def test_what_is_recorded_is_what_ran(call: Call, files: tuple[Path, Path]) -> None:

@@ -1,4 +1,4 @@
-"""``hdpmf data``: list data sets, get them, and describe a data set or a file."""
+"""``hdpmf data``: get data sets, list them, and describe a data set or a file."""
 
 from __future__ import annotations
 
@@ -22,26 +22,6 @@ _MAX_BARS = 11
 
 
 @command
-def list_datasets() -> Result:
-    """List the data sets, their sizes, and where they are or how to get them."""
-    rows = [dataset_fields(name) for name in DATASET_NAMES]
-    table = Table(
-        ("name", "data set", "users", "items", "ratings", "where"),
-        [
-            (
-                row["name"],
-                row["title"],
-                *(_count(row[column]) for column in ("users", "items", "ratings")),
-                row["found"] or row["how_to_get"],
-            )
-            for row in rows
-        ],
-        numeric=("users", "items", "ratings"),
-    )
-    return Result({"datasets": rows}, [table])
-
-
-@command
 def get_dataset(
     name: Annotated[str, argument("A data set.", "NAME", words=DATASET_NAMES)],
     from_file: Annotated[
@@ -62,14 +42,39 @@ def get_dataset(
 
 @command
 def describe(
-    name: Annotated[str, argument("A data set, or a file.", "NAME|FILE", words=DATASET_NAMES)],
+    name: Annotated[
+        str | None, argument("A data set, or a file.", "[NAME|FILE]", words=DATASET_NAMES)
+    ] = None,
     column: Columns = None,
 ) -> Result:
-    """Describe a data set or a file: size, scale, duplicates, times, distribution of ratings."""
+    """Describe a data set or a file: size, scale, duplicates, times, distribution of ratings.
+
+    Without either, list the data sets, and where they are or how to get them.
+    """
+    if name is None:
+        return _list()
     overview, about = _overview(name, column)
     counts = _rating_counts(overview)
     text = _overview_text(overview, counts, about, column or ())
     return Result({**about, **_overview_fields(overview, counts)}, text)
+
+
+def _list() -> Result:
+    rows = [dataset_fields(name) for name in DATASET_NAMES]
+    table = Table(
+        ("name", "data set", "users", "items", "ratings", "where"),
+        [
+            (
+                row["name"],
+                row["title"],
+                *(_count(row[column]) for column in ("users", "items", "ratings")),
+                row["found"] or row["how_to_get"],
+            )
+            for row in rows
+        ],
+        numeric=("users", "items", "ratings"),
+    )
+    return Result({"datasets": rows}, [table])
 
 
 def dataset_fields(name: str) -> dict[str, Any]:

@@ -1,30 +1,15 @@
-"""``hdpmf evaluate`` and ``hdpmf tune``: measure a method, and choose its hyper-parameters."""
+"""``hdpmf evaluate``: measure a method."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.experiment import (
-    ExecutionOptions,
-    command_line,
-    done_fields,
-    failures,
-    finite,
-    off_scale,
-    resume_hint,
-)
-from hdpmf.cli.options.common import Method, Seed, command, model_option, run_option
-from hdpmf.cli.options.methods import MethodOptions, ModelOptions, explain_arguments
-from hdpmf.cli.options.ratings import (
-    ExplicitRatingsOptions,
-    RatingsOptions,
-    SplitOptions,
-    WeightOptions,
-)
-from hdpmf.cli.output import Block, Result, Table, claim_fields, privacy_line, short_claim
+from hdpmf.cli.experiment import off_scale
+from hdpmf.cli.options.common import Method, Seed, command, run_option
+from hdpmf.cli.options.methods import ModelOptions, explain_arguments
+from hdpmf.cli.options.ratings import RatingsOptions, SplitOptions, WeightOptions
+from hdpmf.cli.output import Block, Result, Table, privacy_line, short_claim
 from hdpmf.cli.train import (
     fit,
     model_fields,
@@ -33,7 +18,7 @@ from hdpmf.cli.train import (
     private_fields,
     remarks,
 )
-from hdpmf.common.methods import METHODS, method_named
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -214,228 +199,3 @@ def _list_sentence(lists: dict[str, float | int | None]) -> str:
         f"Lists of {_LIST_LENGTH} for {users:,} users: NDCG {ndcg:.4f}, recall {recall:.4f}, "
         f"coverage of the catalogue {coverage:.1%}."
     )
-
-
-_TUNING = (
-    "Tuning used these ratings in {n} trainings ({settings} settings). If they are private, count "
-    "them: hdpmf privacy statement MODEL --tried {n}. The choice itself is covered by no epsilon."
-)
-
-
-class TuneOptions(MethodOptions):
-    """The options that are the same in all runs."""
-
-    only = ("n_factors", "epochs", "solver", "epsilon")
-
-
-@dataclass(frozen=True)
-class GridOptions:
-    """The grid of hyper-parameters, and the measure that chooses."""
-
-    purpose: Annotated[
-        str,
-        model_option(
-            "What to choose for: ratings (the lowest MSE) or lists of ten (the highest NDCG).",
-            "ratings|lists",
-            "--for",
-            words=("ratings", "lists"),
-        ),
-    ] = "ratings"
-    trials: Annotated[
-        int | None,
-        model_option(
-            "Let Optuna choose N combinations within the ranges that the grids span.",
-            "N",
-            default="every combination of the grids",
-        ),
-    ] = None
-    folds: Annotated[int, model_option("Folds.", "N")] = 5
-    lr_grid: Annotated[
-        str | None,
-        model_option(
-            "Learning rates to try.",
-            "A,B,...",
-            default="the paper's for sequential, 0.1,0.05,0.01,0.005 for batch",
-        ),
-    ] = None
-    reg_grid: Annotated[
-        str | None, model_option("Regularisations to try.", "A,B,...", default="0.01,0.001")
-    ] = None
-
-    def __post_init__(self) -> None:
-        if self.purpose not in ("ratings", "lists"):
-            raise ConfigError(f"--for takes ratings or lists, not {self.purpose!r}")
-
-    @property
-    def search(self) -> Literal["grid", "bayes"]:
-        """The way to choose combinations."""
-        return "grid" if self.trials is None else "bayes"
-
-
-@command
-def tune(
-    method: Method,
-    source: ExplicitRatingsOptions,
-    options: TuneOptions,
-    grid: GridOptions,
-    wishes: WeightOptions,
-    execution: ExecutionOptions,
-    seed: Seed = 0,
-    out: Annotated[
-        Path,
-        run_option(
-            "Folder of results; a stopped command continues from there.", "FOLDER", "--out", "-o"
-        ),
-    ] = Path("out") / "tune",
-) -> Result:
-    """Choose METHOD's learning rate and regularisation by cross-validation, on all cores.
-
-    With --data the test ratings of the split (ten per user) are left alone; with --train the whole
-    file is used.
-    """
-    if "learning_rate" not in method_named(method).options:
-        raise ConfigError(
-            f"{METHODS[method].label} has no learning rate or regularisation: nothing to tune"
-        )
-    lists = grid.purpose == "lists"
-    chosen = options.chosen(method)
-    fixed = {name: options.value(method, name) for name in TuneOptions.only}
-    lrs = _numbers(grid.lr_grid, "--lr-grid")
-    regs = _numbers(grid.reg_grid, "--reg-grid")
-
-    from hdpmf.lab.experiments import tune as cross_validate
-    from hdpmf.lab.experiments import watch
-    from hdpmf.models import make_model
-
-    flags = {
-        "factors" if name == "n_factors" else name: value
-        for name, value in chosen.items()
-        if name != "solver"
-    }
-    if "solver" in chosen:
-        flags["set"] = [f"solver={chosen['solver']}"]
-    typed: dict[str, Any] = {
-        "data": source.data,
-        **flags,
-        **({"for": "lists"} if lists else {}),
-        "trials": grid.trials,
-        "folds": grid.folds,
-        "lr_grid": grid.lr_grid,
-        "reg_grid": grid.reg_grid,
-        "duplicates": source.duplicates,
-        "column": list(source.column or ()),
-        "spec": list(wishes.spec or ()),
-        "weights": list(wishes.weights or ()),
-        "seed": seed,
-        **execution.typed,
-    }
-    again = command_line("hdpmf", "tune", method, train=source.train, out=out, **typed)
-    kind = wishes.kind(source)
-    with resume_hint(again), watch() as progress:
-        tuned = cross_validate(
-            method,
-            str(source.data) if source.train is None else source.train,
-            **{name: value for name, value in fixed.items() if value is not None},
-            learning_rates=lrs,
-            regs=regs,
-            search=grid.search,
-            trials=grid.trials,
-            by="ndcg_at_10" if lists else "mse",
-            folds=grid.folds,
-            privacy=wishes.changes,
-            scale=source.scale,
-            columns=source.columns,
-            duplicates=source.merging,
-            weights=wishes.weights if kind == "file" else kind,
-            seed=seed,
-            out=out,
-            command=command_line("hdpmf", "tune", method, **typed),
-            progress=progress,
-            **execution.arguments,
-        )
-    best = tuned.best
-    epsilon = {"epsilon": fixed["epsilon"]} if "epsilon" in chosen else {}
-    claim = make_model(method, **epsilon).privacy
-    notes, exit_code = failures(tuned.done)
-    trainings = len(tuned.grid) * grid.folds
-    if claim.epsilon:
-        notes = [*notes, _TUNING.format(n=trainings, settings=len(tuned.grid))]
-    fields = {
-        "method": method,
-        "for": grid.purpose,
-        "search": grid.search,
-        "best": _cell_fields(best),
-        "grid": [{**_cell_fields(cell), "status": cell.status} for cell in tuned.grid],
-        "folds": grid.folds,
-        "trainings": trainings,
-        "factors": fixed["n_factors"],
-        "epochs": fixed["epochs"],
-        "solver": fixed["solver"],
-        **claim_fields(claim),
-        **wishes.fields(seed, source),
-        "seed": seed,
-        "data": tuned.dataset,
-        "out": str(out),
-        **done_fields(tuned.done),
-    }
-    columns = ("lr", "reg", "MSE", "MAE", *(["NDCG@10"] if lists else []))
-    table = Table(
-        (*columns, ""),
-        [(*_cell_row(cell, lists), "best" if cell is best else "") for cell in tuned.grid],
-        numeric=columns,
-        title=f"{METHODS[method].label}, K={fixed['n_factors']}, {fixed['solver']}: mean over "
-        f"{grid.folds} folds",
-        strong=[position for position, cell in enumerate(tuned.grid) if cell is best],
-    )
-    use = command_line(
-        "hdpmf",
-        "evaluate",
-        method,
-        train=source.train,
-        data=source.data,
-        **flags,
-        lr=f"{best.values['learning_rate']:g}",
-        reg=f"{best.values['reg']:g}",
-        ranking=lists,
-        weights=wishes.weights,
-    )
-    weights = [wishes.sentence(seed, source)] if "epsilon" in METHODS[method].options else []
-    text: list[Block] = [
-        table,
-        f"use it with: {use}",
-        *weights,
-        privacy_line(claim, "explain", *explain_arguments(method, chosen)),
-    ]
-    return Result(fields, text, notes=notes, exit_code=exit_code)
-
-
-def _cell_fields(cell: Any) -> dict[str, Any]:
-    return {
-        "lr": cell.values["learning_rate"],
-        "reg": cell.values["reg"],
-        "mse": finite(cell.mse),
-        "mae": finite(cell.mae),
-        "ndcg_at_10": finite(cell.ndcg),
-    }
-
-
-def _cell_row(cell: Any, lists: bool) -> list[str]:
-    row = [f"{cell.values['learning_rate']:g}", f"{cell.values['reg']:g}"]
-    measures = [cell.mse, cell.mae, *([cell.ndcg] if lists else [])]
-    if cell.status != "done":
-        return [*row, cell.status, *[""] * (len(measures) - 1)]
-    return [*row, *(f"{measure:.4f}" for measure in measures)]
-
-
-def _numbers(text: str | None, option: str) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    try:
-        numbers = tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigError(
-            f"{option} takes numbers separated by commas, as 0.01,0.005, not {text!r}"
-        ) from None
-    if not numbers or len(set(numbers)) < len(numbers):
-        raise ConfigError(f"{option} takes at least one number, each once")
-    return numbers

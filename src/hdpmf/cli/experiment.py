@@ -1,6 +1,6 @@
 """``hdpmf experiment``: run an experiment that a TOML file describes, and report on it.
 
-``hdpmf paper`` and ``hdpmf tune`` use its options and functions, too.
+``hdpmf paper`` uses its options and functions, too.
 """
 
 from __future__ import annotations
@@ -136,30 +136,6 @@ def report(out: ReportFolder, results: Results = _OUT) -> Result:
     from hdpmf.lab.report import write_report
 
     return report_result(write_report(results, out), results)
-
-
-@command
-def list_experiments() -> Result:
-    """List the paper's experiments; their TOML files are examples to start from."""
-    from hdpmf.lab import paper
-    from hdpmf.lab.experiments import expected_runs
-
-    rows = [
-        {
-            "name": name,
-            "title": experiment.title,
-            "reference": experiment.reference,
-            "datasets": list(experiment.datasets),
-            "runs": len(expected_runs([experiment])),
-        }
-        for name, experiment in ((name, paper.experiment(name)) for name in paper.NAMES)
-    ]
-    columns = {"name": "name", "title": "title", "reference": "where", "runs": "runs"}
-    cells = [[str(row[field]) for field in columns] for row in rows]
-    table = Table(list(columns.values()), cells, numeric=("runs",))
-    return Result(
-        {"experiments": rows}, [table, "run them with: hdpmf paper run --experiment NAME"]
-    )
 
 
 def report_result(written: ReportFiles, results: Path, **more: Any) -> Result:

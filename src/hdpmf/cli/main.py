@@ -56,16 +56,14 @@ class Group:
 # Names, in the order of ``--help``, and functions, as ``module of hdpmf.cli:function``.
 COMMANDS: dict[str, str | Group] = {
     "train": "train:train",
-    "release": "train:release",
     "evaluate": "evaluate:evaluate",
     "methods": "methods:methods",
     "recommend": "inference:recommend",
-    "tune": "evaluate:tune",
     "demo": "methods:demo",
     "doctor": "doctor:doctor",
     "data": Group(
-        "Data sets: list them, get them, look at them.",
-        {"list": "data:list_datasets", "get": "data:get_dataset", "info": "data:describe"},
+        "Data sets: get them, look at them.",
+        {"get": "data:get_dataset", "info": "data:describe"},
     ),
     "device": Group(
         "A device that keeps its ratings: what it sends, it decides itself.",
@@ -106,7 +104,6 @@ COMMANDS: dict[str, str | Group] = {
             "explain": "privacy:explain",
             "statement": "statement:statement",
             "compare": "statement:compare",
-            "release": "privacy:release",
         },
         no_args_is_help=True,
     ),
@@ -153,14 +150,12 @@ COMMANDS: dict[str, str | Group] = {
         {
             "run": "experiment:run_file",
             "report": "experiment:report",
-            "list": "experiment:list_experiments",
         },
     ),
     "paper": Group(
         "The paper's whole evaluation: run it, see its progress, read the report.",
         {
             "run": "paper:run_paper",
-            "plan": "paper:plan",
             "status": "paper:status",
             "report": "paper:report",
         },

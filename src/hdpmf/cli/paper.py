@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from hdpmf.cli.experiment import (
     ExecutionOptions,
     Fresh,
-    Jobs,
     ReportFolder,
     Results,
     cell_fields,
@@ -127,35 +126,6 @@ def run_paper(
         **done_fields(done),
     }
     return Result(fields, text(), notes=notes, exit_code=exit_code)
-
-
-@command
-def plan(choice: PaperOptions, jobs: Jobs = None) -> Result:
-    """Count the runs and estimate the time that they take here, without running anything."""
-    from hdpmf.common.base.progress import clock
-    from hdpmf.lab.experiments import dataset_title, expected_runs, expected_seconds
-    from hdpmf.lab.experiments.runner import estimated_seconds
-
-    experiments = choice.experiments()
-    runs = expected_runs(experiments)
-    rows: list[dict[str, Any]] = []
-    for name in dict.fromkeys(run.data.name for run in runs):
-        here = [run for run in runs if run.data.name == name]
-        seconds = round(sum(map(estimated_seconds, here)))
-        rows.append({"dataset": name, "runs": len(here), "core_seconds": seconds})
-    total = expected_seconds(experiments, jobs)
-    table = Table(
-        ("data set", "runs", "core time"),
-        [
-            (dataset_title(row["dataset"]), str(row["runs"]), clock(row["core_seconds"]))
-            for row in rows
-        ],
-        numeric=("runs", "core time"),
-    )
-    last = (
-        f"{len(runs)} runs, about {clock(total)} here; runs that experiments share are counted once"
-    )
-    return Result({"datasets": rows, "runs": len(runs), "seconds": round(total)}, [table, last])
 
 
 @command

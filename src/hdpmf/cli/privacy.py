@@ -1,4 +1,4 @@
-"""``hdpmf privacy``: explain what a method or a released data set protects, and from whom."""
+"""``hdpmf privacy explain``: what a method or a saved model protects, and from whom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hdpmf.cli.options.methods import COST_OPTIONS, MethodOptions
 from hdpmf.cli.options.ratings import ExampleOptions
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
 from hdpmf.common.methods import METHODS, method_named
-from hdpmf.common.methods.one_round import HDP_BIT
 from hdpmf.common.methods.registry import (
     MEANING,
     OBSERVERS,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from hdpmf.common.privacy.accounting import Cost, Setting
     from hdpmf.common.privacy.accounting.costs import Person
     from hdpmf.lab.plots import Guess
-    from hdpmf.untrusted.recommender.release import Release
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
 _BAR = 30
@@ -401,94 +399,3 @@ def _guess_words(cost: Cost) -> str:
 def _bar(cost: Cost) -> str:
     filled = round((cost.guess - 0.5) * 2 * _BAR)
     return "█" * filled + "·" * (_BAR - filled)
-
-
-@command
-def release(
-    file: Annotated[Path, argument("A released data set, as hdpmf release writes it.", "FILE")],
-) -> Result:
-    """Explain a released data set: what anybody who has FILE sees, what it hides, its origin."""
-    from hdpmf.untrusted.recommender.release import Release
-
-    found = Release.load(file)
-    numbers = _release_numbers(found)
-    fields = {
-        "file": str(file),
-        **numbers,
-        **claim_fields(found.claim),
-        "provenance": found.provenance(),
-    }
-    return Result(fields, _release_text(file, found, numbers))
-
-
-def _release_text(file: Path, found: Release, numbers: dict[str, Any]) -> Iterator[Block]:
-    from hdpmf.common.privacy.accounting.costs import number
-
-    source = found.provenance()
-    yield (
-        f"{file}: {numbers['bits']:,} bits of {numbers['people']:,} people about "
-        f"{numbers['items']:,} items"
-    )
-    yield f"From: {source['origin'] or 'unknown'}, by {source['made_by']}; noise {source['noise']}"
-    yield f"Terms: {source['terms'] or 'not stated'}"
-    yield from (f"SHA-256 of the content: {source['sha256']}", "")
-    yield Paragraph(
-        f"In plain sight. Which items each person rated: {numbers['bits_per_person_median']:,} of "
-        f"the median person, {numbers['bits_per_person_most']:,} of the one with most. Which "
-        "privacy weight each rating has. People have numbers here and no names, but anyone who "
-        "knows a few items that somebody rated can find that person's others."
-    )
-    yield ""
-    yield Paragraph(
-        "Hidden. How each item was rated: each bit says it, but is wrong at random. A guess "
-        "between the lowest and the highest rating is right at most this often (a coin: 50 %):"
-    )
-    for row in numbers["ratings"]:
-        guess = at_most(row["guess"])
-        yield f"  weight {row['weight']:.2f}, epsilon {number(row['epsilon'])}: {guess}"
-    yield ""
-    whole = numbers["epsilon_per_person"]
-    yield Paragraph(
-        f"Of one person. All ratings together have epsilon {number(whole['median'])} for the "
-        f"median person and {number(whole['most'])} for the one with most."
-    )
-    yield from ("", claim_sentence(found.claim))
-    yield "Whatever is trained on it reveals no more: it is post-processing."
-
-
-def _release_numbers(release: Release) -> dict[str, Any]:
-    import numpy as np
-
-    from hdpmf.common.privacy.accounting import Setting, cost
-    from hdpmf.common.privacy.coding import WEIGHT_UNITS
-
-    units = release.bits.units
-    presence = release.presence
-    survey = release.survey
-    counts = np.bincount(presence.users, minlength=presence.n_users)
-    sums = np.bincount(presence.users, units, presence.n_users)
-    totals = sums * survey.epsilon / WEIGHT_UNITS
-    setting = Setting(
-        HDP_BIT.name, epsilon=survey.epsilon, coding=survey.coding, scale=release.scale
-    )
-    some = presence.n_users > 0
-    rows = []
-    if some:
-        quantiles = np.quantile(units, (0.0, 0.5, 1.0), method="nearest")
-        for unit in np.unique(quantiles).tolist():
-            weight = unit / WEIGHT_UNITS
-            paid = cost(setting, "messages", weight=weight)
-            rows.append({"weight": weight, "epsilon": paid.pure, "guess": paid.guess})
-    return {
-        "bits": len(units),
-        "people": presence.n_users,
-        "items": len(release.items),
-        "bits_per_person_median": int(np.median(counts)) if some else 0,
-        "bits_per_person_most": int(counts.max(initial=0)),
-        "ratings": rows,
-        "epsilon_per_person": {
-            "median": float(np.median(totals)) if some else 0.0,
-            "most": float(totals.max(initial=0.0)),
-        },
-        "max_ratings": release.max_ratings,
-    }

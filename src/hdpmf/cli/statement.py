@@ -41,8 +41,7 @@ class StatementOptions:
     tried: Annotated[
         int,
         privacy_option(
-            "Trainings on the same ratings before this one, as tuning does: each pays again. "
-            "hdpmf tune names their number.",
+            "Trainings on the same ratings before this one, as tuning does: each pays again.",
             "N",
             min=0,
         ),

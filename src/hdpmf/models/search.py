@@ -197,7 +197,7 @@ def grid_search(
 ) -> SearchResult:
     """Cross-validate a model over combinations of options, and choose the best.
 
-    ``hdpmf tune`` does the same for learning rates on all cores, and goes on after a stop.
+    An experiment tunes on all cores, and goes on after a stop (docs/experiments.md).
 
     Args:
         model: An estimator, which stays as it is, or the name of a method.

@@ -331,7 +331,7 @@ def _list_lines(folder: ServiceFolder, summary: dict[str, Any]) -> list[str]:
         f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}"
     ]
     if release.exists():
-        lines.append(f"what devices sent, as a data set (hdpmf privacy release): {release}")
+        lines.append(f"what devices sent, as a data set: {release}")
     return lines
 
 
