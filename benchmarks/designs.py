@@ -23,8 +23,6 @@ EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 PRIORS = {"ml-100k": "films", "ml-1m": "films-100k"}
 
 ROWS = {
-    "hdp-sum --design S --no-features": (HDPSum, {"design": "S", "features": False}),
-    "hdp-sum --design S": (HDPSum, {"design": "S"}),
     "hdp-sum --no-features": (HDPSum, {"features": False}),
     "hdp-sum --no-features --coding threshold": (
         HDPSum,
@@ -32,7 +30,6 @@ ROWS = {
     ),
     "hdp-sum": (HDPSum, {}),
     "hdp-sum --prior": (HDPSum, {"prior": True}),
-    "hdp-sum --prior --labels": (HDPSum, {"prior": True, "labels": True}),
     "hdp-bit --patterns 0 --no-features": (HDPBit, {"patterns": 0, "features": False}),
     "hdp-bit --patterns 0": (HDPBit, {"patterns": 0}),
     "hdp-bit --no-features": (HDPBit, {"features": False}),
@@ -48,7 +45,7 @@ TUNED = {
 """Of biased-mf, by cross-validation within training (docs/results/csv/hyperparameters.csv)."""
 BOUNDED = ("hdp-sum", "hdp-sum --prior", "hdp-bit")
 MOST = (10, 20, 50, 100, None)
-OVER_EPSILON = ("hdp-sum", "hdp-sum --prior", "hdp-sum --prior --labels", "hdp-bit")
+OVER_EPSILON = ("hdp-sum", "hdp-sum --prior", "hdp-bit")
 
 
 def split(name: str) -> tuple[Ratings, Ratings]:

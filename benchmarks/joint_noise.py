@@ -22,7 +22,7 @@ The laws, for a rating that moves a score by x and a weight by y (in units of ep
     all of them within the costs of ``split 4``.
 ``corners``
     Independent Laplace noise along the corners of that hexagon, at the same cost. Unlike a ``ball``
-    it is a sum of independent shares, as masks need them.
+    it is a sum of independent shares.
 """
 
 from __future__ import annotations

@@ -3,20 +3,16 @@ needs for it.
 
 ::
 
-    python benchmarks/load.py --way two-servers --devices 50,100,200,500,1000,2000
-    python benchmarks/load.py --way masks --devices 50,100,200 --mute 5 --json
+    python benchmarks/load.py --devices 50,100,200,500,1000,2000
 
 The recommender is a process as its operator starts it (``hdpmf recommender``), and so are the two
 servers. Devices are users of ML-1M, each with its own store, keys and agent and its own TLS
 connections; they are dealt to a few processes, and are on the same cores as everything else. Stores
 are in memory: a thousand people do not share one disk.
 
-* **masks**, **direct**: all devices poll the recommender; an exchange is a message to every device,
-  with its answer. ``--mute N`` of them poll, and never answer. ``direct`` is hdp-bit, whose bits
-  the recommender sees.
-* **two-servers**: devices look at the recommender's public files and upload a report at a random
-  moment of the period (``--period``); an exchange is one request of a device, each over a
-  connection of its own. Counted is also when there is a sum, and when everybody has the model.
+Devices look at the recommender's public files and upload a report at a random moment of the period
+(``--period``), each request over a connection of its own. Counted is also when there is a sum, and
+when everybody has the model.
 
 A device that has no model at the end was never answered.
 """
@@ -28,7 +24,6 @@ import heapq
 import json
 import multiprocessing
 import os
-import random
 import statistics
 import sys
 import tempfile
@@ -49,7 +44,6 @@ from hdpmf.common.base.progress import View, clock, view
 from hdpmf.common.data import Ratings, load_dataset
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
@@ -80,15 +74,12 @@ class Told:
     Attributes:
         answered: Devices that have a model at the end.
         requests: Seconds of every request, by its kind.
-        ends: When each exchange was over for a device, by the exchange's number; the clock is the
-            machine's.
         model_at: When the last device had its model.
         failures: Requests that failed, by what was said.
     """
 
     answered: int = 0
     requests: dict[str, list[float]] = field(default_factory=dict)
-    ends: dict[int, list[float]] = field(default_factory=dict)
     model_at: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
 
@@ -108,8 +99,7 @@ def crowd(pipe: Connection) -> None:
     parts: list[DeviceRatings] = pipe.recv()
     policy = Policy(
         max_total=None,
-        methods=("hdp-sum", "hdp-bit"),
-        require_sums=False,
+        methods=("hdp-sum",),
         min_period=1,  # a minute here stands for a day
         max_tasks_per_day=1000,
     )
@@ -121,69 +111,9 @@ def crowd(pipe: Connection) -> None:
         store.set_weights(part.weights, part.ratings)
         stores.append(store)
     pipe.send([card_of(store) for store in stores])
-    way, *given = pipe.recv()
     told = Told()
-    if way == "two-servers":
-        _by_reports(stores, told, pipe, *given)
-    else:
-        _by_polls(stores, told, pipe, way, *given)
+    _by_reports(stores, told, pipe, *pipe.recv())
     pipe.send(told)
-
-
-def _by_polls(
-    stores: Sequence[Any],
-    told: Told,
-    pipe: Connection,
-    way: str,
-    address: str,
-    authority: bytes,
-    cards: list[DeviceCard],
-    mute: frozenset[str],
-) -> None:
-    from hdpmf.common.net.polling import PollingDevice, WebClient
-    from hdpmf.private.device.messages import quantize_response_time
-    from hdpmf.private.device.participant import Participant
-    from hdpmf.private.device.recommendations import local_model
-
-    stop, guard = threading.Event(), threading.Lock()
-    threads = []
-
-    def serve(store: Any) -> None:
-        agent = Participant(store, WebClient(address, authority), recommender=address)
-        number = 0
-
-        def answer(data: bytes) -> bytes:
-            nonlocal number
-            reply = agent.answer(data)
-            with guard:
-                told.ends.setdefault(number, []).append(time.monotonic())
-            number += 1
-            return reply
-
-        def silent(data: bytes) -> bytes:
-            stop.wait()
-            raise SystemExit
-
-        quiet = store.identity.public.hex() in mute
-        stop.wait(random.uniform(0.0, 0.02 * len(stores)))  # they do not start in one moment
-        PollingDevice(address, authority, store.identity, look=agent.look).serve(
-            silent if quiet else quantize_response_time(answer), stop
-        )
-
-    keys, users = [bytes.fromhex(card.identity) for card in cards], [card.users for card in cards]
-    for store in stores:
-        if way == "masks":
-            store.pin_roster(keys, users)
-        threads.append(threading.Thread(target=serve, args=(store,), daemon=True))
-    for thread in threads:
-        thread.start()
-    pipe.send("ready")
-    pipe.recv()
-    stop.set()
-    for thread in threads:
-        thread.join(timeout=5.0)
-    told.answered = sum(local_model(store) is not None for store in stores)
-    told.model_at = max((max(times) for times in told.ends.values()), default=0.0)
 
 
 class _TimedDoor:
@@ -335,17 +265,13 @@ class Plan:
 
     Attributes:
         devices: How many.
-        way: ``masks``, ``direct`` or ``two-servers``.
         processes: With devices in them.
-        mute: Devices that never answer, but with two servers.
-        period: Seconds, with two servers.
+        period: Seconds.
         timeout: Seconds that a run may take.
     """
 
     devices: int
-    way: str
     processes: int = 4
-    mute: int = 0
     period: int | None = None
     timeout: float = 1200.0
 
@@ -376,13 +302,10 @@ def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None)
         service.enroll(cards)
         for place, pid in enumerate(pids):
             watched.add(f"devices {place}", pid)
-        row = (_by_two_servers if plan.way == "two-servers" else _by_exchanges)(
-            plan, service, pipes, cards, watched, shown
-        )
+        row = _by_two_servers(plan, service, pipes, watched, shown)
     devices = [name for name in watched.seconds if name.startswith("devices")]
     return {
         "devices": plan.devices,
-        "way": plan.way,
         "items": train.n_items,
         "load": round(os.getloadavg()[0], 1),
         **row,
@@ -429,58 +352,6 @@ def _tell(pipes: Sequence[Connection], *word: Any) -> list[Any]:
     return [pipe.recv() for pipe in pipes]
 
 
-def _by_exchanges(
-    plan: Plan,
-    service: ServiceFolder,
-    pipes: list[Connection],
-    cards: list[DeviceCard],
-    watched: Watched,
-    shown: View | None,
-) -> dict[str, Any]:
-    authority = (service.tls_folder / "authority.pem").read_bytes()
-    mute = frozenset(card.identity for card in cards[: plan.mute])
-    with Deployment(service.path.parent / "logs") as deployment:
-        begin = time.monotonic()
-        how = (
-            ("--method", "hdp-sum", "--sums", "masks")
-            if plan.way == "masks"
-            else ("--method", "hdp-bit")
-        )
-        watched.add(RECOMMENDER, deployment.run(service.path, *how).process.pid)
-        _tell(pipes, plan.way, service.config.address, authority, cards, mute)
-        _wait(plan, deployment, begin, shown, lambda: not deployment.child(RECOMMENDER).running)
-        seconds = time.monotonic() - begin
-        failed = deployment.child(RECOMMENDER).process.returncode != 0
-        why = deployment.child(RECOMMENDER).last_words() if failed else ""
-        watched.look()
-        told: list[Told] = _tell(pipes, "stop")
-    ends: dict[int, list[float]] = {}
-    for part in told:
-        for number, times in part.ends.items():
-            ends.setdefault(number, []).extend(times)
-    done = [begin, *(max(times) for _, times in sorted(ends.items()))]
-    each = [round(after - before, 2) for before, after in pairwise(done)]
-    quiet = min(plan.mute, plan.devices)
-    return {
-        "mute": quiet,
-        "never_answered": plan.devices - quiet - sum(part.answered for part in told),
-        "failed": why,
-        "seconds": round(seconds, 1),
-        "exchanges": len(each),
-        "seconds_per_exchange": {
-            "first": each[0] if each else None,
-            "median": round(statistics.median(each[1:]), 2) if len(each) > 1 else None,
-            "longest": max(each[1:], default=None),
-        },
-        "summary": _summary(service),
-    }
-
-
-def _sizes(plan: Plan) -> list[int]:
-    ends = [plan.devices * part // plan.processes for part in range(plan.processes + 1)]
-    return [end - begin for begin, end in pairwise(ends)]
-
-
 def _summary(service: ServiceFolder) -> dict[str, Any]:
     runs = service.runs()
     if not runs or not service.summary_path(runs[-1]).exists():
@@ -495,7 +366,6 @@ def _by_two_servers(
     plan: Plan,
     service: ServiceFolder,
     pipes: list[Connection],
-    cards: list[DeviceCard],
     watched: Watched,
     shown: View | None,
 ) -> dict[str, Any]:
@@ -512,7 +382,6 @@ def _by_two_servers(
         authority = (service.tls_folder / "authority.pem").read_bytes()
         _tell(
             pipes,
-            "two-servers",
             f"https://localhost:{service.config.port}",
             authority,
             pair.servers,
@@ -612,8 +481,7 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         cpu, memory = row["cpu_seconds"], row["peak_megabytes"]
-        each = row.get("seconds_per_exchange")
-        one = f"{each['median']}" if each else f"{row['requests'].get('upload', {}).get('median')}"
+        one = row["requests"].get("upload", {}).get("median")
         lines.append(
             f"| {row['devices']:,} | {row['never_answered']} | {one} | {row['seconds']:,.0f} | "
             + " | ".join(f"{cpu[name]:.0f} s, {memory[name]} MB" for name in cpu)
@@ -629,12 +497,8 @@ def main() -> None:
     parser.add_argument(
         "--devices", default="50,100,200", help="how many; several after one another, with commas"
     )
-    parser.add_argument("--way", choices=("masks", "direct", "two-servers"), default="two-servers")
     parser.add_argument("--processes", type=int, default=4, help="with devices in them")
-    parser.add_argument("--mute", type=int, default=0, help="so many devices poll and never answer")
-    parser.add_argument(
-        "--period", type=int, help="seconds, with two servers (default: 60 and one per 6 devices)"
-    )
+    parser.add_argument("--period", type=int, help="seconds (default: 60 and one per 6 devices)")
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds for one run")
     parser.add_argument("--data", default="ml-1m")
     parser.add_argument(
@@ -649,16 +513,13 @@ def main() -> None:
 
     def summary() -> str:
         done = ", ".join(f"{row['devices']}" for row in rows)
-        return (
-            f"{given.way}: {done or 'none'} done of {given.devices}; "
-            f"{clock(time.monotonic() - began)}"
-        )
+        return f"{done or 'none'} done of {given.devices}; {clock(time.monotonic() - began)}"
 
     with view(None, summary, summary) as shown:
         for number in numbers:
-            plan = Plan(number, given.way, given.processes, given.mute, given.period, given.timeout)
+            plan = Plan(number, given.processes, given.period, given.timeout)
             with tempfile.TemporaryDirectory(prefix="hdpmf-load-") as place:
-                folder = Path(place) if given.keep is None else given.keep / f"{given.way}-{number}"
+                folder = Path(place) if given.keep is None else given.keep / str(number)
                 folder.mkdir(parents=True, exist_ok=True)
                 rows.append(measure(plan, train, folder, shown))
             if not given.json:

@@ -1,7 +1,7 @@
 """Where the accuracy of hdp-bit comes from, and where it goes: docs/designs.md's tables.
 
     python benchmarks/presence.py             # without bits, and with them, on four data sets
-    python benchmarks/presence.py --noise     # Douban by epsilon, and with people who share openly
+    python benchmarks/presence.py --noise     # Douban by epsilon
     python benchmarks/presence.py --choice    # how often bits choose to use who rated what
 
 Needs the data sets in ``HDPMF_DATA``. Test MSE over all test ratings, five seeds, on the splits of
@@ -22,7 +22,6 @@ from hdpmf import (
     BiasedMF,
     Estimator,
     HDPBit,
-    HDPShare,
     HDPSum,
     PrivacySpec,
     PrivacyWeights,
@@ -30,7 +29,6 @@ from hdpmf import (
     UserMean,
 )
 from hdpmf.common.data.item_features import fingerprint
-from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.oneround import Similarity
 from hdpmf.models.one_round import wanted_features
@@ -50,7 +48,6 @@ BIASED = TUNED | {"yelp-sample": {"learning_rate": 0.01, "reg": 0.4}}
 training part (1.1434, 1.1366, 1.1307, 1.1264, 1.1264, 1.1372)."""
 MEAN = 3.55  # of star ratings in general
 EPSILONS = (1.0, 4.0, 16.0, 1000.0)
-OPEN = (0.03, 0.1, 0.25)
 
 
 def nothing_known(train: Ratings, model: HDPBit) -> ItemFacts:
@@ -160,8 +157,6 @@ def noise(data: str, seeds: int) -> None:
     for kind in (HDPSum, HDPBit):
         for epsilon in EPSILONS:
             makers[f"{kind.__name__} {epsilon:g}"] = partial(fitted, kind, epsilon, train)
-    for share in OPEN:
-        makers[f"HDPShare 1, {share:.0%} open"] = partial(shared, share, train)
     for name, make in makers.items():
         print(name, cell(over_seeds(make, test, seeds)), flush=True)
 
@@ -169,22 +164,6 @@ def noise(data: str, seeds: int) -> None:
 def fitted(kind: type[Estimator], epsilon: float, train: Ratings, seed: int) -> Estimator:
     """Return a model of this kind, fitted with weights of 1."""
     return kind(epsilon=epsilon, rng=seed).fit(train, PrivacyWeights.uniform(train))
-
-
-def shared(share: float, train: Ratings, seed: int) -> Estimator:
-    """Return what is fitted where a share of people publish their ratings."""
-    # Stars do not depend on the model for lists, and this one takes no time.
-    model = HDPShare(rng=seed, list_model="popular")
-    return model.fit(train, opened(train, share, seed))
-
-
-def opened(train: Ratings, share: float, seed: int) -> PrivacyWeights:
-    """Return weights of 1, where a random share of people publish their ratings."""
-    drawn = np.random.default_rng(seed).random(train.n_users)
-    publish = np.argsort(drawn)[: round(share * train.n_users)]
-    levels = np.zeros(train.n_users, np.int8)
-    levels[publish] = LEVELS.index("open")
-    return PrivacyWeights.uniform(train).with_levels(users=levels)
 
 
 def choices(data: Sequence[str], seeds: int) -> None:

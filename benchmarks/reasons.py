@@ -2,7 +2,6 @@
 
     python benchmarks/reasons.py                      # hdp-sum on ML-100K and ML-1M
     python benchmarks/reasons.py --data ml-100k --method hdp-bit --examples 3
-    python benchmarks/reasons.py --method hdp-share --share-levels 0.09
 
 Trained on all ratings, with the paper's weights and epsilon 1. Everybody gets a list, and each
 reason is read as a person would read it. One reason can name a genre, a period and own titles, so
@@ -51,11 +50,9 @@ def named(found: Recommendation) -> set[str]:
 def measure(data: str, given: argparse.Namespace) -> dict[str, Any]:
     """Shares over all items of all lists, and over people."""
     from hdpmf import PrivacySpec, load_dataset, make_model
-    from hdpmf.common.privacy.spec import Sharers
 
     ratings = load_dataset(data)
-    sharers = Sharers.parse(given.share_levels)
-    weights = sharers.drawn(sharers.in_spec(PrivacySpec()).draw(ratings, rng=0), 0)
+    weights = PrivacySpec().draw(ratings, rng=0)
     model = make_model(given.method, rng=0).fit(ratings, weights)
     if given.as_released:
         model._popularity = lambda: model.facts_.popularity.astype(float)
@@ -90,7 +87,6 @@ def main() -> None:
     )
     parser.add_argument("--data", nargs="*", default=["ml-100k", "ml-1m"])
     parser.add_argument("--method", default="hdp-sum")
-    parser.add_argument("--share-levels", default="0", help="who shares, for hdp-share")
     parser.add_argument("--n", type=int, default=10, help="items in a list")
     parser.add_argument("--examples", type=int, default=0, help="lists to show")
     parser.add_argument(

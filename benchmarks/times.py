@@ -6,14 +6,13 @@
     python benchmarks/times.py --periods                    # popularity of recent periods
 
 Tested on are each person's last fifth (``user-time``) and the last fifth of all (``time``). Weights
-are the paper's, epsilon is 1; in ``hdp-share`` the liberal let be seen what they rated. Stars: MSE
-over all test ratings. Lists of ten: NDCG and recall, once with all ratings alike and once as they
-are made at the time of the user's first test rating (``in_time``). Lists are measured for users
-with a training rating, which with ``time`` are few.
+are the paper's, epsilon is 1. Stars: MSE over all test ratings. Lists of ten: NDCG and recall, once
+with all ratings alike and once as they are made at the time of the user's first test rating
+(``in_time``). Lists are measured for users with a training rating, which with ``time`` are few.
 
 ``--constants`` and ``--periods`` hold out the last fifth of the training part in the same way and
 never look at test ratings. A period is one run: each rating is in the sums of one, so it pays once,
-and each run has its whole noise (as by masks).
+and each run has its whole noise.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from hdpmf import PrivacySpec, PrivacyWeights, Ratings, load_dataset, make_model
+from hdpmf import PrivacySpec, Ratings, load_dataset, make_model
 from hdpmf.common.model.device_fit import correct_popularity, taste_columns
 from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
-from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.models import Estimator
 from hdpmf.models.ranking_metrics import rank
 from hdpmf.private.client import recency
@@ -43,7 +41,7 @@ from years import Replay
 
 Row = dict[str, Any]
 SPLITS = ("user-time", "time")
-RANDOM = ("hdp-bit", "hdp-sum", "hdp-share", "biased-mf")
+RANDOM = ("hdp-bit", "hdp-sum", "biased-mf")
 METHODS = (*RANDOM, "ease", "most-popular", "user-mean", "item mean", "global-mean")
 
 
@@ -51,15 +49,6 @@ def parts(data: str, split: str, within: bool = False) -> tuple[Ratings, Ratings
     """Training and test, or the same within the training part."""
     train, test = load_dataset(data).split_by_time(0.2, per_user=split == "user-time")
     return train.split_by_time(0.2, per_user=split == "user-time") if within else (train, test)
-
-
-def wishes(method: str, train: Ratings, seed: int) -> PrivacyWeights:
-    """The paper's weights; for hdp-share the liberal are seen."""
-    weights = PrivacySpec().draw(train, rng=seed)
-    if method != "hdp-share":
-        return weights
-    liberal = weights.for_users(train.users) >= 1.0
-    return weights.with_levels(users=np.where(liberal, LEVELS.index("seen"), 0).astype(np.int8))
 
 
 def item_mean(train: Ratings, test: Ratings) -> float:
@@ -78,7 +67,7 @@ def measure(data: str, split: str, method: str, seed: int) -> Row:
         return row | {"mse": item_mean(train, test)}
     begin = time.perf_counter()
     options = {"rng": seed} if method in RANDOM else {}
-    model = make_model(method, **options).fit(train, wishes(method, train, seed))
+    model = make_model(method, **options).fit(train, PrivacySpec().draw(train, rng=seed))
     row["seconds"] = round(time.perf_counter() - begin, 1)
     if model.predicts_ratings:
         row["mse"] = float(model.score(test)["mse"])
@@ -124,7 +113,7 @@ def constants(data: str, seeds: int) -> Iterator[str]:
         train, test = parts(data, split, within=True)
         for method in ("hdp-sum", "hdp-bit"):
             models = [
-                make_model(method, rng=seed).fit(train, wishes(method, train, seed))
+                make_model(method, rng=seed).fit(train, PrivacySpec().draw(train, rng=seed))
                 for seed in range(seeds)
             ]
             for name, values in grid.items():
@@ -136,7 +125,7 @@ def constants(data: str, seeds: int) -> Iterator[str]:
 def periods(data: str, seed: int) -> Iterator[str]:
     """Lists of hdp-sum within training, by popularity of recent periods."""
     train, test = parts(data, "time", within=True)
-    replay = Replay(train, wishes("hdp-sum", train, seed), 1.0, seed)
+    replay = Replay(train, PrivacySpec().draw(train, rng=seed), 1.0, seed)
     rated = np.bincount(train.item_codes, minlength=train.n_items) > 0
 
     def ndcg(model: Estimator, popularity: np.ndarray) -> float:

@@ -6,7 +6,7 @@
 The training ratings (the paper's split: ten test ratings per user, drawn anew for each seed, with
 the paper's weights) are cut by time into runs, of equal time or of equal numbers of ratings. Each
 rating is released once, in the run after it was made, by the shard's own code, with the noise of
-that run: once by masks, twice by two servers. The recommender's own code makes item facts of all
+that run: twice as two servers make it, or once. The recommender's own code makes item facts of all
 runs: weighed by what they hold, or by plain addition. Devices then fit their vectors to all of
 their own ratings, and test ratings are predicted, of those who came late too. "At once" is one run
 over everything at the end.
@@ -260,7 +260,7 @@ def main() -> None:
         nargs="+",
         choices=(1, 2),
         default=[1, 2],
-        help="masks 1, two servers 2",
+        help="two servers 2",
     )
     parser.add_argument("--lists", action="store_true", help="NDCG@10 of lists, too")
     parser.add_argument("--json", action="store_true")
