@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -293,32 +293,53 @@ def markdown(methods: Iterable[Method]) -> str:
             f"| [`{method.name}`](#{method.name}) | {method.summary} | {claims} | {rounds} "
             f"| {between} |"
         )
-    return "\n".join(lines) + "\n" + "".join(map(_section, listed))
+    lines += _sections(listed)
+    lines += [
+        "\n## Options\n",
+        "A method has the options in whose row it stands. A default of its own stands behind it.\n",
+        "| option | in Python | default | methods | |",
+        "|---|---|---|---|---|",
+    ]
+    lines += _option_rows(listed)
+    return "\n".join(lines) + "\n"
 
 
-def _section(method: Method) -> str:
-    lines = [f"\n## {method.name}\n", f"{method.label}: {method.summary}.\n"]
-    lines += [
-        f"*What the device sends.* {method.plain.sent}\n",
-        f"*What is not protected.* {method.plain.stays_open}\n",
-    ]
-    if method.labelled is not None:
-        lines += [f"*With taste labels.* {method.labelled.sent} {method.labelled.stays_open}\n"]
-    if method.levels:
-        lines += [f"*{level.capitalize()}.* {words}\n" for level, words in method.levels.items()]
-    lines += [
-        f"*{WHERE[view].capitalize()}*, the recommender sees {method.claim(view).sees}.\n"
-        for view in method.views
-    ]
-    if method.options:
-        lines += ["| option | in Python | default | |", "|---|---|---|---|"]
-        lines += [
-            f"| `{known.flag}` | `{known.name}` | {_default_text(method, known.name)} | "
-            f"{known.words} |"
-            for known in method.options.values()
-        ]
-        lines.append("")
-    return "\n".join(lines)
+def _sections(listed: Iterable[Method]) -> list[str]:
+    lines = []
+    said: dict[tuple[str, str], str] = {}  # a heading, its words, and who has them first
+    for method in listed:
+        lines.append(f"\n## {method.name}\n\n{method.label}: {method.summary}.")
+        parts = {
+            "What the device sends": method.plain.sent,
+            "What is not protected": method.plain.stays_open,
+        }
+        parts |= {
+            f"{WHERE[view].capitalize()}, the recommender sees": f"{method.claim(view).sees}."
+            for view in method.views
+        }
+        firsts = {part: said.setdefault(part, method.name) for part in parts.items()}
+        if len(set(firsts.values())) == 1 and method.name not in firsts.values():
+            lines.append(f"\nSends, hides and shows the same as `{next(iter(firsts.values()))}`.")
+            continue
+        for (heading, words), first in firsts.items():
+            shown = words if first == method.name else f"as with `{first}`."
+            lines.append(f"\n*{heading}:* {shown}")
+    return lines
+
+
+def _option_rows(listed: Sequence[Method]) -> list[str]:
+    options = {known.name: known for method in listed for known in method.options.values()}
+    rows = []
+    for known in options.values():
+        having = [method for method in listed if known.name in method.options]
+        defaults = [_default_text(method, known.name) for method in having]
+        usual = max(defaults, key=defaults.count)
+        names = ", ".join(
+            f"`{method.name}`" + ("" if default == usual else f" ({default})")
+            for method, default in zip(having, defaults, strict=True)
+        )
+        rows.append(f"| `{known.flag}` | `{known.name}` | {usual} | {names} | {known.words} |")
+    return rows
 
 
 def _default_text(method: Method, name: str) -> str:
