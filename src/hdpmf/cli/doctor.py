@@ -46,7 +46,7 @@ _PURPOSES = {
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "the paper's rounds over machines, on Flower",
     "optuna": 'search for parameters by Optuna (search="bayes")',
-    "dask": "experiments on a cluster (--backend dask://HOST:8786), frames of dask",
+    "dask": "experiments on a cluster (--backend dask://HOST:8786)",
     "traces": "OpenTelemetry traces of services (OTEL_EXPORTER_OTLP_ENDPOINT)",
     "bench": "benchmarks against other libraries",
     "docs": "the site of the documentation (make docs)",

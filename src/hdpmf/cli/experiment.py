@@ -59,9 +59,9 @@ class ExecutionOptions:
         str,
         run_option(
             "Who does the runs: processes or threads here, or a cluster by its address, as "
-            "dask://HOST:8786 or ray://HOST:10001; without one, as their environment says.",
-            "loky|threading|dask|ray",
-            words=("loky", "threading", "dask", "ray"),
+            "dask://HOST:8786.",
+            "loky|threading|dask://HOST:PORT",
+            words=("loky", "threading"),
         ),
     ] = "loky"
     on: Annotated[

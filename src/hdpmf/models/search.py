@@ -1,7 +1,4 @@
-"""The search for hyper-parameters: which combinations to try next, and `grid_search` in memory.
-
-`hdpmf.lab.experiments.tune` asks the same `Proposals`; it also keeps results and uses all cores.
-"""
+"""The search for hyper-parameters: which combinations to try next, and `grid_search` in memory."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_groups_of_ones_own_are_drawn_and_named() -> None:
     text = """methods = ["hdp-sum"]
 user_groups = [
     { name = "strict", ratio = 0.25, low = 0.05, high = 0.05 },
-    { name = "easy", ratio = 0.75, low = 0.5, high = 0.5, level = "seen" },
+    { name = "easy", ratio = 0.75, low = 0.5, high = 0.5 },
 ]
 item_groups = [{ name = "all", ratio = 1, low = 1.0, high = 1.0 }]
 """
@@ -102,7 +102,6 @@ item_groups = [{ name = "all", ratio = 1, low = 1.0, high = 1.0 }]
     assert sorted(np.unique(weights.beta)) == [0.05, 0.5]
     assert np.mean(weights.beta == 0.05) == pytest.approx(0.25, abs=0.01)
     assert (weights.gamma == 1.0).all()
-    assert weights.user_levels is not None
     said = wishes_in_words(experiment, "synthetic")
     assert "users: strict 25 %, easy 75 %; items: all 100 %" in said
     usual = expected_runs([resolve(parse_experiment(HEAD + 'methods = ["hdp-sum"]', "x"))[0]])[0]

@@ -1,4 +1,4 @@
-"""Tuning with a GPU gives the table that a CPU gives."""
+"""Experiments on a GPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import pytest
 pytest.importorskip("msgspec")
 pytest.importorskip("joblib")
 pytest.importorskip("rich")
-
-from hdpmf.common.methods import METHODS
-from hdpmf.lab.experiments import tune
 
 
 @pytest.fixture(autouse=True)
@@ -25,30 +22,6 @@ def ratings(tmp_path_factory):
     path = tmp_path_factory.mktemp("ratings") / "ratings.csv"
     synthetic_world(40, 25, 500, rng=3).write(path)
     return path
-
-
-@pytest.mark.parametrize("method", ["hdpmf", "pdpmf", "mf"])
-@pytest.mark.filterwarnings("ignore:hyper-parameters are chosen")
-def test_cross_validation_is_the_same_without_noise(ratings, method, tmp_path):
-    given = {
-        "learning_rates": (0.1, 0.01, 1e6),
-        "regs": (0.01,),
-        "folds": 3,
-        "epochs": 10,
-        "n_jobs": 1,
-        **METHODS[method].own(epsilon=1e12),
-    }
-    cpu = tune(method, ratings, **given)
-    gpu = tune(method, ratings, **given, on="gpu", out=tmp_path)
-    assert [row.status for row in gpu.grid] == [row.status for row in cpu.grid]
-    for ours, theirs in zip(gpu.grid, cpu.grid, strict=True):
-        assert ours.mse == pytest.approx(theirs.mse, rel=1e-3)
-        assert ours.mae == pytest.approx(theirs.mae, rel=1e-3)
-    assert gpu.best.values == cpu.best.values
-    again = tune(
-        method, ratings, **given, out=tmp_path
-    )  # results are results, wherever they come from
-    assert again.done.total == 0
 
 
 def test_what_trains_no_factors_is_done_as_ever(tmp_path, ratings):

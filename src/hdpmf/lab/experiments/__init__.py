@@ -1,7 +1,7 @@
 """Experiments: declarative specs, an interruptible runner, an append-only store, summaries.
 
 Start with `read_experiment` and `run_experiments` to run something, with `Store` and `collect` to
-read results, with `tune` to choose hyper-parameters. The paper's own experiments are in
+read results. The paper's own experiments are in
 `hdpmf.lab.paper`.
 """
 
@@ -31,7 +31,6 @@ from hdpmf.lab.experiments.summary import (
     paired_test,
     tuning_tables,
 )
-from hdpmf.lab.experiments.tuning import tune
 
 __all__ = [
     "METRICS",
@@ -57,7 +56,6 @@ __all__ = [
     "read_experiment",
     "resolve",
     "run_experiments",
-    "tune",
     "tuning_tables",
     "watch",
     "wishes_in_words",

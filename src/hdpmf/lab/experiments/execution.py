@@ -31,7 +31,6 @@ from hdpmf.common.data.splits import BY_TIME, cut
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module, load_plugin
 from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.privacy.spec import Sharers
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError, message_language
 from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
 from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now
@@ -211,18 +210,13 @@ def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWei
     """Return the privacy weights of a run; None for a method that ignores them."""
     if run.privacy is None:
         return None
-    sharers = Sharers.parse(run.privacy.sharers) if run.privacy.sharers else None
     if run.privacy.weights == ("paper",):
-        spec = run.privacy.spec
-        spec = spec if sharers is None else sharers.in_spec(spec)
-        weights = spec.draw(train, rng=run.privacy.seed)
-    elif run.privacy.weights == ("uniform",):
-        weights = PrivacyWeights.uniform(train)
-    else:
-        paths = (files[digest.removeprefix("sha256:")] for digest in run.privacy.weights)
-        with message_language("toml"):
-            weights = PrivacyWeights.from_frame(train, *paths, missing=run.privacy.missing)
-    return weights if sharers is None else sharers.drawn(weights, run.privacy.seed)
+        return run.privacy.spec.draw(train, rng=run.privacy.seed)
+    if run.privacy.weights == ("uniform",):
+        return PrivacyWeights.uniform(train)
+    paths = (files[digest.removeprefix("sha256:")] for digest in run.privacy.weights)
+    with message_language("toml"):
+        return PrivacyWeights.from_frame(train, *paths, missing=run.privacy.missing)
 
 
 def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | int]:

@@ -21,10 +21,9 @@ from hdpmf.common.data.splits import BY_TIME
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_module
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.privacy.spec import Sharers
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
-from hdpmf.lab.experiments.spec import PRIVACY_NAMES, SHARE, DataOptions, Experiment, Split
+from hdpmf.lab.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
 from hdpmf.lab.experiments.store import Result
 
 
@@ -112,16 +111,11 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
     for module in experiment.imports:
         load_module(module)
     lists = experiment.measure == "lists"
-    varied = "" if experiment.vary is None else experiment.vary.parameter
-    sharing = bool(experiment.share_levels) or varied == SHARE
-    # Some methods make only lists; the trivial baselines among the others make none. Without
-    # anybody who shares, a method with levels is another one once more.
+    # Some methods make only lists; the trivial baselines among the others make none.
     able = (
         name
         for name, method in METHODS.items()
-        if method.lists_only <= lists
-        and (not lists or method.has_lists)
-        and (not method.levels or sharing)
+        if method.lists_only <= lists and (not lists or method.has_lists)
     )
     wanted = tuple(able) if experiment.methods == "all" else experiment.methods
     named = (*wanted, *experiment.without, *experiment.paper_methods)
@@ -219,39 +213,11 @@ def evaluation_runs(
             msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
             configuration.method,
             params,
-            _with_sharers(
-                wishes_of(experiment, configuration.dataset, _wishes(experiment, x), seed),
-                sharers_at(experiment, x),
-                seed,
-            ),
+            wishes_of(experiment, configuration.dataset, _wishes(experiment, x), seed),
             seed,
         )
         for seed in experiment.seeds
     )
-
-
-def sharers_at(experiment: Experiment, x: float | None = None) -> Sharers | None:
-    """Return who shares at one point of the axis; None: nobody.
-
-    Raises:
-        ConfigError: The experiment says it in a way that cannot be read.
-    """
-    varied = experiment.vary is not None and experiment.vary.parameter == SHARE
-    if not varied:
-        text = experiment.share_levels
-        return Sharers.parse(text, f"{experiment.name}: share_levels") if text else None
-    if experiment.share_levels and not experiment.share_levels.startswith(":"):
-        raise ConfigError(
-            f"{experiment.name}: vary says who shares, so share_levels takes only :seen or :open"
-        )
-    return Sharers.parse(f"{x}{experiment.share_levels}", f"{experiment.name}: share")
-
-
-def _with_sharers(privacy: Privacy, sharers: Sharers | None, seed: int) -> Privacy:
-    """The wishes with who shares; people are drawn by the seed of the run."""
-    if sharers is None or sharers.who == 0:
-        return privacy
-    return msgspec.structs.replace(privacy, sharers=str(sharers), seed=seed)
 
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
@@ -323,10 +289,8 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
     """Describe the privacy weights on a data set."""
     wishes = wishes_of(experiment, name, experiment.privacy, 0)
     varied = "" if experiment.vary is None else experiment.vary.parameter
-    sharers = None if varied == SHARE else sharers_at(experiment)
-    sharing = "" if sharers is None else f"; {sharers.in_words()}"
     if wishes.weights == ("uniform",):
-        return f"everybody at 1{sharing}"
+        return "everybody at 1"
     if wishes.user_groups or wishes.item_groups:
         kinds = ("users", wishes.user_groups), ("items", wishes.item_groups)
         parts = [
@@ -334,12 +298,12 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
             for kind, groups in kinds
             if groups
         ]
-        return f"random groups of the experiment's own ({'; '.join(parts)}){sharing}"
+        return f"random groups of the experiment's own ({'; '.join(parts)})"
     if wishes.weights == ("paper",):
         other = wishes.changes or varied in PRIVACY_NAMES
         shares = ", with other shares or weights" if other else ""
-        return f"the paper's random groups{shares}, nobody's own wishes{sharing}"
-    return f"from files of people's own wishes{sharing}"
+        return f"the paper's random groups{shares}, nobody's own wishes"
+    return "from files of people's own wishes"
 
 
 def _part(data: Data, split: Split, seed: int) -> Part:

@@ -10,11 +10,11 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -120,9 +120,6 @@ def dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path]) 
     }
 
 
-BACKENDS = ("loky", "threading", "dask", "ray")
-
-
 class Progress(Protocol):
     """A listener for progress."""
 
@@ -164,7 +161,6 @@ def run_experiments(
     on: str = "cpu",
     command: str = "",
     progress: Progress | None = None,
-    stages: Iterator[tuple[str, list[Run]]] | None = None,
 ) -> RunCounts:
     """Run what is missing of some experiments.
 
@@ -174,14 +170,10 @@ def run_experiments(
         files: Paths of the user's files, by checksum.
         n_jobs: Runs at a time; one per core by default.
         backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster:
-            ``dask://HOST:PORT`` is that of a scheduler, ``ray://HOST:PORT`` that of a head; without
-            an address what ``DASK_SCHEDULER_ADDRESS`` or ``RAY_ADDRESS`` names, or one here.
+            ``dask://HOST:PORT`` names its scheduler.
         on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors together.
         command: The command line that does the same again.
         progress: A listener for progress.
-        stages: Names and runs of the stages, if these are others than all of the experiments'
-            (`experiment_stages`). The results of one stage are in the store before the next is
-            asked for.
     """
     check_backend(backend)
     on_gpu = use_gpu(on)
@@ -205,15 +197,14 @@ def run_experiments(
             dict.fromkeys(name for experiment in experiments for name in experiment.imports)
         )
         paths = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
-        for name, runs in experiment_stages(experiments, store) if stages is None else stages:
-            searched = () if stages is None else runs
-            missing = unfinished(experiments, runs, store.results(), searched)
+        for name, runs in experiment_stages(experiments, store):
+            missing = unfinished(experiments, runs, store.results())
             done.reused += len(runs) - len(missing)
             if progress is not None:
                 progress.stage(name, missing, len(runs) - len(missing))
             together = [run for run in missing if can_go_together(run)] if on_gpu else []
             alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
-            listed = _listed(experiments, store.results(), searched)
+            listed = _listed(experiments, store.results())
             tasks = [
                 RunGroup(
                     tuple(group),
@@ -273,30 +264,23 @@ def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result])
     return list(runs.values())
 
 
-def _listed(
-    experiments: Iterable[Experiment], results: Mapping[str, Result], runs: Iterable[Run] = ()
-) -> frozenset[str]:
-    """Return the ids of runs whose lists must be measured; ``runs`` may be of no grid."""
+def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
+    """Return the ids of runs whose lists must be measured."""
     experiments = list(experiments)
-    by_lists = any(experiment.tuning.by == "ndcg_at_10" for experiment in experiments)
     shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
     chosen_by = tuning_runs(
         experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10"
     )
-    return frozenset(run.id for run in (*shown, *chosen_by, *(runs if by_lists else ())))
+    return frozenset(run.id for run in (*shown, *chosen_by))
 
 
 def unfinished(
     experiments: Iterable[Experiment],
     runs: Iterable[Run],
     results: Mapping[str, Result],
-    searched: Iterable[Run] = (),
 ) -> list[Run]:
-    """Return the runs without a result that has all these experiments show.
-
-    Those of a search, which are of no grid, are ``searched``.
-    """
-    listed = _listed(experiments, results, searched)
+    """Return the runs without a result that has all these experiments show."""
+    listed = _listed(experiments, results)
     return [
         run
         for run in runs
@@ -338,146 +322,31 @@ def jobs(n_jobs: int | None) -> int:
 
 def check_backend(backend: str) -> None:
     """Raise an error for a backend that is unknown or not installed."""
-    kind, scheme, address = backend.partition("://")
-    if kind not in BACKENDS:
-        raise ConfigError(f"unknown backend {backend!r}; choose from {', '.join(BACKENDS)}")
-    if scheme and (kind not in ("dask", "ray") or not re.fullmatch(r"[^/\s]+:\d+", address)):
+    if re.fullmatch(r"loky|threading|dask://[^/\s]+:\d+", backend) is None:
         raise ConfigError(
-            f"the address of a cluster is dask://HOST:PORT or ray://HOST:PORT, not {backend!r}"
+            f"unknown backend {backend!r}; choose loky, threading or a cluster, dask://HOST:PORT"
         )
-    if kind == "dask" and find_spec("distributed") is None:
-        raise MissingExtraError("--backend dask needs dask: pip install 'hdpmf[dask]'")
-    if kind == "ray" and find_spec("ray") is None:
-        raise MissingExtraError("--backend ray needs ray: pip install 'hdpmf[ray]'")
+    if backend.startswith("dask") and find_spec("distributed") is None:
+        raise MissingExtraError("--backend dask://... needs dask: pip install 'hdpmf[dask]'")
 
 
 def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterator[list[Result]]:
-    if not tasks:
-        return
-    if n_jobs == 1 and backend in ("loky", "threading"):
-        yield from map(do_task, tasks)
-        return
-    paths = sorted({*tasks[0].files.values(), *tasks[0].plugins})
-    if backend.partition("://")[0] == "ray":
-        yield from _on_ray(tasks, n_jobs, backend.partition("://")[2], paths)
-        return
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed, parallel_config
 
-    with _backend(backend, n_jobs, paths):
+    with ExitStack() as stack:
+        if backend.startswith("dask"):
+            backend, address, n_jobs = "dask", backend.replace("dask", "tcp"), -1
+            try:
+                stack.enter_context(import_module("distributed").Client(address))
+            except OSError as error:
+                raise ConfigError(f"there is no dask scheduler at {address}") from error
+        stack.enter_context(parallel_config(backend, n_jobs=n_jobs))
         parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         results = parallel(delayed(do_task)(task) for task in tasks)
         try:
             yield from results
         finally:
             results.close()  # on Ctrl-C: no further task is sent, workers are ended
-
-
-def _on_ray(
-    tasks: Sequence[RunGroup], n_jobs: int, address: str, paths: Sequence[str]
-) -> Iterator[list[Result]]:
-    """Do tasks on a cluster of Ray: that at an address, in its environment, or one of our own.
-
-    It has tasks of Ray, not joblib's backend for it, which returns nothing before all are done.
-    """
-    ray = import_module("ray")
-    ours = not ray.is_initialized()
-    if ours:
-        options: dict[str, Any] = {"address": f"ray://{address}"}
-        if not address:  # RAY_ADDRESS, or one of our own beside whatever runs on this machine
-            own = {"address": "local", "num_cpus": n_jobs, "include_dashboard": False}
-            options = {} if os.environ.get("RAY_ADDRESS") else own
-        try:
-            ray.init(log_to_driver=False, logging_level="error", **options)
-        except ConnectionError as error:
-            raise ConfigError(f"there is no ray cluster at {address}") from error
-    waiting: list[Any] = []
-    try:
-        _check_paths(_absent_on_ray(ray, paths))
-        one = ray.remote(num_cpus=1)(do_task)
-        left = iter(tasks)
-        ahead = 2 * int(ray.cluster_resources().get("CPU", 1))
-        waiting += (one.remote(task) for task in islice(left, ahead))
-        while waiting:
-            done, waiting = ray.wait(waiting)
-            waiting += (one.remote(task) for task in islice(left, len(done)))
-            for result in done:
-                yield ray.get(result)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
-    finally:
-        for task in waiting:  # on an error or Ctrl-C
-            ray.cancel(task)
-        if ours:
-            ray.shutdown()
-
-
-def _absent_on_ray(ray: Any, paths: Sequence[str]) -> dict[str, list[str]]:
-    """Return the paths that each machine of a cluster lacks."""
-    strategies = import_module("ray.util.scheduling_strategies")
-    asked = {
-        node["NodeManagerAddress"]: ray.remote(num_cpus=0)(_absent)
-        .options(
-            scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(
-                node["NodeID"], soft=False
-            )
-        )
-        .remote(paths)
-        for node in ray.nodes()
-        if node["Alive"]
-    }
-    return {address: ray.get(result) for address, result in asked.items()}
-
-
-@contextmanager
-def _backend(backend: str, n_jobs: int, paths: Sequence[str]) -> Iterator[None]:
-    """Configure joblib; connect to a cluster by its address, or as its own environment says."""
-    from joblib import parallel_config
-
-    backend, _, given = backend.partition("://")
-    if backend == "dask":
-        distributed = import_module("distributed")
-        try:
-            client = None if given else distributed.get_client()
-        except ValueError:
-            client = None
-        ours = client is None
-        if client is None:
-            # DASK_SCHEDULER_ADDRESS, or a local cluster with one thread per worker: kernels are
-            # single-threaded.
-            address = f"tcp://{given}" if given else os.environ.get("DASK_SCHEDULER_ADDRESS")
-            local = (
-                {}
-                if address
-                else {"n_workers": n_jobs, "threads_per_worker": 1, "dashboard_address": None}
-            )
-            try:
-                client = distributed.Client(address, **local)
-            except OSError as error:
-                raise ConfigError(f"there is no dask scheduler at {address}") from error
-        try:
-            _check_paths(client.run(_absent, paths))
-            with parallel_config(backend="dask", n_jobs=-1):
-                yield
-        finally:
-            if ours:
-                client.close()
-        return
-    with parallel_config(backend=backend, n_jobs=n_jobs):
-        yield
-
-
-def _absent(paths: Sequence[str]) -> list[str]:
-    return [path for path in paths if not os.path.exists(path)]
-
-
-def _check_paths(absent: Mapping[str, Sequence[str]]) -> None:
-    """Raise an error if a machine of a cluster lacks a file, by what each of them lacks."""
-    for worker, paths in absent.items():
-        if paths:
-            raise ConfigError(
-                f"the worker at {worker} has no {paths[0]}; ratings, weights and plugins must be "
-                "at the same path on every machine (a shared folder)"
-            )
 
 
 def _note_methods(experiments: Sequence[Experiment], store: Store) -> None:

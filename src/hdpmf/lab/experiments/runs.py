@@ -215,18 +215,16 @@ class OwnGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         ratio: Its part of all users (or items).
         low: The smallest weight; ``high`` the largest, the same for a fixed weight.
-        level: What its members hide, for methods with levels.
     """
 
     name: str
     ratio: float
     low: float
     high: float
-    level: Literal["hidden", "seen", "open"] | None = None
 
     def group(self) -> Group:
         """Return the group that weights are drawn by."""
-        return Group(self.name, self.ratio, self.low, self.high, self.level)
+        return Group(self.name, self.ratio, self.low, self.high)
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,7 +235,6 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of
             weights.
         missing: The weight of everybody whom such a file does not name.
-        sharers: Who shares, for methods with levels, as ``0.09:seen``.
         user_groups: Groups of users other than the paper's; ``item_groups`` of items.
     """
 
@@ -245,7 +242,6 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     weights: tuple[str, ...] = ("paper",)
     missing: float | None = None
-    sharers: str = ""
     user_groups: tuple[OwnGroup, ...] = ()
     item_groups: tuple[OwnGroup, ...] = ()
 
@@ -305,8 +301,6 @@ def make_run(
     options = METHODS[method].options
     for name in params:
         METHODS[method].require(name)
-    if privacy.sharers and not METHODS[method].levels:
-        privacy = msgspec.structs.replace(privacy, sharers="")
     if part.kind == "ready-made" and not part.folds and part.fraction == 1.0:
         part = msgspec.structs.replace(part, seed=0, per_user=10)
     return Run(

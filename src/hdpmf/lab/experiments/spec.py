@@ -46,9 +46,6 @@ PRIVACY_NAMES = (
 )
 """The names of the paper's Table II, as `PrivacySpec.paper` takes them."""
 
-SHARE = "share"
-"""What varies where the axis is the part of people who share."""
-
 USUAL_GRID: Grid = {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)}
 """The grid if neither experiment nor method has one: right for the sequential solver."""
 
@@ -113,8 +110,7 @@ class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         parameter: ``epsilon``, a name of Table II (``f_uc``, ``epsilon_uc``, ...), ``fraction`` (of
-            each user's training ratings), ``share`` (the part of people who share), or any
-            parameter of the models.
+            each user's training ratings), or any parameter of the models.
         values: Values in the order of the axis.
         label: Label of the axis.
     """
@@ -173,8 +169,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         reference: Its place in a paper.
         datasets: Registered data sets, or names under ``data``. ``yelp`` means ``yelp-sample`` if
             the official file is absent.
-        methods: Names, or ``all`` for every method that does what is measured; those with levels
-            only where somebody shares.
+        methods: Names, or ``all`` for every method that does what is measured.
         without: Methods left out of ``all``.
         paper_methods: Methods of the paper; a report marks the others as added.
         factors: Values of K.
@@ -186,9 +181,6 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         privacy: Differences from Table II, by its names.
         user_groups: Groups of users in place of Table II's, as ``{name = "strict", ratio = 0.3,
             low = 0.1, high = 0.2}``; their ratios sum to 1. ``item_groups`` of items.
-        share_levels: Who shares, for methods with levels: ``0.09`` (a part of all people, drawn at
-            random) or ``liberal`` (a user group), and ``:seen`` or ``:open`` after it; where
-            ``share`` varies, only the latter.
         data: The user's own data sets.
         imports: Python modules that add methods (``hdpmf.add_method``), also beside the TOML file.
         quick: True for a reduced version, whose numbers are first impressions.
@@ -212,7 +204,6 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     privacy: dict[str, float] = {}
     user_groups: tuple[OwnGroup, ...] = ()
     item_groups: tuple[OwnGroup, ...] = ()
-    share_levels: str = ""
     split: Split = Split()
     tuning: Tuning = Tuning()
     vary: Vary | None = None
@@ -305,21 +296,15 @@ def check(experiment: Experiment, origin: str) -> None:
     Raises:
         ConfigError: With the field and what is possible there.
     """
-    from hdpmf.lab.experiments.expansion import method_names, privacy_spec, sharers_at
+    from hdpmf.lab.experiments.expansion import method_names, privacy_spec
 
     methods = method_names(experiment)  # imports the user's modules and knows the names
     vary = experiment.vary
     shared = set(experiment.params) | (
         set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"}
     )
-    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction", SHARE):
+    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
         shared.add(vary.parameter)
-    for x in experiment.xs:
-        sharers = sharers_at(experiment, x)
-        if sharers is not None and not any(METHODS[method].levels for method in methods):
-            raise ConfigError(f"{origin}: somebody shares, but no method here knows levels")
-        if sharers is not None:
-            sharers.in_spec(privacy_spec(experiment, x))
     _check_options(origin, methods, shared)
     for name, value in experiment.params.items():
         for options in (METHODS[method].options for method in methods):
