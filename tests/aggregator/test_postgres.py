@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +13,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator import datastore
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from tests.aggregator.postgres import cluster, new_database, programs
+from tests.aggregator.postgres import cluster, new_database
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
-from tests.attacks.servers.test_old_databases import ask, stop, with_reports
-from tests.unit.aggregator.server_pair import BEGIN, HOUR, WHOLE, Interval, plain_sum
-from tests.unit.aggregator.server_pair import Pair as ServerPair
 
 
 @pytest.fixture(scope="module")
@@ -148,72 +144,6 @@ def wait_for_two(parent: int) -> list[int]:
     while len(children(parent)) < 2 and time.monotonic() < end:
         time.sleep(0.1)
     return children(parent)
-
-
-def dump(database: str, file: Path) -> None:
-    """Write all of a database to a file, as operators do."""
-    _run("pg_dump", f"--dbname={_plain(database)}", f"--file={file}")
-
-
-def restore(url: str, name: str, file: Path) -> None:
-    """Replace a database by what was in it when the file was written."""
-    import psycopg
-
-    with psycopg.connect(_plain(url) + "template1", autocommit=True) as connection:
-        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    new_database(url, name)
-    _run(
-        "psql",
-        "--quiet",
-        "--set=ON_ERROR_STOP=1",
-        f"--dbname={_plain(url)}{name}",
-        f"--file={file}",
-    )
-
-
-def _plain(url: str) -> str:
-    return url.replace("+psycopg", "")
-
-
-def _run(program: str, *options: str) -> None:
-    folder = programs()
-    assert folder is not None
-    done = subprocess.run(
-        [folder / program, *options], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("role", [LEADER, HELPER])
-def test_an_old_dump_keeps_closed_what_was_released(url: str, tmp_path: Path, role: str) -> None:
-    """As tests/attacks/servers/test_old_databases.py does with SQLite."""
-    names = {each: f"dumped-{role}-{each}" for each in (LEADER, HELPER)}
-    for name in names.values():
-        new_database(url, name)
-    pair = ServerPair(tmp_path, rotating=True, url=lambda each: url + names[each])
-    task, later = with_reports(pair), with_reports(pair, minimum=3)
-    dump(url + names[role], tmp_path / "old.sql")
-    first = pair.collect(task)
-    stop(pair)
-    dump(url + names[role], tmp_path / "newest.sql")
-    restore(url, names[role], tmp_path / "old.sql")
-    pair.reopen()
-    for interval in (WHOLE, Interval(BEGIN, HOUR)):
-        with pytest.raises(PrivacyError, match="was closed before"):
-            ask(pair, role, task, interval)
-    assert [noise.draws for noise in pair.noises] == [3, 3]
-    server = pair.leader if role == LEADER else pair.helper
-    assert (server.releases(), server.forgotten_releases()) == (1, 1)
-    pair.clock.now = BEGIN + 10
-    pair.upload(later, [2])
-    pair.aggregate_all()
-    assert pair.numbers(later, pair.collect(later)) == plain_sum([0, 1, 2])
-    stop(pair)
-    restore(url, names[role], tmp_path / "newest.sql")
-    pair.reopen()
-    assert pair.collect(task) == first
-    assert server.role == role
-    stop(pair)
 
 
 def test_no_database_is_an_error_of_one_line(tmp_path: Path) -> None:

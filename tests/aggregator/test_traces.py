@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,12 +13,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.base.traces import ENDPOINT, exporting
 from hdpmf.common.net.https import HttpsClient
 from hdpmf.common.net.sum_servers import ServerClient
-from hdpmf.errors import FederationError, TransportError
+from hdpmf.errors import TransportError
 from hdpmf.untrusted.aggregator.leader import HelperClient
-from hdpmf.untrusted.service.settings import RunSettings
 from tests.aggregator.otlp import check_spans, receiver, spans
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task
-from tests.world import small_federation
 
 DEVICE_TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -76,29 +73,6 @@ def test_no_trace_links_uploads_or_is_taken_from_a_device(
 
 def test_spans_say_nothing_of_devices(traced: tuple[list[bytes], list[str | bytes]]) -> None:
     check_spans(*traced)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_run_is_a_span_that_says_how_it_ended_and_nothing_of_who_took_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    world = small_federation([1, 1, 1], tmp_path)
-    names = [device.name for device in world.devices]
-    with receiver() as (environment, bodies), ExitStack() as stack:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        stack.enter_context(exporting("hdpmf-recommender"))
-        if fails:
-            stack.enter_context(pytest.raises(FederationError))
-            error = FederationError(f"{names[0]} has gone")
-            monkeypatch.setattr(world.network, "exchange", Mock(side_effect=error))
-        world.run(RunSettings(method="mf", view="messages", minimum=3, rounds=2, factors=2))
-    (run,) = spans(bodies, "hdpmf-recommender")
-    kinds = {entry.key: entry.value.string_value for entry in run.attributes}
-    assert (run.name, kinds) == ("run", {"error.type": "FederationError"} if fails else {})
-    assert not run.parent_span_id
-    runs = [text for found in world.folder.runs() for text in (found, found.hex())]
-    check_spans(bodies, [*names, *(bytes.fromhex(name) for name in names), *runs, "town"])
 
 
 def test_only_the_two_servers_pass_a_trace_on(

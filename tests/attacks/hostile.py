@@ -7,22 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hdpmf.common.protocol import CatalogueTable, Message, Refusal
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.private.device.policy import Policy
-from tests.world import RUN, Device, ask, make_store, stars
+from tests.world import Device, make_store, stars
 
 N_ITEMS = 40
 STARS = stars(N_ITEMS)
-SMALL: dict[str, Any] = {
-    "min_participants": 3,
-    "min_devices": 3,
-    "min_neighbours": 2,
-    "min_fraction": "0",
-    "max_colluding": "0",
-}
-"""Of a policy with which four devices are enough."""
-FEW: dict[str, Any] = {"users": 4, "minimum": 4, "sharing": 4}
-"""Of terms for four devices."""
 
 
 def device(
@@ -43,9 +33,3 @@ def device(
     if catalogue is not None:
         store.pin_catalogue(catalogue)
     return Device(store)
-
-
-def refusals(agent: Device, *messages: Message, run: bytes = RUN) -> list[str]:
-    """The words of what is refused of these messages."""
-    answers = [ask(agent, message, getattr(message, "number", 0), run=run) for message in messages]
-    return [answer.reason for answer in answers if isinstance(answer, Refusal)]

@@ -12,32 +12,21 @@ import pytest
 
 from hdpmf.common.aggregation.masks import (
     DeviceIdentity,
-    Roster,
-    SecureSumServer,
-    decode_to_recommender,
-    propose,
 )
-from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.protocol import (
-    Accepted,
     CatalogueTable,
     CatalogueVersion,
-    Ready,
-    Refusal,
-    Reply,
-    decode,
     encode,
 )
-from hdpmf.common.protocol.catalogue import bound_to, known_items, next_version, signed_first
-from hdpmf.common.protocol.layout import survey_layout
+from hdpmf.common.protocol.catalogue import known_items, next_version, signed_first
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import PERIOD, World, make_store, make_task, reporter
 from tests.unit.device.reporting_world import survey as survey_for_servers
 from tests.unit.device.reporting_world import table as table_for_servers
-from tests.world import Device, ask, enrol, envelope, live, survey, table, terms
+from tests.world import Device, live, table, terms
 
-from .hostile import FEW, N_ITEMS, SMALL, STARS, device, refusals
+from .hostile import N_ITEMS, STARS, device
 
 pytestmark = pytest.mark.slow
 
@@ -152,87 +141,6 @@ def test_after_a_restart_a_device_knows_what_it_has_seen(tmp_path: Path) -> None
         assert again.learn(THIRD)
 
 
-def test_a_refusal_says_nothing_about_ratings() -> None:
-    replies = set()
-    lie = with_item("later", with_item("for you alone", retired=(7,)))
-    for ratings in ({}, STARS, {"for you alone": 5.0}):
-        made = device(ratings)
-        assert made.learn(COMMON)
-        assert not made.learn(lie)
-        replies.add(made.answer(envelope(terms("hdp-sum", "sums", lie.table, **FEW))))
-    assert len(replies) == 1
-
-
-def crowd(shown: list[CatalogueVersion]) -> list[Device]:
-    """Devices that were shown these catalogues and are ready for a sum over all of them."""
-    agents = [device(STARS, policy=Policy(**SMALL)) for _ in shown]
-    enrol(agents)
-    for made, items in zip(agents, shown, strict=True):
-        asked = {"catalogue": known_items(items).fingerprint}
-        assert made.learn(items)
-        assert ask(made, terms("hdp-sum", "sums", items.table, **FEW, **asked)) == Accepted()
-        assert ask(made, survey("A", items.table, contributors=4, **asked)) == Ready(number=0)
-    return agents
-
-
-class Credulous(Roster):
-    """Takes every signature for good."""
-
-    def verifies(self, *_: Any) -> bool:
-        return True
-
-
-def in_a_sum(agents: list[Device], about: bytes) -> list[str]:
-    """What devices refuse in a sum over all of them."""
-    pinned = agents[0].store.roster
-    assert pinned is not None
-    length = survey_layout(survey("A", COMMON.table), 4).length
-    server = SecureSumServer(
-        propose(pinned.roster, length, minimum=4, wide=True),
-        Credulous(pinned.roster.keys),  # the recommender is the one who lies
-        about,
-    )
-    outgoing, refused = server.advance(), list[str]()
-    while outgoing and not refused:
-        for place, message in outgoing.items():
-            reply = decode(agents[place].answer(envelope(encode_sum(message), part="sum")))
-            assert isinstance(reply, Reply)
-            body = decode(reply.body) if reply.part == "refusal" else None
-            if isinstance(body, Refusal):
-                refused.append(body.reason)
-            else:
-                server.receive(place, decode_to_recommender(reply.body))
-        outgoing = {} if refused else server.advance()
-    return refused
-
-
-def test_all_who_are_in_a_masked_sum_were_shown_the_same_items() -> None:
-    """One person's items have one item that nobody else's have: whoever rates it would be known
-    in the sum by that.
-    """
-    agents = crowd([COMMON] * 4)
-    assert in_a_sum(agents, bound_to(COMMON)) == []
-    assert all(made.store.ledger.spent_total() > 0 for made in agents)
-    alone = with_item("for you alone", retired=(7,))
-    agents = crowd([COMMON, COMMON, COMMON, alone])
-    assert in_a_sum(agents, bound_to(COMMON)) == ["secure-sum"] * 4
-    assert [made.store.ledger.spent_total() for made in agents] == [0.0] * 4
-
-
-def test_new_items_in_the_middle_of_a_run_end_it_unpaid() -> None:
-    made = device(STARS, policy=Policy(**SMALL))
-    enrol([made], others=3)
-    asked = {"catalogue": known_items(COMMON).fingerprint}
-    assert made.learn(COMMON)
-    assert ask(made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked)) == Accepted()
-    assert made.learn(THIRD)
-    assert refusals(made, survey("A", COMMON.table, contributors=4, **asked)) == ["protocol"]
-    assert made.store.ledger.entries() == []
-    assert refusals(
-        made, terms("hdp-sum", "sums", COMMON.table, **FEW, **asked), run=b"another run....."
-    ) == ["catalogue"]
-
-
 def test_a_task_for_two_servers_is_about_the_items_that_its_id_says() -> None:
     """Who reports in a task has the same items as all who do: they are in its digest. There is
     none for one person.
@@ -285,10 +193,9 @@ def test_a_retired_item_is_never_sent_again() -> None:
     """Not even to another recommender with the same items."""
     from hdpmf.private.device.budget import choose
 
-    made = device({"item 07": 5.0, "item 08": 1.0}, policy=Policy(**SMALL))
-    enrol([made], others=3)
+    made = device({"item 07": 5.0, "item 08": 1.0}, policy=Policy(min_participants=4))
     assert made.learn(COMMON)
-    asked = terms("hdp-sum", "sums", COMMON.table, **FEW, catalogue=known_items(COMMON).fingerprint)
+    asked = terms("hdp-sum", "two-servers", COMMON.table, catalogue=known_items(COMMON).fingerprint)
     chosen, _, _ = choose(made.store, asked, "anybody")
     ratings = made.store.ratings()
     assert [str(item) for item in ratings.item_ids[chosen].tolist()] == ["item 08"]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from hdpmf.common.data import Ratings, RatingScale
-from hdpmf.common.protocol import BitContribution, ItemCounts
 from hdpmf.errors import ProtocolError, RatingsError
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import ask, opening, plan, survey, table, terms
+from tests.world import table
 
-from .hostile import STARS, device
+from .hostile import device
 
 NARROW = {
     "four and five": {"scale_low": 4.0, "scale_high": 5.0},
@@ -20,34 +17,6 @@ NARROW = {
     "far above": {"scale_low": 90.0, "scale_high": 100.0, "scale_step": None},
     "half a star off": {"scale_low": 0.5, "scale_high": 5.5},
 }
-RATED = sorted(int(name.split()[1]) for name in STARS)
-BITS = Policy(methods=("hdp-bit", "hdpmf-paid"), allow_unprotected=True, require_sums=False)
-
-
-@pytest.mark.parametrize("scale", NARROW)
-def test_bits_come_from_all_rated_items_whatever_their_values(scale: str) -> None:
-    """With a scale of 4 to 5 and an epsilon of a millionth, bits came for exactly the items
-    rated 4 or 5.
-    """
-    lying = table(**NARROW[scale])
-    agent = device(policy=BITS)
-    agent.store.pin_catalogue(lying)
-    ask(agent, terms("hdp-bit", "messages", lying, epsilon=0.01))
-    answer = ask(agent, survey("L", lying, epsilon=0.01))
-    assert isinstance(answer, BitContribution)
-    assert sorted(answer.items.tolist()) == RATED
-
-
-@pytest.mark.parametrize("scale", NARROW)
-def test_counts_are_of_all_rated_items_whatever_their_values(scale: str) -> None:
-    lying = table(**NARROW[scale])
-    agent = device(policy=BITS)
-    agent.store.pin_catalogue(lying)
-    ask(agent, terms("hdpmf-paid", "messages", lying))
-    ask(agent, plan(lying))
-    answer = ask(agent, opening())
-    assert isinstance(answer, ItemCounts)
-    assert np.flatnonzero(answer.counts).tolist() == RATED
 
 
 @pytest.mark.parametrize("scale", NARROW)

@@ -10,16 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hdpmf.common.aggregation.masks import SecureSumServer, decode_to_recommender, propose
-from hdpmf.common.aggregation.masks import encode as encode_sum
 from hdpmf.common.privacy.coding import weight_units
-from hdpmf.common.protocol import Accepted, Grouping, Refusal, Reply, decode
-from hdpmf.common.protocol.layout import survey_layout
-from hdpmf.common.protocol.task import task_id
 from hdpmf.private.device.choices.privacy_level import mark
 from hdpmf.private.device.consent import (
     consents,
@@ -36,13 +30,10 @@ from hdpmf.private.device.consent import (
 from hdpmf.private.device.disclosures.history import past_runs
 from hdpmf.private.device.memberships import leave, remember
 from hdpmf.private.device.outbox import reports
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
-    N_ITEMS,
     PERIOD,
     POLICY,
-    SERVERS,
     STARS,
     START,
     World,
@@ -53,11 +44,7 @@ from tests.unit.device.reporting_world import (
     reporter,
     survey,
 )
-from tests.world import RUN, Device, ask, envelope, live
-from tests.world import survey as sum_survey
-from tests.world import terms as sum_terms
-
-from .test_charges import FEW, SMALL, TABLE, crowd, left, ready
+from tests.world import Device, live
 
 FILMS = "https://films.example"
 ASKING = replace(POLICY, ask=True)
@@ -361,162 +348,7 @@ def test_a_recommender_has_so_many_tasks_a_day() -> None:
 # By masks, and by messages
 
 
-def masked_until(agents: list[Device], change: Change, who: int = 0) -> dict[int, str]:
-    """A secure sum in which somebody changes their mind before masked numbers leave; what devices
-    said last.
-    """
-    pinned = agents[0].store.roster
-    assert pinned is not None
-    length = survey_layout(sum_survey("A", TABLE), len(agents)).length
-    server = SecureSumServer(propose(pinned.roster, length, minimum=4, wide=True), pinned.roster)
-    outgoing, said, turn = server.advance(), dict[int, str](), 0
-    while outgoing and turn < 3:
-        if turn == 2:
-            change(agents[who].store)
-        for position, message in outgoing.items():
-            offer = envelope(encode_sum(message), 0, run=RUN, part="sum")
-            reply = decode(agents[position].answer(offer))
-            assert isinstance(reply, Reply)
-            found = decode(reply.body) if reply.part == "refusal" else None
-            said[position] = found.reason if isinstance(found, Refusal) else reply.part
-            if reply.part == "sum":
-                server.receive(position, decode_to_recommender(reply.body))
-        outgoing, turn = server.advance(), turn + 1
-    return said
-
-
-MASKED = {
-    "never": (lambda store: refuse_recommender(store, "recommender"), "policy"),
-    "ask again": (policy(ask=True), "busy"),
-    "a policy without the method": (policy(methods=()), "policy"),
-    "all ratings removed": (remove_all, "secure-sum"),
-    "less weight": (lambda store: store.set_weight(beta=0.02), "secure-sum"),
-}
-
-
-@pytest.mark.parametrize("way", MASKED)
-def test_masked_numbers_leave_only_while_the_owner_agrees(way: str) -> None:
-    change, word = MASKED[way]
-    agents = crowd(Policy(**SMALL), 5)
-    few = FEW | {"users": 5}
-    for agent in agents:
-        ready(agent, **few)
-    said = masked_until(agents, change)
-    assert said == {0: word} | dict.fromkeys(range(1, 5), "sum")
-    store = agents[0].store
-    assert store.ledger.spent_total() == 0
-    assert "sent" not in actions(store)
-    if word != "secure-sum":
-        assert left(agents[0]) == store.policy.own_epsilon
-
-
-def test_bits_leave_only_while_the_owner_agrees() -> None:
-    allowed = Policy(methods=("hdp-bit",), require_sums=False, **SMALL)
-    agent = crowd(allowed)[0]
-    assert isinstance(ask(agent, sum_terms("hdp-bit", "messages", TABLE, **FEW)), Accepted)
-    refuse_recommender(agent.store, "recommender")
-    assert ask(agent, sum_survey("L", TABLE)) == Refusal(reason="policy")
-    assert agent.store.ledger.spent_total() == 0
-
-
 # A silo, whose users' reports leave one after another
-
-
-def silo(before: str) -> tuple[Surprise, DeviceStore, Device]:
-    """Three users, whose reports are made."""
-    store, world = make_store({}, users=3, policy=ASKING if before else POLICY), Surprise()
-    for user in "abc":
-        store.rate("item 00", 5.0, user=user)
-        store.rate("item 01", 2.0, user=user)
-    world.publish(task=make_task())
-    device = reporter(store, world, 0.5)
-    device.step()
-    if before:
-        give_answer(store, pending(store)[0].key, before)  # type: ignore[arg-type]
-        device.poll_soon()
-    live(device, world, 60)
-    assert (world.uploads, actions(store)) == ([], ["agreed"])
-    return world, store, device
-
-
-def spent_by_user(store: DeviceStore) -> dict[str, float]:
-    """What the ratings of each user have spent together; nothing is held for a run any more."""
-    ratings = store.ratings()
-    spent = store.ledger.spent(ratings)
-    return {user: float(spent[ratings.user_ids == user].sum()) for user in "abc"}
-
-
-def after_one(world: Surprise, happens: Callable[[], object]) -> None:
-    """Let something happen when the connection for the second report is open."""
-
-    def first() -> None:
-        world.meanwhile = lambda: happens() and None
-
-    world.meanwhile = first
-
-
-@pytest.mark.parametrize("way", NO)
-def test_a_silo_sends_no_more_reports_than_had_left_at_a_no(way: str) -> None:
-    """With the first user's report those of all others counted as gone."""
-    before, change = NO[way]
-    world, store, device = silo(before)
-    after_one(world, lambda: change(store))
-    live(device, world, PERIOD + 200)
-    assert len(world.uploads) == 1
-    if way == "left":  # runs under way go with the recommender; who had not reported stays charged
-        assert actions(store) == ["agreed", "sent"]
-        return
-    assert actions(store) == ["agreed", "sent", "returned"]
-    assert spent_by_user(store) == {"a": 1.0, "b": 0.0, "c": 0.0}
-    assert store.ledger.spent_total() == 1.0
-    assert not store.ledger.has_answered(FILMS, "hdp-sum", store.ratings())[2:].any()
-
-
-@pytest.mark.parametrize(("answer", "gone"), [("unreachable", "a"), ("silent", "ab"), (503, "ab")])
-@pytest.mark.parametrize("what", ["a no", "a rating of the last user", "the end of the period"])
-def test_of_a_silo_what_had_not_left_is_given_back(what: str, answer: Any, gone: str) -> None:
-    """The leader takes one report, and plays dead: before or after the second is under way."""
-    world, store, device = silo("")
-    world.answers, world.otherwise = [201], answer
-    live(device, world, 0.6 * PERIOD)
-    sent = len(world.uploads)
-    if what == "a no":
-        refuse_recommender(store, FILMS)
-    elif what == "a rating of the last user":
-        store.remove("item 01", user="c")
-    if what != "the end of the period":
-        world.otherwise = 201
-    live(device, world, PERIOD + 200)
-    assert len({body for _, _, body in world.uploads}) == len(gone)
-    if what != "the end of the period":
-        assert len(world.uploads) == sent
-    left = store.ledger.spent_by_name((user, "item 00") for user in "abc")
-    assert left == {(user, "item 00"): 0.5 * (user in gone) for user in "abc"}
-    assert actions(store) == ["agreed", "sent", "returned"]
-
-
-def test_a_silo_whose_leader_rests_sends_all_reports_where_nothing_in_them_changed() -> None:
-    world, store, device = silo("")
-    world.answers = [201, "unreachable", 503]
-    after_one(world, lambda: store.rate("item 02", 4.0, user="a"))
-    live(device, world, PERIOD)
-    assert len({body for _, _, body in world.uploads}) == 3
-    assert actions(store) == ["agreed", "sent"]
-    assert spent_by_user(store) == {"a": 1.0, "b": 1.0, "c": 1.0}
-
-
-def test_users_that_had_not_reported_do_so_in_the_next_task() -> None:
-    world, store, device = silo("")
-    after_one(world, lambda: store.remove("item 01", user="c"))
-    live(device, world, PERIOD + 200)
-    assert len(world.uploads) == 1
-    later = make_task(begin=START + 2 * PERIOD, end=START + 3 * PERIOD)
-    world.now, world.uploads = START + 2.0 * PERIOD, []
-    world.publish(task=later)
-    live(device, world, PERIOD)
-    both = plain_sums(later, {"item 00": 5.0, "item 01": 2.0}), plain_sums(later, {"item 00": 5.0})
-    assert world.sums(later) == np.add(*both).tolist()  # of b and c, and zeros of a
-    assert len(world.uploads) == 3
 
 
 # Never
@@ -569,72 +401,3 @@ def test_never_can_be_said_before_anybody_asks() -> None:
 
 
 # Labels
-
-GROUPING = Grouping(
-    scores=np.linspace(-64, 64, N_ITEMS).astype(np.int64), heads=np.array([0, 4, 8])
-)
-LABELLED = survey(labels=True, epsilon=0.5)
-NEXT = {"begin": START + PERIOD, "end": START + 2 * PERIOD}
-
-
-def counted(before: str = "") -> tuple[World, DeviceStore, Device]:
-    """A device whose weights were counted in the first task of a survey by labels."""
-    store, world = make_store(policy=ASKING if before else POLICY), World()
-    device = reporter(store, world, 0.1)
-    world.publish(task=make_task(LABELLED))
-    device.step()
-    if before:
-        give_answer(store, pending(store)[0].key, before)  # type: ignore[arg-type]
-        device.poll_soon()
-    live(device, world, PERIOD)
-    assert actions(store) == ["agreed", "sent"]
-    return world, store, device
-
-
-@pytest.mark.parametrize("other", [{"epsilon": 0.4}, {"coding": "threshold"}])
-def test_labels_of_another_survey_get_nothing(other: dict[str, Any]) -> None:
-    """They got a report unasked, and went on with what was counted for something else."""
-    world, store, device = counted()
-    asked = replace(LABELLED, **other)
-    world.publish(task=make_task(asked, GROUPING, **NEXT))
-    live(device, world, PERIOD + 100)
-    assert (len(world.uploads), actions(store)) == (1, ["agreed", "sent"])
-    assert any("was not counted here" in line for line in world.logged)
-
-
-def test_labels_are_asked_about() -> None:
-    """With asking turned on in between nothing is even held for the second task."""
-    world, store, device = counted()
-    policy(ask=True)(store)
-    world.publish(task=make_task(LABELLED, GROUPING, **NEXT))
-    live(device, world, PERIOD / 2)
-    assert actions(store) == ["agreed", "sent"]
-    (asked,) = pending(store)
-    give_answer(store, asked.key, "once")
-    device.poll_soon()
-    live(device, world, PERIOD / 2)
-    assert actions(store) == ["agreed", "sent"] * 2
-    assert consents(store) == []
-
-
-@pytest.mark.parametrize(
-    ("before", "change", "reports_sent"),
-    [
-        ("always", lambda store: None, 2),
-        ("once", lambda store: None, 2),
-        ("always", answer("never"), 1),
-        ("once", answer("again"), 1),
-        ("", policy(ask=True), 1),
-        ("", policy(methods=()), 1),
-    ],
-)
-def test_labels_need_consent(before: str, change: Change, reports_sent: int) -> None:
-    world, store, device = counted(before)
-    change(store)
-    world.publish(task=make_task(LABELLED, GROUPING, **NEXT))
-    live(device, world, PERIOD + 100)
-    assert len(world.uploads) == reports_sent
-    if before == "once":
-        assert consents(store) == []  # once is once
-    assert SERVERS.names in store.ledger.entries()[1].words
-    assert task_id(make_task(LABELLED)).hex() == store.ledger.entries()[-1].run

@@ -5,14 +5,10 @@ and again.
 from __future__ import annotations
 
 import json
-import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.world import growing_federation
 
 from .conftest import Call
 
@@ -21,11 +17,9 @@ pytest.importorskip("cryptography")
 from hdpmf.cli.output import note
 from hdpmf.cli.recommender import service as status_command
 from hdpmf.cli.recommender.run import MonitoringOptions
-from hdpmf.common.protocol import Envelope, decode
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.settings import RunSettings
 
 pytestmark = pytest.mark.slow
 
@@ -100,39 +94,6 @@ def test_status_warns_of_a_certificate_and_still_ends_well(
     assert alert["name"] == "certificate"
 
 
-@pytest.mark.slow
-def test_status_counts_the_rounds_that_were_lost(call: Call, tmp_path: Path) -> None:
-    settings = RunSettings(method="mf", view="sums", minimum=6, rounds=3, factors=2)
-    town = growing_federation(tmp_path)
-    for name, answer in town.answers.items():
-        town.network.attach(name, _leaving_in_round_two(answer))
-    town.run(settings)
-    town.service.write_state()
-    (run,) = call("recommender", "status", tmp_path / "r", "--json").json["runs"]
-    assert (run["stage"], run["rounds"], run["rounds_done"], run["rounds_lost"]) == (
-        "done",
-        3,
-        2,
-        1,
-    )
-
-
-def _leaving_in_round_two(honest: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    """A device that is gone once it has sent its vector, and is back for the next round."""
-    steps = 0
-
-    def answer(data: bytes) -> bytes:
-        nonlocal steps
-        envelope = decode(data)
-        if isinstance(envelope, Envelope) and envelope.part == "sum" and envelope.number == 2:
-            steps += 1
-            if steps > 3:
-                return b""
-        return honest(data)
-
-    return answer
-
-
 def test_watching_looks_until_interrupted(
     call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,80 +142,3 @@ def test_with_json_every_line_of_the_log_is_json_notes_too(
         MonitoringOptions(log_format="xml").log(Metrics()),
     ):
         pass
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--trusted-header", "X-User"], "go together"),
-        (["--behind-proxy", "192.0.2.7"], "go together"),
-        (["--address", "https://ops.example"], "go together"),
-        (["--trusted-header", "X-User", "--behind-proxy", "192.0.2.7"], "go together"),
-        (["--listen", "0.0.0.0"], "--listen is for a proxy"),
-        (
-            ["--trusted-header", "Host", "--behind-proxy", "192.0.2.7", "--address", "https://a"],
-            "only the proxy sets",
-        ),
-        (
-            ["--trusted-header", "X-User", "--behind-proxy", "proxy", "--address", "https://a"],
-            "the proxy's IP address",
-        ),
-        (
-            ["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "ops.example"],
-            "https://ops.example",
-        ),
-        (
-            ["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a/b"],
-            "https://ops.example",
-        ),
-        (
-            ["--trusted-header", "X-User", "--behind-proxy", "::1", "--address", "https://a:x"],
-            "https://ops.example",
-        ),
-        (["--idle", "0"], "--idle takes"),
-    ],
-)
-def test_a_page_for_everybody_is_refused(
-    call: Call, folder: Path, options: list[str], words: str
-) -> None:
-    ended = call("recommender", "page", folder, "--no-browser", *options)
-    assert ended.code == 2
-    assert words in " ".join(ended.err.split())
-
-
-def test_the_page_says_where_it_is_in_one_line(
-    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hdpmf.common.web import local_server
-
-    addresses: list[str] = []
-
-    class Once:
-        def __init__(self, app: object, ready: Callable[[], None]) -> None:
-            self._ready = ready
-
-        def run(self, sockets: list[socket.socket]) -> None:
-            addresses.extend(each.getsockname()[0] for each in sockets)
-            self._ready()
-
-    monkeypatch.setattr(local_server, "local_server", Once)
-    told = call("recommender", "page", folder, "--no-browser", "--json")
-    assert told.out.count("\n") == 1
-    assert "/enter#" in told.json["link"]
-    assert set(addresses) <= {"127.0.0.1", "::1"}
-    proxy = [
-        "--trusted-header",
-        "X-User",
-        "--behind-proxy",
-        "192.0.2.7",
-        "--address",
-        "https://Ops.Example",
-    ]
-    told = call("recommender", "page", folder, "--json", *proxy)
-    assert told.json["link"] == "https://ops.example/"
-    assert set(addresses) <= {"127.0.0.1", "::1"}
-    assert call("recommender", "page", folder, "--listen", "0.0.0.0", *proxy).code == 0
-    assert addresses[-1] == "0.0.0.0"
-    taken = call("recommender", "page", folder, "--listen", "192.0.2.99", *proxy)
-    assert "no address of this machine" in taken.err
-    assert call("recommender", "page", folder.parent / "nothing").code == 2

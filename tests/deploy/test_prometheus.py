@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.untrusted.aggregator.folder import Limits
-from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
+from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.settings import RunSettings
@@ -56,7 +56,7 @@ from tests.deploy.prometheus import (
     missing,
     promtool,
 )
-from tests.world import small_federation
+from tests.world import table
 
 yaml = pytest.importorskip("yaml")
 pytestmark = pytest.mark.skipif(
@@ -200,7 +200,7 @@ class World:
 
     def __init__(self, tmp_path: Path, disk: Path, stack: ExitStack) -> None:
         self.disk = disk
-        self.folder: ServiceFolder = small_federation([1, 1], disk / "recommender").folder
+        self.folder = ServiceFolder.create(disk / "recommender", Config(name="town"), table())
         ensure_certificates(self.folder.tls_folder, ("localhost",))
         limits = Limits(waiting_reports=4, job_reports=1)  # each report that fails is a trouble
         self.pair = stack.enter_context(Pair(disk / "servers", limits=limits, clocks=True))

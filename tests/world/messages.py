@@ -8,15 +8,9 @@ import numpy as np
 
 from hdpmf.common.protocol import (
     CatalogueTable,
-    Envelope,
     ItemFacts,
-    Message,
-    Opening,
-    Plan,
-    Round,
     Survey,
     Terms,
-    encode,
 )
 from hdpmf.common.protocol.catalogue import known_items
 
@@ -68,38 +62,6 @@ def survey(design: str, known: CatalogueTable, **changes: Any) -> Survey:
     return Survey(**(fields | changes))
 
 
-def plan(known: CatalogueTable, **changes: Any) -> Plan:
-    """A plan of hdpmf-paid over this item table."""
-    fields: dict[str, Any] = {
-        "n_items": len(known.ids),
-        "n_factors": 3,
-        "epochs": 4,
-        "learning_rate": 0.05,
-        "reg": 0.01,
-        "mechanism": "paid",
-        "epsilon": 0.5,
-        "scale_low": known.scale_low,
-        "scale_high": known.scale_high,
-        "scale_steps": True,
-        "fresh_noise": True,
-    }
-    return Plan(**(fields | changes))
-
-
-def opening(epsilon: float = 0.5) -> Opening:
-    """The opening that belongs to the plan."""
-    return Opening(noise_budget=epsilon)
-
-
-def a_round(number: int, n_items: int = 40, **changes: Any) -> Round:
-    """A round of three factors."""
-    fields: dict[str, Any] = {
-        "number": number, "item_factors": np.full((n_items, 3), 0.1, np.float32),
-        "raters": np.full(n_items, 50), "h": None,
-    }  # fmt: skip
-    return Round(**(fields | changes))
-
-
 def facts(known: CatalogueTable, **changes: Any) -> ItemFacts:
     """Facts about the items of this table."""
     n = len(known.ids)
@@ -112,11 +74,3 @@ def facts(known: CatalogueTable, **changes: Any) -> ItemFacts:
         "patterns": np.zeros((n, 0), np.float32),
     }
     return ItemFacts(**(fields | changes))
-
-
-def envelope(
-    message: Message | bytes, number: int = 0, *, run: bytes = RUN, part: str = "job"
-) -> bytes:
-    """A message as it travels."""
-    body = message if isinstance(message, bytes) else encode(message)
-    return encode(Envelope(run=run, number=number, part=part, body=body))  # type: ignore[arg-type]

@@ -34,9 +34,8 @@ from hdpmf.private.device.store.schema import (
     Refusals,
     SentRun,
 )
+from tests import world
 from tests.world import whole_life_policy
-
-from .federated import terms_for
 
 RUN = b"r" * 16
 TABLE = CatalogueTable(
@@ -63,7 +62,7 @@ def full_store(path: Path, passphrase: str | None) -> Path:
 
 def _fill(store: DeviceStore) -> None:
     """Put a row into every table that has none."""
-    tables, question = store.tables, Question(recommender="films.example", terms=terms_for())
+    tables, question = store.tables, _question()
     tables.rosters.put(PublicData(recommender_id=2, data=b"a roster"))
     model = LocalModel(
         recommender="a", run="b", method="hdp-sum", view="sums", plan=None, numbers=b"facts"
@@ -81,6 +80,11 @@ def _fill(store: DeviceStore) -> None:
     tables.marks.put(Mark(kind="item", name="20", weight=0.3))
     tables.items_apart.put(ItemsApart(recommender_id=2, numbers={"10": 1}))
     tables.past_items.put(PastItems(items={"40": PastItem(recommender_id=1, title="gone")}))
+
+
+def _question() -> Question:
+    terms = world.terms("hdp-sum", "two-servers", TABLE, users=3, minimum=3, sharing=3)
+    return Question(recommender="films.example", terms=terms)
 
 
 def spend(store: DeviceStore) -> None:

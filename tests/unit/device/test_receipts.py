@@ -14,14 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks import DeviceIdentity, decode_to_recommender
-from hdpmf.common.aggregation.masks.messages import MaskedVector
+from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import make_authority
-from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import Reply, decode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.private.device.disclosures import sent_bytes
 from hdpmf.private.device.disclosures.receipts import (
     MOST_BYTES,
     LedgerEvent,
@@ -35,9 +31,8 @@ from hdpmf.private.device.disclosures.receipts import (
     receipt_of,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
-from tests.world import Device, live
+from tests.world import live
 
-from . import federated
 from .reporting_world import (
     PERIOD,
     SERVERS,
@@ -48,7 +43,6 @@ from .reporting_world import (
     make_task,
     reporter,
 )
-from .test_reporting_labels import LABELLED, labels_task
 
 TASK = make_task()
 RUN = task_id(TASK).hex()
@@ -143,68 +137,7 @@ def test_for_what_never_left_there_is_no_receipt():
     assert all_receipts(store) == []
 
 
-def test_both_tasks_of_labels_are_on_one_receipt():
-    world, store = World(), make_store()
-    for task in (make_task(LABELLED), labels_task(minimum=50)):
-        world.publish(task=task)
-        live(reporter(store, world, noise=SeededNoise(0), simulation=True), world, PERIOD + 50)
-    (found,) = all_receipts(store)
-    assert [piece.number for piece in found.left] == [0, 1]
-    assert [piece.sha256 for piece in found.left] == [digest(body) for _, _, body in world.uploads]
-    assert found.terms.minimum == 50  # the smaller one
-    assert found.terms.rounds == 2
-
-
-def test_a_silo_has_a_piece_for_each_user_up_to_a_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sent_bytes, "MOST_PIECES", 2)
-    store = make_store({}, users=5)
-    store.rate("item 02", 4.0, user="somebody")
-    world = reported(store, 201, "silent", 201, "silent", 503, 201)
-    bodies = list(dict.fromkeys(body for _, _, body in world.uploads))
-    assert len(bodies) == 5
-    found = receipt_of(store, RUN)
-    assert [piece.sha256 for piece in found.left] == [digest(body) for body in bodies[:2]]
-    assert (found.more, found.more_bytes) == (3, sum(map(len, bodies[2:])))
-
-
 # By masks, and in clear
-
-
-def test_masked_messages_have_the_digest_of_what_left():
-    stores = [federated.make_store(ratings=each) for each in federated.partition(6)]
-    agents = [Device(store, recommender="films.example:9443") for store in stores]
-    left: dict[int, list[str]] = {}
-
-    def heard(place: int, data: bytes, answer: bytes) -> None:
-        reply = decode(answer)
-        assert isinstance(reply, Reply)
-        if reply.part == "sum" and isinstance(decode_to_recommender(reply.body), MaskedVector):
-            left.setdefault(place, []).append(digest(answer))
-
-    run = federated.Run(agents, "hdpmf-paid", "sums", heard=heard)
-    run.open()
-    run.round()
-    for place, store in enumerate(stores):
-        found = read_receipt(receipt_of(store, federated.RUN.hex()).to_json())
-        assert [piece.sha256 for piece in found.left] == left[place]
-        assert [piece.number for piece in found.left] == [0, 1]
-        assert found.asked_by == Requester(recommender="films.example:9443")
-        assert (found.terms.view, found.terms.minimum) == ("sums", federated.WORLD.n_users)
-        assert found.left[0].answer is None
-
-
-def test_what_left_in_clear_has_no_digest_by_which_a_guess_could_be_checked():
-    store = federated.make_store(ratings=federated.part([4]))
-    sizes = []
-    run = federated.Run(
-        [Device(store)], "hdpmf", heard=lambda place, data, answer: sizes.append(len(answer))
-    )
-    run.open()
-    run.round()
-    found = receipt_of(store, federated.RUN.hex())
-    assert [piece.sha256 for piece in found.left] == [None] * 2
-    assert {piece.size for piece in found.left} <= set(sizes)
-    assert found.terms.minimum is None
 
 
 # What is not in it

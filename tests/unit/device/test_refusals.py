@@ -11,74 +11,23 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.protocol import Refusal
 from hdpmf.private.device.consent import give_answer, pending
-from hdpmf.private.device.disclosures.data_export import disclosures
 from hdpmf.private.device.disclosures.refusals import (
     MOST_KEPT,
     RefusalBook,
     load_refusals,
     merged,
 )
-from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import RefusalRecord, Refusals
-from tests.world import RUN, Device, ask
 
-from . import federated, reporting_world
-from .federated import agent_for, part, plan_for, terms_for
-
-
-def store_with(**fields: Any) -> DeviceStore:
-    return federated.make_store(ratings=part([4]), **fields)
-
-
-def test_a_refusal_is_kept_with_what_was_asked():
-    store = store_with(policy=Policy())
-    agent = Device(store, recommender="films.example:1")
-    for _ in range(3):
-        assert ask(agent, terms_for("mf")) == Refusal(reason="policy")
-    agent.answer(b"no message at all")
-    first, second = load_refusals(store).refused
-    assert (first.recommender, first.reason, first.count) == ("films.example:1", "policy", 3)
-    assert (first.method, first.view, first.epsilon, first.run) == (
-        "mf",
-        "messages",
-        0.5,
-        RUN.hex(),
-    )
-    assert "mf" in first.words
-    assert first.first <= first.last
-    assert (second.reason, second.method, second.epsilon, second.run, second.count) == (
-        "protocol",
-        "",
-        0.0,
-        "",
-        1,
-    )
-    assert store.ledger.entries() == []
+from . import reporting_world
 
 
 def test_long_words_are_cut():
-    store = store_with()
+    store = reporting_world.make_store()
     RefusalBook(store, "films.example").note("protocol", "x" * 10_000)
     assert len(load_refusals(store).refused[0].words) == 300
-
-
-def test_nothing_in_it_depends_on_ratings():
-    found = []
-    for users in ([4], [7], []):
-        store = federated.make_store(ratings=part(users), users=1)
-        agent = agent_for(store, recommender="films.example")
-        ask(agent, terms_for("hdp-sum", "sums"))
-        ask(agent, terms_for(epsilon=50.0))
-        ask(agent, terms_for())
-        ask(agent, plan_for(n_items=7))
-        agent.answer(b"x")
-        entries = disclosures(store)["refusals"]["refused"]
-        found.append([each | {"first": "", "last": ""} for each in entries])
-    assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 4
 
 
 # By two servers

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates, renew_server
+from hdpmf.common.protocol import DeviceCard
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
-from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
+from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
 from hdpmf.untrusted.service.health import (
     DAY,
     NAMES,
@@ -28,7 +29,7 @@ from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
-from tests.world import small_federation
+from tests.world import table
 
 NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)
@@ -131,7 +132,8 @@ def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: ROOMY)
-    made = small_federation([1, 1], tmp_path).folder
+    made = ServiceFolder.create(tmp_path / "r", Config(name="town"), table())
+    made.enroll(DeviceCard(name=f"d{each}", identity=f"{each:064x}", users=1) for each in (1, 2))
     ensure_certificates(made.tls_folder, ("localhost",))
     return made
 

@@ -17,9 +17,7 @@ import pytest
 from hdpmf.common.base.logs import LOG, event
 from hdpmf.errors import FederationError
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.settings import RunSettings
 from hdpmf.untrusted.service.telemetry import json_log
-from tests.world import small_federation
 
 
 def test_signals_change_what_is_logged() -> None:
@@ -53,48 +51,6 @@ def test_a_signal_for_the_log_level_ends_no_command_that_is_starting() -> None:
     command = f"import os, signal, hdpmf.cli; {both}; import hdpmf.cli.main as m; m.run()"
     done = subprocess.run([sys.executable, "-c", command, "--version"], capture_output=True)
     assert (done.returncode, done.stdout[:6]) == (0, b"hdpmf ")
-
-
-def test_a_run_is_told_with_its_id_and_nothing_of_devices(tmp_path: Path) -> None:
-    settings = RunSettings(method="mf", view="messages", minimum=2, rounds=2)
-    world = small_federation([1, 1, 1], tmp_path)
-    metrics, stream = Metrics(), io.StringIO()
-    victim = world.folder.enrolled.cards[0]
-    with json_log(metrics, stream) as say:
-        service = world.restart_service(metrics=metrics, log=say)
-        run = service.begin(settings)
-        service.conduct(run)
-        # What modules say of a device today, and what somebody might write tomorrow.
-        say(f"device {victim.identity[:16]} gave or dealt wrong shares")
-        logging.getLogger("hdpmf.common.net.any").warning(
-            "device %.16s rated %g", victim.identity, 4.625
-        )
-    text = stream.getvalue()
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert [line["number"] for line in lines if line["event"] == "round"] == [1, 2]
-    assert {line["run"] for line in lines if line["event"] != "library"} == {run.hex()}
-    assert "device (id) gave or dealt wrong shares" in text
-    assert "4.625" not in text
-    for card in world.folder.enrolled.cards:
-        assert card.identity[:12] not in text
-    # Weights and vectors are no whole numbers; a log has counts only.
-    numbers = [value for line in lines for value in line.values() if isinstance(value, float)]
-    assert numbers == []
-    assert {key for line in lines for key in line} <= {
-        "time",
-        "level",
-        "role",
-        "event",
-        "run",
-        "said",
-        "number",
-        "rounds",
-        "lost",
-        "users",
-        "members",
-        "refusals",
-        "source",
-    }
 
 
 def test_a_failure_is_told_and_logging_is_as_it_was(tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from rich.console import Console
 from hdpmf.common.base.progress import clock, size
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.progress import picture, watch
-from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.progress import picture
 from hdpmf.untrusted.service.telemetry import endpoint
-from tests.world import small_federation
 
 
 def counted() -> Metrics:
@@ -62,23 +60,6 @@ def test_the_live_view_shows_the_round_and_the_refusals() -> None:
     Console(file=stream, width=140).print(picture(counted()))
     for word in ("hdpmf", "round 2 of 4", "2.5 MB", "policy 2, shape 1"):
         assert word in stream.getvalue()
-
-
-def test_a_run_tells_plain_lines_and_counts_bytes() -> None:
-    settings = RunSettings(method="mf", view="messages", minimum=3, rounds=3, factors=3)
-    world = small_federation([1] * 3)
-    metrics, stream = Metrics(), io.StringIO()
-    with watch(metrics, stream) as log:
-        outcome = world.run_alone(settings, metrics=metrics, log=log).conduct()
-    lines = stream.getvalue().splitlines()
-    assert "3 devices take part (3 users), 0 refused" in lines
-    assert any(
-        re.match(r"round 3 of 3, \d+\.\d\d s each, 0:00 left; 3 users; sent .* 0 refusals$", line)
-        for line in lines
-    )
-    assert metrics.bytes_in == outcome.summary["bytes_in"] > 3 * 3 * 40 * 3 * 4
-    assert metrics.bytes_out > metrics.bytes_in
-    assert not any("\x1b" in line for line in lines)
 
 
 def test_times_and_sizes_for_people() -> None:

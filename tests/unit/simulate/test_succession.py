@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,19 +16,16 @@ from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.polling import WebClient
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.lab.simulate.deploy import free_port
-from hdpmf.private.device.connection import serve_recommender
 from hdpmf.private.device.device_identity import (
     authorities_of,
-    card_of,
     digests,
     follow,
-    new_device,
 )
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.website import mailbox_of, serve_website
+from hdpmf.untrusted.service.website import serve_website
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
 NAMES = ["localhost", "127.0.0.1"]
@@ -106,52 +102,3 @@ def test_a_forged_one_with_two_servers(tmp_path: Path) -> None:
             assert "the pinned one has not signed it" in device.look()
             assert device.look() == ""  # it is not asked for again
         assert store.recommender.authority == old
-
-
-@pytest.mark.slow
-def test_of_a_recommender_that_is_polled(tmp_path: Path) -> None:
-    """A recommender starts after the announcement, and again after the change; a device answers
-    it both times.
-    """
-    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop", port=free_port()), TABLE)
-    tls = service.tls_folder
-    old = ensure_certificates(tls, service.config.names).authority.read_bytes()
-    new = authority_rotation.announce(tls).read_bytes()
-    with new_device(tmp_path / "ana", name="ana") as store:
-        service.enroll([card_of(store)])
-        name = store.identity.public.hex()
-        store.change_recommender(authority=old)
-        said, stop = list[str](), threading.Event()
-        address = f"https://localhost:{service.config.port}"
-        thread = threading.Thread(
-            target=serve_recommender, args=(store, address, stop, said.append), daemon=True
-        )
-        thread.start()
-
-        def serve(pinned: bytes) -> None:
-            PublicFiles(service).write()
-            mailbox = mailbox_of(service)
-            with serve_website(service, mailbox):
-                _until(lambda: name in mailbox.present() and store.recommender.authority == pinned)
-                assert len(list(mailbox.exchange({name: b"hello"}, 20.0))) == 1
-
-        try:
-            serve(old + new)
-            authority_rotation.change_over(tls, list(service.config.names))
-            serve(new)
-        finally:
-            stop.set()
-            thread.join(30)
-        told = [line for line in said if "authority" in line]
-        assert "will be followed by another one" in told[0]
-        assert "is not trusted any more" in told[1]
-        assert len(told) == 2
-
-
-def _until(reached: Callable[[], bool]) -> None:
-    look = threading.Event()
-    for _ in range(600):
-        if reached():
-            return
-        look.wait(0.1)
-    pytest.fail("waited for a minute")
