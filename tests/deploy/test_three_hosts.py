@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shlex
 import shutil
@@ -33,25 +32,25 @@ NAMES = {
     "library": ("sums.library.example",),
     "university": ("sums.university.example",),
     "shop": ("shop.example",),
-    "homes": ("school.example", "ana.example", "ben.example", "eva.example"),
+    "homes": ("ana.example", "ben.example", "eva.example"),
 }
 PEOPLE = ("ana", "ben", "eva")  # the page has Ana's lines only
-PROMPTS = {"school": "homes", **dict.fromkeys(PEOPLE, "homes")}
+PROMPTS = dict.fromkeys(PEOPLE, "homes")
 TRIAL = {
     "--period 7d": "--period 60s --precision 5s",
-    "--minimum 1000": "--minimum 16",
+    "--minimum 1000": "--minimum 3",
     "--every 300": "--every 2",
     "/opt/hdpmf/bin/hdpmf": "hdpmf",
 }
 """What the page says for a small trial, instead of what it says for a real run."""
 
-PUPILS, FILMS = 20, 30
+FILMS = 30
 LEADER, HELPER, SHOP = "library-aggregator", "university-aggregator", "shop-recommender"
 PROCESSES = {
     "library": (LEADER,),
     "university": (HELPER,),
     "shop": (SHOP,),
-    "homes": ("school", *PEOPLE),
+    "homes": PEOPLE,
 }
 REPORTED = "reported to the servers of City Library and University"
 LOG = ROOT / "out" / "three-hosts.log"
@@ -190,11 +189,13 @@ def rehearse(folder: Path, log: Path) -> None:
         _write_inputs(hosts)
         _compile()
         on.section(2)
+        for server in ("library", "university"):
+            _allow_few(hosts, server)
         on.section(3)
         assert _servers(hosts, "library") == _servers(hosts, "university")
         for number in (4, 5):
             on.section(number)
-        _allow_short_periods(hosts)
+        _allow_trial(hosts)
         _copy_shop(hosts, "before")
         shutil.copyfile(hosts.home("homes") / "ben.sqlite", folder / "ben.sqlite")
         on.section(6)
@@ -203,7 +204,7 @@ def rehearse(folder: Path, log: Path) -> None:
         on.wait("the task is at both servers, and published", lambda: _task(shop) is not None)
         _befall(on)
         on.wait("the run has ended", lambda: _ended(shop), 180)
-        for name in ("school", *PEOPLE):
+        for name in PEOPLE:
             on.wait(f"{name} has the model", lambda name=name: "A model of run" in hosts.log(name))
         printed = [on.run(line) for line in section(7)]
         _check(hosts, shop, printed)
@@ -214,11 +215,20 @@ def rehearse(folder: Path, log: Path) -> None:
         on.say(f"{hosts.router.carried} packets were carried, {hosts.router.lost} lost")
 
 
-def _allow_short_periods(hosts: Hosts) -> None:
-    """A minute stands for a week: devices insist on an hour by themselves."""
-    (hosts.home("homes") / "trial.toml").write_text("min_period = 10\n")
-    for name in ("school", *PEOPLE):
+def _allow_trial(hosts: Hosts) -> None:
+    """What owners and both operators do for a small trial: a minute stands for a week, and three
+    people for a thousand.
+    """
+    (hosts.home("homes") / "trial.toml").write_text("min_period = 10\nmin_participants = 3\n")
+    for name in PEOPLE:
         hosts.call("homes", "hdpmf", "device", "policy", f"{name}.sqlite", "--set", "trial.toml")
+
+
+def _allow_few(hosts: Hosts, host: str) -> None:
+    config = hosts.home(host) / "aggregator" / "config.toml"
+    text, changed = re.subn(r"(?m)^#? *minimum = \d+", "minimum = 3", config.read_text())
+    assert changed == 1, text
+    config.write_text(text)
 
 
 def _befall(on: Rehearsal) -> None:
@@ -232,8 +242,8 @@ def _befall(on: Rehearsal) -> None:
     _fill_the_leader(on)
     on.restart("shop")
     on.restart("homes")
-    on.wait("the school has reported", lambda: REPORTED in hosts.log("school"))
-    assert _waiting(hosts) >= PUPILS, "the helper was reached although its link is down"
+    on.wait("somebody has reported", lambda: _confirmed(hosts) > 0)
+    assert _waiting(hosts) > 0, "the helper was reached although its link is down"
     on.crash("library")
     _copy_database(hosts, "old")
     on.boot("library")
@@ -243,7 +253,7 @@ def _befall(on: Rehearsal) -> None:
     hosts.link("university", "up")
     on.say("the helper's link is up, and its disk is full")
     on.wait("the helper says that its disk is full", lambda: "disk is full" in hosts.log(HELPER))
-    assert _waiting(hosts) >= PUPILS, "the helper's disk was full, and it confirmed something"
+    assert _waiting(hosts) > 0, "the helper's disk was full, and it confirmed something"
     hosts.free_disk("university")
     on.say("the helper's disk has room again")
     on.restart("university")
@@ -336,7 +346,7 @@ def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
 def _check(hosts: Hosts, shop: Path, printed: list[str]) -> None:
     """Every confirmed report is in the sum, none twice; Ana has her list."""
     (summary,) = (json.loads(path.read_bytes()) for path in shop.glob("runs/*/summary.json"))
-    assert _confirmed(hosts) <= summary["users"] <= PUPILS + len(PEOPLE)
+    assert _confirmed(hosts) <= summary["users"] <= len(PEOPLE)
     assert summary["privacy"]["status"] == "proved"
     assert len(re.findall(r"Film \d+", printed[0])) == 5
     assert "City Library" in printed[1]
@@ -346,9 +356,7 @@ def _check(hosts: Hosts, shop: Path, printed: list[str]) -> None:
 def _confirmed(hosts: Hosts) -> int:
     """Reports that devices were told are taken."""
     reported = {name: hosts.log(name) for name in PROCESSES["homes"]}
-    whole = sum(
-        PUPILS if name == "school" else 1 for name, log in reported.items() if REPORTED in log
-    )
+    whole = sum(REPORTED in log for log in reported.values())
     return whole - sum(log.count("refused a report") for log in reported.values())
 
 
@@ -410,15 +418,8 @@ def _facts(shop: Path) -> str:
 
 
 def _write_inputs(hosts: Hosts) -> None:
-    drawn = random.Random(7)
     films = "".join(f"{film},Film {film}\n" for film in range(FILMS))
     (hosts.home("shop") / "films.csv").write_text("item,title\n" + films)
-    loans = [
-        f"pupil{pupil},{film},{drawn.randint(1, 5)}\n"
-        for pupil in range(PUPILS)
-        for film in drawn.sample(range(FILMS), 6)
-    ]
-    (hosts.home("homes") / "loans.csv").write_text("reader,film,rating\n" + "".join(loans))
 
 
 def _compile() -> None:
