@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ def all_flags() -> set[str]:
         for folder in (
             "benchmarks",
             "tests/aggregator",
-            "tests/federation",
             "tests/mutants",
             "tools",
         )
@@ -124,15 +123,25 @@ def wrong_with(arguments: list[str]) -> str:
     if unknown:
         return f"no option {unknown[0]} of {command.name}"
     method = next((METHODS[word] for word in rest if word in METHODS), None)
-    foreign = [
-        flag for flag in flags if method and is_foreign(known[flag].name or "", method.options)
+    if method is None:
+        return ""
+    chosen = [
+        word.partition("=")[0] for before, word in pairwise(rest) if before in ("--set", "-s")
     ]
-    return f"{method.name} has no {foreign[0]}" if method and foreign else ""
+    foreign = [name for name in chosen if name not in method.options]
+    foreign += [flag for flag in flags if is_foreign(known[flag].name or "", method.options)]
+    return f"{method.name} has no {foreign[0]}" if foreign else ""
+
+
+@cache
+def options_of_methods() -> set[str]:
+    """The names of all options of all methods."""
+    return {name for method in METHODS.values() for name in method.options}
 
 
 def is_foreign(parameter: str, options: Any) -> bool:
     """Whether it is an option of methods that this one does not have."""
-    return parameter.startswith("method_") and parameter.removeprefix("method_") not in options
+    return parameter in options_of_methods() and parameter not in options
 
 
 def refused(arguments: list[str]) -> str:
@@ -338,7 +347,9 @@ def test_examples_in_python_import_what_exists(page: Path) -> None:
     [
         ("hdpmf evaluate hdp-sum --json", ""),
         ("hdpmf device init me.sqlite", ""),
+        ("hdpmf evaluate hdp-sum --set coding=soft", ""),
         ("hdpmf evaluate hdp-sum --lr 0.1", "hdp-sum has no --lr"),
+        ("hdpmf evaluate hdp-sum --set solver=batch", "hdp-sum has no solver"),
         ("hdpmf evaluate hdpmf --bogus", "no option --bogus"),
         ("hdpmf device walk", "no command 'walk'"),
     ],
