@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import random
-import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.private.device.store import sealed_export, transfer
+from hdpmf.private.device.store import transfer
 from hdpmf.private.device.store.database import EXPORT_MAGIC
-from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.layout import FIRST_SCHEMA
-from hdpmf.private.device.store.sealed_export import ExportFacts, ExportReader, write_export
-from hdpmf.private.device.store.transfer import export_store, import_store, take_back
+from hdpmf.private.device.store.transfer import export_store, import_store
 
-from .used_store import PASSPHRASE, facts, plant, spend, used_store
+from .used_store import PASSPHRASE, facts, used_store
 
 TRAVEL = "only for the journey"
 
@@ -50,19 +44,6 @@ def pieces(data: bytes) -> tuple[bytes, list[bytes]]:
     return EXPORT_MAGIC + found[0], found[1:]
 
 
-def test_code_cannot_be_planted_in_an_export(export: Path, there: Path) -> None:
-    """It was a database: its triggers came with it, and charges were not written."""
-    with suppress(sqlite3.DatabaseError):
-        plant(
-            export,
-            "CREATE TRIGGER planted BEFORE INSERT ON ledger BEGIN SELECT RAISE(IGNORE); END",
-        )
-    import_store(export, there, TRAVEL)
-    with DeviceStore.open(there, passphrase=TRAVEL) as store:
-        spend(store)
-        assert len(store.ledger.entries()) == 3
-
-
 def test_bytes_that_flip_and_files_that_end_early_are_refused(export: Path, there: Path) -> None:
     data, chance = export.read_bytes(), random.Random(3)
     spoiled = [data[: chance.randrange(len(data))] for _ in range(40)]
@@ -79,40 +60,6 @@ def test_bytes_that_flip_and_files_that_end_early_are_refused(export: Path, ther
         assert export.exists()
     export.write_bytes(data)
     import_store(export, there, TRAVEL)
-
-
-def test_pieces_cannot_be_left_out_repeated_or_exchanged(
-    tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sealed_export, "_PIECE", 1024)
-    store = used_store(tmp_path / "me", PASSPHRASE)
-    before, file = facts(store, PASSPHRASE), tmp_path / "me.export"
-    export_store(store, file, TRAVEL, passphrase=PASSPHRASE)
-    data = file.read_bytes()
-    head, found = pieces(data)
-    assert len(found) > 5
-    other_file = tmp_path / "other.export"
-    export_store(used_store(tmp_path / "other", None), other_file, TRAVEL)
-    other = pieces(other_file.read_bytes())
-    for changed in (
-        found[:-1],
-        found[1:],
-        [found[0], *found[2:]],
-        [*found, found[-1]],
-        [found[0], *found],
-        [found[1], found[0], *found[2:]],
-        [*found[:-2], found[-1], found[-2]],
-        [*found[:-1], other[1][-1]],
-        other[1],
-        [],
-    ):
-        file.write_bytes(head + b"".join(changed))
-        with pytest.raises(StorageError, match=r"cut short or was tampered with.*unmove"):
-            import_store(file, there, TRAVEL)
-        assert list(there.parent.iterdir()) == []
-    file.write_bytes(data)
-    import_store(file, there, TRAVEL)
-    assert facts(there, TRAVEL) == before
 
 
 def test_an_export_that_is_not_sealed_is_none(export: Path, there: Path) -> None:
@@ -143,20 +90,6 @@ def test_an_export_of_a_newer_version_is_refused_and_stays(export: Path, there: 
     assert list(there.parent.iterdir()) == []
 
 
-def test_the_schema_of_an_export_is_sealed_and_known(
-    tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = used_store(tmp_path / "me", PASSPHRASE)
-    for number, error, words in ((99, ConfigError, "newer"), (3, StorageError, "damaged")):
-        file = tmp_path / f"{number}.export"
-        with monkeypatch.context() as patch:
-            patch.setattr("hdpmf.private.device.store.transfer.newest_schema", lambda n=number: n)
-            export_store(store, file, TRAVEL, passphrase=PASSPHRASE)
-        with pytest.raises(error, match=words):
-            import_store(file, there, TRAVEL)
-        take_back(store, file, passphrase=PASSPHRASE)
-
-
 def test_lengths_are_bounded_before_anything_is_read(export: Path, there: Path) -> None:
     head, _ = pieces(export.read_bytes())
     for content in (
@@ -167,26 +100,6 @@ def test_lengths_are_bounded_before_anything_is_read(export: Path, there: Path) 
         export.write_bytes(content)
         with pytest.raises(StorageError, match="damaged"):
             import_store(export, there, TRAVEL)
-
-
-def test_an_export_that_ends_where_a_row_ends_is_cut_short_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows that nobody misses: charges of the ledger come last."""
-    cipher, about = StoreCipher.new(TRAVEL), ExportFacts(FIRST_SCHEMA, 1, "")
-    monkeypatch.setattr(sealed_export, "_PIECE", 4 + len(msgspec.msgpack.encode(about)))
-    stream = io.BytesIO()
-    rows = [("ledger", (number, b"entry", b"charges")) for number in range(3)]
-    write_export(stream, cipher, about, rows)
-    head, found = pieces(stream.getvalue())
-    whole = ExportReader(io.BytesIO(stream.getvalue()), tmp_path, TRAVEL)
-    assert list(whole.rows()) == rows
-
-    def read() -> None:
-        list(ExportReader(io.BytesIO(head + found[0]), tmp_path, TRAVEL).rows())
-
-    with pytest.raises(StorageError, match="cut short"):
-        read()
 
 
 def test_a_full_disk_leaves_the_store_and_no_part_of_an_export(

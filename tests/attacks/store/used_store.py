@@ -48,16 +48,6 @@ def spend(store: DeviceStore, run: str = "cc" * 16, part: float = 0.25) -> None:
     store.ledger.charge(entry, ratings, np.arange(len(ratings)), epsilons)
 
 
-def plant(path: Path, *statements: str) -> None:
-    """Write to a store's file with an SQLite editor."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        for statement in statements:
-            connection.execute(statement)
-    finally:
-        connection.close()
-
-
 @contextmanager
 def without_triggers(connection: sqlite3.Connection) -> Iterator[None]:
     """Take the ledger's triggers away and put them back, as if nothing had been."""

@@ -170,4 +170,4 @@ def killed_at(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPa
 
 def kill_points(count: int, last: int) -> list[int]:
     """Where to kill: here and there, and at each of the last statements, where it is decided."""
-    return sorted({*range(0, count, 9), *range(max(count - last, 0), count)})
+    return sorted({*range(0, count, 25), *range(max(count - last, 0), count)})

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from hdpmf.errors import ConfigError, PrivacyError, StorageError
-from hdpmf.private.device.store import transfer
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import export_store, import_store, take_back
 
 from .conftest import PASSPHRASE
-from .full_store import facts, full_store, kill_points, killed_at, spend
+from .full_store import facts, full_store, kill_points, killed_at
 
 TRAVEL = "only for the journey"
 
@@ -75,23 +74,6 @@ def test_everything_moves_and_one_store_can_be_used(
     assert not stick.exists()
     assert sorted(found.name for found in there.parent.iterdir()) == ["me", "me.counter", "me.lock"]
     assert not usable(here, passphrase)
-
-
-def test_old_copies_are_known_on_both_machines(
-    here: Path, stick: Path, there: Path, passphrase: str | None
-) -> None:
-    shutil.copy(here, here.with_name("copy"))
-    export_store(here, stick, TRAVEL, passphrase=passphrase)
-    shutil.copy(here.with_name("copy"), here)
-    with pytest.raises(StorageError, match="old copy"):  # from before it was marked
-        DeviceStore.open(here, passphrase=passphrase)
-    import_store(stick, there, TRAVEL)
-    shutil.copy(there, there.with_name("copy"))
-    with DeviceStore.open(there, passphrase=TRAVEL) as store:
-        spend(store)
-    shutil.copy(there.with_name("copy"), there)
-    with pytest.raises(StorageError, match="old copy"):
-        DeviceStore.open(there, passphrase=TRAVEL)
 
 
 def test_an_export_is_imported_once_on_a_machine(
@@ -201,28 +183,6 @@ def test_a_kill_leaves_one_of_them_and_the_same_command_ends_it(
                 act()
             assert facts(target, phrase) == before
             assert not stick.exists()
-
-
-@pytest.mark.parametrize("passphrase", [None], ids=["plain"])
-def test_killed_between_the_counter_and_the_store_the_same_import_ends_it(
-    here: Path, stick: Path, there: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = facts(here, None)
-    export_store(here, stick, TRAVEL)
-    rename = transfer._rename
-
-    def killed(source: Path, target: Path) -> None:
-        if target == there:
-            raise KeyboardInterrupt
-        rename(source, target)
-
-    monkeypatch.setattr(transfer, "_rename", killed)
-    with pytest.raises(KeyboardInterrupt):
-        import_store(stick, there, TRAVEL)
-    monkeypatch.undo()
-    assert not there.exists()
-    import_store(stick, there, TRAVEL)
-    assert facts(there, TRAVEL) == before
 
 
 def _saved(folder: Path, name: str) -> Path:

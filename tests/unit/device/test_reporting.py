@@ -6,17 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Report
 from hdpmf.common.protocol import Survey, decode
 from hdpmf.common.protocol.lists import digest_of
 from hdpmf.common.protocol.task import task_id
-from hdpmf.errors import StorageError
-from hdpmf.private.client.outgoing import SplitReport
-from hdpmf.private.device.outbox import reports
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import local_model
 from tests.world import live
@@ -66,50 +61,6 @@ def test_the_ledger_names_both_organisations_and_what_they_see() -> None:
     assert "The recommender, and either server alone, see only" in agreed.words
     assert (agreed.view, agreed.status, agreed.epsilon) == ("two-servers", "proved", 0.5)
     assert agreed.run == sent.run == task_id(make_task()).hex()
-
-
-def test_a_silo_reports_for_every_user() -> None:
-    store = make_store({}, users=3)
-    store.rate("item 00", 5.0, user="a")
-    store.rate("item 00", 1.0, user="b")
-    task = make_task()
-    world = reported(task, store)
-    assert len({body for _, _, body in world.uploads}) == 3
-    expected = np.add(plain_sums(task, {"item 00": 5.0}), plain_sums(task, {"item 00": 1.0}))
-    assert world.sums(task) == expected.tolist()
-    assert actions(store) == ["agreed", "sent"]
-
-
-def test_a_large_silo_that_fails_between_its_reports_makes_them_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Some are kept already when the disk refuses, and none is paid for: only the new ones
-    leave.
-    """
-    monkeypatch.setattr(reports, "_AT_A_TIME", 2)
-    store, world, task = make_store({"item 00": 5.0}, users=5), World(), make_task()
-    world.publish(task=task)
-    device = reporter(store, world, 0.5)
-    put, kept = store.runs.put_part, list[bytes]()
-
-    def full(run: bytes, name: bytes, data: bytes) -> None:
-        if len(kept) == 3:
-            raise StorageError("the disk is full")
-        put(run, name, data)
-        kept.append(data)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(store.runs, "put_part", full)
-        live(device, world, 50)
-    assert len(kept) == 3  # the task, a report and the request for its token
-    assert (world.uploads, actions(store)) == ([], [])
-    live(device, world, PERIOD - 100)
-    bodies = {body for _, _, body in world.uploads}
-    assert len(bodies) == 5
-    sent = {Report.decode(body).public_share for body in bodies}
-    assert msgspec.msgpack.decode(kept[1], type=SplitReport).public_share not in sent
-    assert world.sums(task) == plain_sums(task, {"item 00": 5.0})
-    assert actions(store) == ["agreed", "sent"]
 
 
 def test_the_second_task_gets_zeros_where_ratings_have_spent_all() -> None:
