@@ -214,10 +214,10 @@ def run_and_collect(
         Store,
         collect,
         expected_runs,
-        expected_seconds,
         run_experiments,
         watch,
     )
+    from hdpmf.lab.experiments.runner import expected_seconds
     from hdpmf.private.kernels.gpu.availability import use_gpu
 
     with Store(out, create=True) as store:
@@ -249,7 +249,7 @@ def run_and_collect(
 
 def _weight_lines(experiment: Experiment) -> Iterator[str]:
     """Describe the privacy weights of the user's own data."""
-    from hdpmf.lab.experiments import wishes_in_words
+    from hdpmf.lab.experiments.expansion import wishes_in_words
 
     for name in experiment.datasets if experiment.has_runs else ():
         if name in experiment.data and experiment.data[name].file is not None:

@@ -144,19 +144,19 @@ def status(out: Annotated[Path, argument("The folder that --out named.", "OUT")]
     columns = ("experiment", "cross-validation", "evaluation", "diverged", "failed", "")
     cells = [
         (
-            row.name + (" (quick)" if row.quick else ""),
-            f"{row.tuning_done}/{row.tuning_runs}",
-            f"{row.evaluation_done}/{row.evaluation_runs}",
-            str(row.diverged),
-            str(row.failed),
-            "complete" if row.complete else "",
+            row["name"] + (" (quick)" if row["quick"] else ""),
+            f"{row['tuning_done']}/{row['tuning_runs']}",
+            f"{row['evaluation_done']}/{row['evaluation_runs']}",
+            str(row["diverged"]),
+            str(row["failed"]),
+            "complete" if row["complete"] else "",
         )
         for row in rows
     ]
     text: list[Block] = [Table(columns, cells, numeric=columns[1:5])]
-    if not all(row.complete for row in rows):
+    if not all(row["complete"] for row in rows):
         text.append("the same 'hdpmf paper run' command does what is missing")
-    return Result({"out": str(out), "experiments": [row.fields() for row in rows]}, text)
+    return Result({"out": str(out), "experiments": rows}, text)
 
 
 @command

@@ -22,8 +22,8 @@ from hdpmf.lab.experiments.expansion import (
     grid_of,
     method_names,
     tuning_cells,
+    tuning_runs,
 )
-from hdpmf.lab.experiments.runner import tuning_runs
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, make_run
 
 PARAMS = {
@@ -159,7 +159,7 @@ def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -
     """Otherwise the deviation over seeds would leave out what the draw of wishes does."""
     experiment = msgspec.structs.replace(small, seeds=(3, 5, 8))
     place = next(place for place in configurations(experiment) if place.method == "hdpmf")
-    runs = evaluation_runs(experiment, {place: {"learning_rate": 0.01, "reg": 0.01}}, place, None)
+    runs = evaluation_runs(experiment, place, {"learning_rate": 0.01, "reg": 0.01}, None)
     assert [run.privacy.seed for run in runs if run.privacy is not None] == [3, 5, 8]
     assert [run.seed for run in runs] == [run.part.seed for run in runs] == [3, 5, 8]
     ratings = load_data(runs[0].data, None)
@@ -208,21 +208,21 @@ def test_shared_runs_are_one_run() -> None:
 
 def test_a_figure_begins_where_the_table_is() -> None:
     place = Configuration("ml-1m", "hdpmf", 10)
-    chosen = {place: {"learning_rate": 0.005, "reg": 0.01}}
-    table = evaluation_runs(paper.experiment("table3"), chosen, place, None)
+    chosen = {"learning_rate": 0.005, "reg": 0.01}
+    table = evaluation_runs(paper.experiment("table3"), place, chosen, None)
     for name, x in (("figure_epsilon", 1.0), ("figure_epsilon_uc", 0.1), ("figure_f_uc", 0.54)):
-        figure = evaluation_runs(paper.experiment(name), chosen, place, x)
+        figure = evaluation_runs(paper.experiment(name), place, chosen, x)
         same = [run.params == other.params for run, other in zip(table, figure, strict=True)]
         assert all(same), name
-    assert evaluation_runs(paper.experiment("figure_epsilon"), chosen, place, 1.0) == table
-    halved = evaluation_runs(paper.experiment("figure_sparsity"), chosen, place, 0.4)
+    assert evaluation_runs(paper.experiment("figure_epsilon"), place, chosen, 1.0) == table
+    halved = evaluation_runs(paper.experiment("figure_sparsity"), place, chosen, 0.4)
     assert {(run.part.kind, run.part.fraction) for run in halved} == {("leave-one-out", 0.4)}
 
 
 def test_ml_100k_uses_its_ready_made_split() -> None:
     table = paper.experiment("table3")
-    chosen = {Configuration("ml-100k", "mf", 10): {"learning_rate": 0.01, "reg": 0.01}}
-    runs = evaluation_runs(table, chosen, Configuration("ml-100k", "mf", 10), None)
+    chosen = {"learning_rate": 0.01, "reg": 0.01}
+    runs = evaluation_runs(table, Configuration("ml-100k", "mf", 10), chosen, None)
     assert {run.part for run in runs} == {Part("ready-made")}
     assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
     folds = tuning_cells(table, Configuration("ml-1m", "mf", 10))[0].runs

@@ -43,7 +43,7 @@ def test_a_live_display_on_a_terminal(small: Experiment, monkeypatch: pytest.Mon
     stream = Terminal()
     results = _results(small)
     with watch(stream) as progress:
-        view = progress._view
+        view = progress.view
         assert isinstance(view, LiveView)
         progress.stage("evaluation", [result.run for result in results], 0)
         for result in results:
@@ -59,7 +59,7 @@ def test_the_best_is_the_best_mean(small: Experiment) -> None:
     runs = [
         run for run in expected_runs([small]) if run.method == "pdpmf" and run.stage == "tuning"
     ]
-    accumulator.stage("cross-validation", runs)
+    accumulator.stage("cross-validation", runs, 0)
     for run, mse in zip(runs, (1.0, 3.0, 1.5, 1.7), strict=True):
         accumulator.finished(Result(run, "done", {"mse": mse, "mae": 1.0}, None))
     assert accumulator.best() == {("Synthetic", "pdpmf"): pytest.approx(1.6)}

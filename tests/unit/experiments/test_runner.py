@@ -16,28 +16,32 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.lab.experiments import (
-    RANKING,
     Experiment,
     Result,
-    Run,
     Store,
     collect,
     compare,
+    expected_runs,
     run_experiments,
-    tuning_tables,
 )
 from hdpmf.lab.experiments.execution import do_run, run_metrics
-from hdpmf.lab.experiments.expansion import Configuration, GridPoint, best_of_grid, choices
+from hdpmf.lab.experiments.expansion import (
+    GridPoint,
+    best_of_grid,
+    choices,
+    configurations,
+    grid_points,
+)
 from hdpmf.lab.experiments.progress import experiment_status
 from hdpmf.lab.experiments.runner import (
     check_backend,
     estimated_seconds,
-    expected_runs,
     expected_seconds,
     jobs,
     tasks_of,
 )
-from hdpmf.lab.experiments.runs import Data, Part, Privacy
+from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run
+from hdpmf.lab.experiments.summary import RANKING
 from hdpmf.models import make_model
 
 RUNS = 16
@@ -81,12 +85,11 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
         assert cells[3].hyperparameters == {}
         assert cells[0].claim is not None
         assert cells[0].claim.status == "nominal"
-        assert "messages visible" in cells[0].claim.honest
         assert set(compare(cells, "hdpmf", "pdpmf")) == {("synthetic", 4, None)}
         assert not any(
             set(RANKING) & set(one.metrics) for one in results.values()
         )  # only errors were asked for
-        assert experiment_status(small, results).complete
+        assert experiment_status(small, results)["complete"]
         assert store.datasets()["synthetic"]["ratings"] == 700
         assert [event.data["reason"] for event in store.events("end")] == ["finished", "finished"]
 
@@ -95,12 +98,11 @@ def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Exp
     with Store(tmp_path, create=True) as store:
         run_experiments([small], store, n_jobs=1)
         results = store.results()
-        tables = tuning_tables(store, "small")
-    assert set(tables) == {
-        Configuration("synthetic", "hdpmf", 4),
-        Configuration("synthetic", "pdpmf", 4),
-    }
-    for place, (grid, winner) in tables.items():
+    tuned = [place for place in configurations(small) if place.method != "user-mean"]
+    assert [place.method for place in tuned] == ["hdpmf", "pdpmf"]
+    for place in tuned:
+        grid = grid_points(small, place, results)
+        winner = best_of_grid(grid)
         assert winner is not None
         for row in grid:
             folds = [results[one].metrics["mse"] for one in row.run_ids]
@@ -153,11 +155,11 @@ def test_a_failed_run_is_told_and_tried_again(
             patch.setattr("hdpmf.lab.experiments.execution.score", _refuse)
             assert run_experiments([one], store, n_jobs=1).ran == {"failed": 2}
         status = experiment_status(one, store.results())
-        assert (status.failed, status.complete) == (2, False)
+        assert (status["failed"], status["complete"]) == (2, False)
         assert collect(store, one)[0].status == "failed"
         assert {result.message for result in store.results().values()} == {"the disk ate it"}
         assert run_experiments([one], store, n_jobs=1).ran == {"done": 2}
-        assert experiment_status(one, store.results()).complete
+        assert experiment_status(one, store.results())["complete"]
 
 
 def _refuse(*_: object) -> None:
@@ -225,7 +227,9 @@ def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(
         run_experiments([msgspec.structs.replace(lists, tuning=small.tuning)], store, n_jobs=1)
         assert run_experiments([lists], store, n_jobs=1).total >= 4  # the folds again, with lists
         results = store.results()
-        ((grid, winner),) = tuning_tables(store, lists, results).values()
+        (place,) = configurations(lists)
+        grid = grid_points(lists, place, results)
+        winner = best_of_grid(grid, "ndcg_at_10")
     for row in grid:
         folds = [results[run].metrics["ndcg_at_10"] for run in row.run_ids]
         assert row.ndcg == pytest.approx(sum(folds) / len(folds))
@@ -251,9 +255,9 @@ def test_lists_are_measured_where_an_early_version_did_not(
             }
             store.add(msgspec.structs.replace(one, metrics=metrics))
         store.note("start", events[0].data)
-        assert experiment_status(small, store.results()).complete == (measure == "errors")
+        assert experiment_status(small, store.results())["complete"] == (measure == "errors")
         assert run_experiments([small], store, n_jobs=1).total == (8 if measure == "both" else 0)
-        assert experiment_status(small, store.results()).complete
+        assert experiment_status(small, store.results())["complete"]
         assert run_experiments([small], store, n_jobs=1).total == 0
         for cell, before in zip(
             collect(store, small), collect(store, small, complete), strict=True
@@ -270,7 +274,7 @@ def test_interrupting_keeps_what_was_finished(tmp_path: Path, small: Experiment)
             run_experiments([small], store, n_jobs=1, progress=recorder)
         assert set(store.results()) == set(recorder.ids)
         assert store.events("end")[0].data["reason"] == "interrupted"
-        assert not experiment_status(small, store.results()).complete
+        assert not experiment_status(small, store.results())["complete"]
         assert {cell.status for cell in collect(store, small)} <= {"missing"}
         assert run_experiments([small], store, n_jobs=1).total == RUNS - 5
 

@@ -11,9 +11,9 @@ from hdpmf.lab.experiments import (
     parse_experiment,
     read_experiment,
     resolve,
-    wishes_in_words,
 )
 from hdpmf.lab.experiments.execution import parts_of, weights_of
+from hdpmf.lab.experiments.expansion import wishes_in_words
 from hdpmf.lab.experiments.spec import default_grids
 
 HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
@@ -68,7 +68,7 @@ HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
             "tuning.grids.mf: mf has no option 'learning_rat'",
         ),
         ("[tuning]\nfolds = 1", r"\$\.tuning\.folds"),
-        ("[split]\nkind = 'whole'", "nothing to test on"),
+        ("[split]\nkind = 'whole'", r"\$\.split\.kind"),
         ("= 3", "is not TOML"),
     ],
 )

@@ -85,16 +85,6 @@ def test_what_has_to_be_done_again(
     assert one.suffices(lists=True) == with_lists
 
 
-def test_a_file_of_an_older_version_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    with Store(tmp_path, create=True) as store:
-        store.add(result())
-    connection = sqlite3.connect(tmp_path / FILE_NAME)
-    connection.executescript("PRAGMA user_version = 1")
-    connection.close()
-    with pytest.raises(ConfigError, match=r"before 1\.0; choose another folder"):
-        Store(tmp_path)
-
-
 def test_failed_runs_are_tried_again_and_diverged_ones_are_not(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
         store.add(result(0, "failed"))

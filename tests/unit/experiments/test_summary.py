@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from hdpmf.lab.experiments import Summary, paired_test
+from hdpmf.lab.experiments.summary import Summary, paired_test
 
 
 def test_summary_has_n_minus_one() -> None:

@@ -15,9 +15,11 @@ import pytest
 
 from hdpmf.common.methods import METHODS
 from hdpmf.lab import paper
-from hdpmf.lab.experiments import RANKING, Experiment, Run, Store
-from hdpmf.lab.experiments.runner import final_runs, tuning_runs
+from hdpmf.lab.experiments import Experiment, Store
+from hdpmf.lab.experiments.expansion import final_runs, tuning_runs
+from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.store import Result, StoredClaim
+from hdpmf.lab.experiments.summary import RANKING
 from hdpmf.lab.paper import published
 
 FACTS = {

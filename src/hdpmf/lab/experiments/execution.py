@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -36,7 +36,7 @@ from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
 from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now
 from hdpmf.models import Estimator
 from hdpmf.models.factorization import Factorization
-from hdpmf.models.multi_fit import Fit, fit_together
+from hdpmf.models.multi_fit import Fit, FitResult, fit_together
 from hdpmf.models.training import FarFromConvergedWarning
 from hdpmf.models.validation import group_errors, group_names
 from hdpmf.private.kernels.gpu.availability import explain
@@ -203,7 +203,7 @@ def claim_of(model: Estimator) -> StoredClaim:
 
 def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:
     """Return the ratings that a run trains and tests on."""
-    return _parts(run.data, run.part, files.get(run.data.sha256 or ""))
+    return _cut(_key(run.data), _key(run.part), files.get(run.data.sha256 or ""))
 
 
 def weights_of(run: Run, train: Ratings, files: Mapping[str, str]) -> PrivacyWeights | None:
@@ -271,32 +271,35 @@ def _without_fallback(model: Estimator) -> Estimator:
 
 def load_data(data: Data, path: str | None) -> Ratings:
     """Load ratings; ``path`` is the user's file."""
-    return _ratings(msgspec.json.encode(data, order="sorted"), path)
+    return _ratings(_key(data), path)
+
+
+def _key(value: msgspec.Struct) -> bytes:
+    """Return a value as caches want it: structs hold dicts, which have no hash."""
+    return msgspec.json.encode(value, order="sorted")
 
 
 @lru_cache(maxsize=2)
 def _ratings(key: bytes, path: str | None) -> Ratings:
     data = msgspec.json.decode(key, type=Data)
-    if data.sha256 is not None:
-        if path is None:
-            raise RatingsError(f"the file of {data.name!r} is not known here")
-        with message_language("toml"):
-            return Ratings.read(
-                path,
-                scale=data.scale,
-                columns=data.columns or None,
-                duplicates=data.duplicates,
-                implicit=data.implicit,
-                missing=data.missing,
-                name=data.name,
-            )
-    options: dict[str, Any] = dict(data.world)
-    return load_dataset(data.name, **options)
+    if data.sha256 is None:
+        options: dict[str, Any] = dict(data.world)
+        return load_dataset(data.name, **options)
+    if path is None:
+        raise RatingsError(f"the file of {data.name!r} is not known here")
+    with message_language("toml"):
+        return Ratings.read(
+            path,
+            scale=data.scale,
+            columns=data.columns or None,
+            duplicates=data.duplicates,
+            implicit=data.implicit,
+            missing=data.missing,
+            name=data.name,
+        )
 
 
-@lru_cache(maxsize=2)
-def _ready_made(name: str) -> tuple[Ratings, Ratings]:
-    return load_split(name)
+_ready_made = lru_cache(maxsize=2)(load_split)
 
 
 @lru_cache(maxsize=4)
@@ -304,8 +307,6 @@ def _cut(data: bytes, part_key: bytes, path: str | None) -> tuple[Ratings, Ratin
     part = msgspec.json.decode(part_key, type=Part)
     if part.kind == "ready-made":
         train, test = _ready_made(msgspec.json.decode(data, type=Data).name)
-    elif part.kind == "whole":
-        train = test = _ratings(data, path)
     elif part.kind == "leave-one-out":
         train, test = _ratings(data, path).leave_one_out(rng=part.seed)
     else:
@@ -315,11 +316,6 @@ def _cut(data: bytes, part_key: bytes, path: str | None) -> tuple[Ratings, Ratin
     if part.folds:
         train, test = next(islice(train.k_fold(part.folds, rng=part.seed), part.fold, None))
     return train, test
-
-
-def _parts(data: Data, part: Part, path: str | None) -> tuple[Ratings, Ratings]:
-    # The caches want hashable keys; the structs hold dicts.
-    return _cut(msgspec.json.encode(data, order="sorted"), msgspec.json.encode(part), path)
 
 
 def can_go_together(run: Run) -> bool:
@@ -334,9 +330,12 @@ def do_together(
     runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]
 ) -> Iterator[Result]:
     """Fit runs together on the GPU, by data set; measure them on ``n_jobs`` threads."""
-    ordered = sorted(runs, key=_data)
+
+    def data(run: Run) -> bytes:
+        return _key(run.data)
+
     with ThreadPoolExecutor(n_jobs) as measuring:
-        for _, same in groupby(ordered, key=_data):
+        for _, same in groupby(sorted(runs, key=data), key=data):
             yield from _do_data(list(same), files, measuring, listed)
 
 
@@ -353,8 +352,8 @@ def _do_data(
     weights: dict[bytes, PrivacyWeights | None] = {}
     prepared: list[tuple[Run, Any, Fit, Ratings]] = []
     for run in runs:
-        part = msgspec.json.encode(run.part)
-        wishes = msgspec.json.encode([run.part, run.privacy])
+        part = _key(run.part)
+        wishes = part + msgspec.json.encode(run.privacy)
         claim = None
         try:
             if part not in parts:
@@ -368,25 +367,22 @@ def _do_data(
         except HdpmfError as error:
             yield make_result(run, started, claim, error=error, host=host)
 
-    def measure(number: int, seconds: float) -> Result:
-        run, claim, fit, test = prepared[number]
+    def measure(fitted: FitResult) -> Result:
+        run, claim, fit, test = prepared[fitted.number]
+        if fitted.error is not None:
+            return make_result(run, started, claim, error=fitted.error, host=host)
         try:
-            metrics = run_metrics(fit.model, run.part, fit.train, test, seconds, run.id in listed)
+            metrics = run_metrics(
+                fit.model, run.part, fit.train, test, fitted.seconds, run.id in listed
+            )
         except HdpmfError as error:
             return make_result(run, started, claim, error=error, host=host)
         return make_result(run, started, claim, metrics, host=host)
 
-    waiting: list[Future[Result]] = []
+    waiting: list[FitResult] = []
     for fitted in fit_together([fit for _, _, fit, _ in prepared]):
-        if fitted.error is not None:
-            run, claim, _, _ = prepared[fitted.number]
-            yield make_result(run, started, claim, error=fitted.error, host=host)
-        else:
-            waiting.append(measuring.submit(measure, fitted.number, fitted.seconds))
-        # Training launches from this thread; measuring threads would slow it down, so they wait.
-        while fitted.last and waiting:
-            yield waiting.pop(0).result()
-
-
-def _data(run: Run) -> bytes:
-    return msgspec.json.encode(run.data, order="sorted")
+        waiting.append(fitted)
+        if fitted.last:  # while training launches from this thread, others would slow it down
+            yield from measuring.map(measure, waiting)
+            waiting = []
+    yield from measuring.map(measure, waiting)

@@ -49,7 +49,8 @@ Choices = Mapping[Configuration, Mapping[str, float]]
 def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experiment, dict[str, Path]]:
     """Resolve what depends on this machine: the available Yelp, and checksums of files.
 
-    Files are relative to the folder ``base``.
+    Files are relative to the folder ``base``. Results must not depend on, or reveal, where a file
+    is: only its content counts.
 
     Returns:
         The experiment with data sets that are here, and the place of each file of the user's, by
@@ -59,24 +60,22 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
         DatasetError: A data set is not on this machine.
     """
     files: dict[str, Path] = {}
+
+    def digest_of(file: str) -> str:
+        path = (base or Path()) / file
+        digest = file_digest(path)
+        files[digest] = path
+        return f"sha256:{digest}"
+
     names: list[str] = []
     data = dict(experiment.data)
     for name in experiment.datasets:
-        options = data.get(name, DataOptions())
-        if options.file is not None:
-            path = (base or Path()) / options.file
-            digest = file_digest(path)
-            files[digest] = path
-            # Results must not depend on, or reveal, where a file is: only its content counts.
-            data[name] = options = msgspec.structs.replace(options, file=f"sha256:{digest}")
-        if options.weight_files:
-            paths = [(base or Path()) / file for file in options.weight_files]
-            digests = [file_digest(path) for path in paths]
-            files |= dict(zip(digests, paths, strict=True))
-            data[name] = msgspec.structs.replace(
-                options, weights=tuple(f"sha256:{digest}" for digest in digests)
-            )
-        if options.file is not None:
+        own = data.get(name, DataOptions())
+        if own.weight_files:
+            weights = tuple(map(digest_of, own.weight_files))
+            data[name] = own = msgspec.structs.replace(own, weights=weights)
+        if own.file is not None:
+            data[name] = msgspec.structs.replace(own, file=digest_of(own.file))
             names.append(name)
             continue
         here = available(name)
@@ -84,9 +83,8 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             info = dataset_info(name)
             raise DatasetError(f"{info.title} is not on this machine; {info.how_to_get()}")
         names.append(here)
-    return msgspec.structs.replace(
-        experiment, datasets=tuple(dict.fromkeys(names)), data=data
-    ), files
+    datasets = tuple(dict.fromkeys(names))
+    return msgspec.structs.replace(experiment, datasets=datasets, data=data), files
 
 
 def available(name: str) -> str | None:
@@ -110,20 +108,20 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
     """Return the methods of an experiment, for ``all`` in the order of the registry."""
     for module in experiment.imports:
         load_module(module)
-    lists = experiment.measure == "lists"
-    # Some methods make only lists; the trivial baselines among the others make none.
-    able = (
-        name
-        for name, method in METHODS.items()
-        if method.lists_only <= lists and (not lists or method.has_lists)
-    )
-    wanted = tuple(able) if experiment.methods == "all" else experiment.methods
-    named = (*wanted, *experiment.without, *experiment.paper_methods)
-    for name in named:
-        try:
+    wanted = experiment.methods
+    if wanted == "all":
+        # Some methods make only lists; the trivial baselines among the others make none.
+        lists = experiment.measure == "lists"
+        wanted = tuple(
+            name
+            for name, method in METHODS.items()
+            if method.lists_only <= lists <= method.has_lists
+        )
+    try:
+        for name in (*wanted, *experiment.without, *experiment.paper_methods):
             METHODS.named(name)
-        except ConfigError as error:
-            raise ConfigError(f"{experiment.name}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{experiment.name}: {error}") from None
     methods = tuple(dict.fromkeys(name for name in wanted if name not in experiment.without))
     if not methods and experiment.has_runs:
         raise ConfigError(f"{experiment.name}: no methods are left; name some under methods")
@@ -135,15 +133,12 @@ def grid_of(experiment: Experiment, method: str) -> list[dict[str, float]]:
     grids = experiment.tuning.grids
     options = METHODS[method].options.keys() - set(experiment.params)
     grid = grids.get(method, grids.get("default", {}) if "learning_rate" in options else {})
-    open_params = {
-        name: tuple(_as_option(name, value) for value in values)
+    tried = {
+        name: [_as_option(name, value) for value in values]
         for name, values in grid.items()
         if name in options
     }
-    return [
-        dict(zip(open_params, cell, strict=True))
-        for cell in itertools.product(*open_params.values())
-    ]
+    return [dict(zip(tried, cell, strict=True)) for cell in itertools.product(*tried.values())]
 
 
 def _as_option(name: str, value: float) -> float:
@@ -151,20 +146,30 @@ def _as_option(name: str, value: float) -> float:
     return float(value) if name in ("epsilon", "learning_rate", "reg") else value
 
 
-def tuned_as(experiment: Experiment, method: str) -> str:
-    """Return the method whose hyper-parameters this one takes over."""
-    return experiment.tuning.like.get(method, method)
-
-
 def configurations(experiment: Experiment) -> Iterator[Configuration]:
     """Yield where hyper-parameters must be chosen."""
-    if not experiment.has_runs:
-        return
-    tuned = dict.fromkeys(tuned_as(experiment, method) for method in method_names(experiment))
-    for dataset, method, factors in itertools.product(
-        experiment.datasets, tuned, experiment.factors
-    ):
-        yield Configuration(dataset, method, factors)
+    if experiment.has_runs:
+        like = experiment.tuning.like
+        tuned = dict.fromkeys(like.get(method, method) for method in method_names(experiment))
+        for place in itertools.product(experiment.datasets, tuned, experiment.factors):
+            yield Configuration(*place)
+
+
+def cell_configurations(
+    experiment: Experiment,
+) -> Iterator[tuple[Configuration, Configuration, float | None]]:
+    """Yield the places of cells: each with the one whose hyper-parameters it takes, and x."""
+    if experiment.has_runs:
+        methods = method_names(experiment)
+        for dataset, method, factors, x in itertools.product(
+            experiment.datasets, methods, experiment.factors, experiment.xs
+        ):
+            tuned = experiment.tuning.like.get(method, method)
+            yield (
+                Configuration(dataset, method, factors),
+                Configuration(dataset, tuned, factors),
+                x,
+            )
 
 
 def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[GridCell]:
@@ -172,69 +177,99 @@ def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[G
     grid = grid_of(experiment, configuration.method)
     if len(grid) == 1:
         return [GridCell(grid[0], ())]
-    return [GridCell(values, fold_runs(experiment, configuration, values)) for values in grid]
-
-
-def fold_runs(
-    experiment: Experiment, configuration: Configuration, values: Mapping[str, float]
-) -> tuple[Run, ...]:
-    """Return the cross-validation runs of one combination of hyper-parameters, one per fold."""
     tuning = experiment.tuning
     data = data_of(experiment, configuration.dataset)
     part = _part(data, tuning.split, tuning.seed)
     privacy = wishes_of(experiment, configuration.dataset, dict(experiment.privacy), tuning.seed)
-    return tuple(
-        make_run(
-            data,
-            msgspec.structs.replace(part, folds=tuning.folds, fold=fold),
-            configuration.method,
-            {**_shared_params(experiment, configuration), **values},
-            privacy,
-            tuning.seed,
-        )
-        for fold in range(tuning.folds)
-    )
+    shared = _shared_params(experiment, configuration)
+
+    def run(values: dict[str, float], fold: int) -> Run:
+        folded = msgspec.structs.replace(part, folds=tuning.folds, fold=fold)
+        params = {**shared, **values}
+        return make_run(data, folded, configuration.method, params, privacy, tuning.seed)
+
+    return [
+        GridCell(values, tuple(run(values, fold) for fold in range(tuning.folds)))
+        for values in grid
+    ]
 
 
 def evaluation_runs(
-    experiment: Experiment, choices: Choices, configuration: Configuration, x: float | None
+    experiment: Experiment,
+    configuration: Configuration,
+    chosen: Mapping[str, float],
+    x: float | None,
 ) -> tuple[Run, ...]:
     """Return the runs of one cell of a table or one point of a curve, one per seed."""
     data = data_of(experiment, configuration.dataset)
-    chosen = choices[configuration._replace(method=tuned_as(experiment, configuration.method))]
     params: dict[str, Scalar] = {**_shared_params(experiment, configuration), **chosen}
-    varied = "" if experiment.vary is None or x is None else experiment.vary.parameter
-    fraction = float(x) if varied == "fraction" and x is not None else 1.0
-    if varied in METHODS[configuration.method].options:
-        params[varied] = x if x is None else _as_option(varied, x)
+    if x is not None and experiment.varied in METHODS[configuration.method].options:
+        params[experiment.varied] = _as_option(experiment.varied, x)
+    fraction = float(x) if x is not None and experiment.varied == "fraction" else 1.0
+    wishes = _wishes(experiment, x)
     return tuple(
         make_run(
             data,
             msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
             configuration.method,
             params,
-            wishes_of(experiment, configuration.dataset, _wishes(experiment, x), seed),
+            wishes_of(experiment, configuration.dataset, wishes, seed),
             seed,
         )
         for seed in experiment.seeds
     )
 
 
+def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
+    """Return the cross-validation runs of some experiments, each once."""
+    runs = {
+        run.id: run
+        for experiment in experiments
+        for configuration in configurations(experiment)
+        for cell in tuning_cells(experiment, configuration)
+        for run in cell.runs
+    }
+    return list(runs.values())
+
+
+def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> list[Run]:
+    """Return the evaluation runs whose hyper-parameters are known, each once."""
+    return _evaluated((experiment, choices(experiment, results)) for experiment in experiments)
+
+
+def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
+    """Return all runs, for estimates with the first cell of each grid instead of the chosen."""
+    experiments = list(experiments)
+    first = [
+        {place: tuning_cells(one, place)[0].values for place in configurations(one)}
+        for one in experiments
+    ]
+    runs = [*tuning_runs(experiments), *_evaluated(zip(experiments, first, strict=True))]
+    return list({run.id: run for run in runs}.values())
+
+
+def _evaluated(chosen: Iterable[tuple[Experiment, Choices]]) -> list[Run]:
+    runs = {
+        run.id: run
+        for experiment, values in chosen
+        for configuration, tuned, x in cell_configurations(experiment)
+        if tuned in values
+        for run in evaluation_runs(experiment, configuration, values[tuned], x)
+    }
+    return list(runs.values())
+
+
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
     """Return the privacy specification at one point of the axis."""
-    groups = experiment.user_groups, experiment.item_groups
-    return Privacy(_wishes(experiment, x), user_groups=groups[0], item_groups=groups[1]).spec
+    groups = {"user_groups": experiment.user_groups, "item_groups": experiment.item_groups}
+    return Privacy(_wishes(experiment, x), **groups).spec
 
 
 def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
     """Return the differences from Table II at one point of the axis."""
-    vary = experiment.vary
-    varied = (
-        {}
-        if vary is None or x is None or vary.parameter not in PRIVACY_NAMES
-        else {vary.parameter: float(x)}
-    )
-    return {**experiment.privacy, **varied}
+    if x is None or experiment.varied not in PRIVACY_NAMES:
+        return dict(experiment.privacy)
+    return {**experiment.privacy, experiment.varied: float(x)}
 
 
 def _shared_params(experiment: Experiment, configuration: Configuration) -> dict[str, Scalar]:
@@ -254,65 +289,55 @@ def _shared_params(experiment: Experiment, configuration: Configuration) -> dict
 
 def data_of(experiment: Experiment, name: str) -> Data:
     """Return a data set as runs describe it."""
-    options = experiment.data.get(name, DataOptions())
-    digest = None if options.file is None else options.file.removeprefix("sha256:")
+    own = experiment.data.get(name, DataOptions())
     return Data(
         name,
-        digest,
-        options.scale,
-        dict(options.columns),
-        dict(options.world),
-        options.duplicates,
-        options.implicit,
-        options.missing,
+        None if own.file is None else own.file.removeprefix("sha256:"),
+        own.scale,
+        dict(own.columns),
+        dict(own.world),
+        own.duplicates,
+        own.implicit,
+        own.missing,
     )
 
 
 def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed: int) -> Privacy:
     """Return the privacy wishes on a data set; none are invented for a user's own file."""
-    options = experiment.data.get(name, DataOptions())
-    if options.weight_files:
-        return Privacy({}, 0, options.weight_files, options.missing_weight)
-    groups = experiment.user_groups, experiment.item_groups
-    specified = (
-        changes
-        or any(groups)
-        or (experiment.vary is not None and experiment.vary.parameter in PRIVACY_NAMES)
-    )
-    own = options.file is not None and options.weights is None and not specified
-    if own or options.weights == "uniform":
+    own = experiment.data.get(name, DataOptions())
+    if own.weight_files:
+        return Privacy({}, 0, own.weight_files, own.missing_weight)
+    users, items = experiment.user_groups, experiment.item_groups
+    specified = changes or users or items or experiment.varied in PRIVACY_NAMES
+    invented = own.file is not None and own.weights is None and not specified
+    if invented or own.weights == "uniform":
         return Privacy({}, 0, ("uniform",))
-    return Privacy(changes, seed, user_groups=groups[0], item_groups=groups[1])
+    return Privacy(changes, seed, user_groups=users, item_groups=items)
 
 
 def wishes_in_words(experiment: Experiment, name: str) -> str:
     """Describe the privacy weights on a data set."""
     wishes = wishes_of(experiment, name, experiment.privacy, 0)
-    varied = "" if experiment.vary is None else experiment.vary.parameter
     if wishes.weights == ("uniform",):
         return "everybody at 1"
-    if wishes.user_groups or wishes.item_groups:
-        kinds = ("users", wishes.user_groups), ("items", wishes.item_groups)
-        parts = [
-            f"{kind}: " + ", ".join(f"{group.name} {100 * group.ratio:g} %" for group in groups)
-            for kind, groups in kinds
-            if groups
-        ]
-        return f"random groups of the experiment's own ({'; '.join(parts)})"
-    if wishes.weights == ("paper",):
-        other = wishes.changes or varied in PRIVACY_NAMES
-        shares = ", with other shares or weights" if other else ""
-        return f"the paper's random groups{shares}, nobody's own wishes"
-    return "from files of people's own wishes"
+    if wishes.weights != ("paper",):
+        return "from files of people's own wishes"
+    kinds = ("users", wishes.user_groups), ("items", wishes.item_groups)
+    own = [
+        f"{kind}: " + ", ".join(f"{group.name} {100 * group.ratio:g} %" for group in groups)
+        for kind, groups in kinds
+        if groups
+    ]
+    if own:
+        return f"random groups of the experiment's own ({'; '.join(own)})"
+    other = wishes.changes or experiment.varied in PRIVACY_NAMES
+    shares = ", with other shares or weights" if other else ""
+    return f"the paper's random groups{shares}, nobody's own wishes"
 
 
 def _part(data: Data, split: Split, seed: int) -> Part:
-    if (
-        split.ready_made
-        and split.kind == "hold-out"
-        and data.sha256 is None
-        and dataset_info(data.name).split
-    ):
+    known = None if data.sha256 else dataset_info(data.name)
+    if split.ready_made and split.kind == "hold-out" and known is not None and known.split:
         return Part("ready-made", seed=seed)
     per_user = split.per_user if split.kind in ("hold-out", "last") else 10
     share = split.fraction if split.kind in ("ratio", "time", "user-time") else 0.0
@@ -343,20 +368,13 @@ def grid_points(
     experiment: Experiment, configuration: Configuration, results: Mapping[str, Result]
 ) -> list[GridPoint]:
     """Return the grid at one place with its cross-validated numbers."""
-    return points_of(tuning_cells(experiment, configuration), results)
-
-
-def points_of(cells: Iterable[GridCell], results: Mapping[str, Result]) -> list[GridPoint]:
-    """Return combinations with their cross-validated numbers."""
     rows = []
-    for values, runs in cells:
+    for values, runs in tuning_cells(experiment, configuration):
         ids = tuple(run.id for run in runs)
-        if not runs:
-            rows.append(GridPoint(values, math.nan, math.nan, "single", ids))
-            continue
         folds = [results[run] for run in ids if run in results]
-        status = worst_status(folds, len(ids), ("diverged", "failed", "missing", "done"))
-        if status == "missing":
+        order = ("diverged", "failed", "missing", "done")
+        status = worst_status(folds, len(ids), order) if runs else "single"
+        if status in ("missing", "single"):
             rows.append(GridPoint(values, math.nan, math.nan, status, ids))
             continue
         mse, mae, ndcg = (
@@ -369,9 +387,9 @@ def points_of(cells: Iterable[GridCell], results: Mapping[str, Result]) -> list[
 
 def worst_status(results: Sequence[Result], wanted: int, order: Sequence[str]) -> str:
     """Return the first status in ``order`` of any result; ``missing`` if there are too few."""
-    states = {result.status for result in results} | (
-        {"missing"} if len(results) < wanted else set()
-    )
+    states: set[str] = {result.status for result in results}
+    if len(results) < wanted:
+        states.add("missing")
     return next(status for status in order if status in states)
 
 
@@ -381,7 +399,7 @@ def best_of_grid(grid: list[GridPoint], by: str = "mse") -> GridPoint | None:
     None while any is missing or where none is usable. A combination with a diverged or failed fold
     is never chosen.
     """
-    if len(grid) == 1 and grid[0].status == "single":
+    if grid[0].status == "single":
         return grid[0]
     if any(row.status == "missing" for row in grid):
         return None
@@ -389,18 +407,15 @@ def best_of_grid(grid: list[GridPoint], by: str = "mse") -> GridPoint | None:
     def cost(row: GridPoint) -> float:
         return -row.ndcg if by == "ndcg_at_10" else row.mse
 
-    return min(
-        (row for row in grid if row.status == "done" and math.isfinite(cost(row))),
-        key=cost,
-        default=None,
-    )
+    usable = (row for row in grid if row.status == "done" and math.isfinite(cost(row)))
+    return min(usable, key=cost, default=None)
 
 
 def choices(experiment: Experiment, results: Mapping[str, Result]) -> Choices:
     """Return the chosen hyper-parameters, where they are known."""
-    chosen = {}
-    for configuration in configurations(experiment):
-        winner = best_of_grid(grid_points(experiment, configuration, results), experiment.tuning.by)
-        if winner is not None:
-            chosen[configuration] = winner.values
-    return chosen
+    by = experiment.tuning.by
+    winners = {
+        place: best_of_grid(grid_points(experiment, place, results), by)
+        for place in configurations(experiment)
+    }
+    return {place: winner.values for place, winner in winners.items() if winner is not None}

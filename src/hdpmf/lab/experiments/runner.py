@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hdpmf.common.base.threads import available_cores
 from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import PLUGINS
@@ -34,90 +35,20 @@ from hdpmf.lab.experiments.execution import (
     load_data,
 )
 from hdpmf.lab.experiments.expansion import (
-    choices,
-    configurations,
     data_of,
-    evaluation_runs,
+    expected_runs,
+    final_runs,
     method_names,
-    tuned_as,
-    tuning_cells,
+    tuning_runs,
 )
 from hdpmf.lab.experiments.runs import MethodRecord, Run
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result, Store
-from hdpmf.lab.experiments.summary import cell_configurations, dataset_title
+from hdpmf.lab.experiments.summary import dataset_title
 from hdpmf.private.kernels.gpu.availability import use_gpu
 
 _TASK_SECONDS = 1.0
 """Short runs are done together until they are worth a trip to another process."""
-
-
-def estimated_seconds(run: Run) -> float:
-    """Estimate how long a run takes on one core.
-
-    Only ratios matter: the display corrects by what it sees. The constants come from the sequential
-    solver on one core; a data set of unknown size counts as a small one.
-    """
-    counts = dataset_info(run.data.name).counts if run.data.name in dataset_names() else None
-    n_ratings, n_items = (counts.ratings, counts.items) if counts else (100_000, 2_000)
-    if run.data.world:
-        n_ratings = run.data.world.get("n_ratings", n_ratings)
-    epochs = run.params.get("epochs")
-    if not isinstance(epochs, int):
-        return 0.005 + 5e-8 * n_ratings  # no training loop
-    if run.part.folds:
-        n_ratings = n_ratings * (run.part.folds - 1) // run.part.folds
-    factors = run.params.get("n_factors")
-    width = factors if isinstance(factors, int) else 10
-    per_rating = (1.6e-8 + 1.2e-9 * width) * (1.0 if run.method != "mf" else 0.7)
-    return 0.01 + epochs * (per_rating * n_ratings * run.part.fraction + 6e-8 * n_items)
-
-
-def tasks_of(runs: Iterable[Run]) -> Iterator[Sequence[Run]]:
-    """Yield groups of runs for workers, in the order they should start.
-
-    Longest first, so that no worker is left with a long run at the end; within equally long ones
-    those of the same cut together, so that a worker can keep it.
-    """
-    ordered = sorted(runs, key=lambda run: (-round(estimated_seconds(run), 1), _cut(run), run.id))
-    for _, same in groupby(ordered, key=_cut):
-        group: list[Run] = []
-        seconds = 0.0
-        for run in same:
-            cost = estimated_seconds(run)
-            if group and seconds + cost > _TASK_SECONDS:
-                yield group
-                group = []
-                seconds = 0.0
-            group.append(run)
-            seconds += cost
-        yield group
-
-
-def _cut(run: Run) -> bytes:
-    return msgspec.json.encode([run.data, run.part], order="sorted")
-
-
-def dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path]) -> dict[str, Any]:
-    """Return counts of a data set, and aggregates of the default privacy weights (seed 0).
-
-    Only counts and aggregates of simulated wishes; no rating, no weight of anybody.
-    """
-    data = data_of(experiment, name)
-    path = files.get(data.sha256 or "")
-    ratings = load_data(data, None if path is None else str(path))
-    weights = PrivacySpec().draw(ratings, rng=0).for_ratings(ratings)
-    return {
-        "name": name,
-        "title": dataset_title(name),
-        "users": ratings.n_users,
-        "items": ratings.n_items,
-        "ratings": len(ratings),
-        "density": ratings.density,
-        "scale": [ratings.scale.low, ratings.scale.high],
-        "mean_weight": float(weights.mean()),
-        "min_weight": float(weights.min()),
-    }
 
 
 class Progress(Protocol):
@@ -177,6 +108,7 @@ def run_experiments(
     """
     check_backend(backend)
     on_gpu = use_gpu(on)
+    at_a_time = jobs(n_jobs)
     begin = time.perf_counter()
     done = RunCounts()
     store.note(
@@ -184,41 +116,41 @@ def run_experiments(
         {
             "command": command,
             "environment": environment(),
-            "jobs": jobs(n_jobs),
+            "jobs": at_a_time,
             "backend": backend,
             "experiments": msgspec.to_builtins(list(experiments)),
         },
     )
     reason = "interrupted"
     try:
-        _note_datasets(experiments, store, files or {})
-        _note_methods(experiments, store)
-        imports = tuple(
-            dict.fromkeys(name for experiment in experiments for name in experiment.imports)
+        _note_what_is_used(experiments, store, files or {})
+        common = RunGroup(
+            (),
+            {digest: str(path.absolute()) for digest, path in (files or {}).items()},
+            tuple(dict.fromkeys(name for one in experiments for name in one.imports)),
+            tuple(map(str, PLUGINS)),
+            os.getpid(),
         )
-        paths = {digest: str(path.absolute()) for digest, path in (files or {}).items()}
-        for name, runs in experiment_stages(experiments, store):
-            missing = unfinished(experiments, runs, store.results())
+        for name in ("cross-validation", "evaluation"):
+            results = store.results()
+            evaluated = name == "evaluation"
+            runs = final_runs(experiments, results) if evaluated else tuning_runs(experiments)
+            listed = _listed(experiments, results)
+            missing = unfinished(experiments, runs, results)
             done.reused += len(runs) - len(missing)
             if progress is not None:
                 progress.stage(name, missing, len(runs) - len(missing))
-            together = [run for run in missing if can_go_together(run)] if on_gpu else []
-            alone = [run for run in missing if not can_go_together(run)] if on_gpu else missing
-            listed = _listed(experiments, store.results())
+            together = [run for run in missing if on_gpu and can_go_together(run)]
+            alone = [run for run in missing if not (on_gpu and can_go_together(run))]
             tasks = [
-                RunGroup(
-                    tuple(group),
-                    paths,
-                    imports,
-                    tuple(map(str, PLUGINS)),
-                    os.getpid(),
-                    listed & {run.id for run in group},
+                msgspec.structs.replace(
+                    common, runs=tuple(group), listed=listed & {run.id for run in group}
                 )
                 for group in tasks_of(alone)
             ]
             for result in chain(
-                do_together(together, paths, jobs(n_jobs), listed),
-                chain.from_iterable(_in_parallel(tasks, jobs(n_jobs), backend)),
+                do_together(together, common.files, at_a_time, listed),
+                chain.from_iterable(_in_parallel(tasks, at_a_time, backend)),
             ):
                 store.add(result)
                 done.ran[result.status] = done.ran.get(result.status, 0) + 1
@@ -233,51 +165,16 @@ def run_experiments(
     return done
 
 
-def experiment_stages(
-    experiments: Sequence[Experiment], store: Store
-) -> Iterator[tuple[str, list[Run]]]:
-    """Yield the two stages of experiments."""
-    yield "cross-validation", tuning_runs(experiments)
-    yield "evaluation", final_runs(experiments, store.results())
-
-
-def tuning_runs(experiments: Iterable[Experiment]) -> list[Run]:
-    """Return the cross-validation runs of some experiments, each once."""
-    runs: dict[str, Run] = {}
-    for experiment in experiments:
-        for configuration in configurations(experiment):
-            for cell in tuning_cells(experiment, configuration):
-                runs.update((run.id, run) for run in cell.runs)
-    return list(runs.values())
-
-
-def final_runs(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> list[Run]:
-    """Return the evaluation runs whose hyper-parameters are known, each once."""
-    runs: dict[str, Run] = {}
-    for experiment in experiments:
-        chosen = choices(experiment, results)
-        for configuration, x in cell_configurations(experiment):
-            if configuration._replace(method=tuned_as(experiment, configuration.method)) in chosen:
-                runs.update(
-                    (run.id, run) for run in evaluation_runs(experiment, chosen, configuration, x)
-                )
-    return list(runs.values())
-
-
 def _listed(experiments: Iterable[Experiment], results: Mapping[str, Result]) -> frozenset[str]:
     """Return the ids of runs whose lists must be measured."""
     experiments = list(experiments)
-    shown = final_runs((experiment for experiment in experiments if experiment.lists), results)
-    chosen_by = tuning_runs(
-        experiment for experiment in experiments if experiment.tuning.by == "ndcg_at_10"
-    )
+    shown = final_runs((one for one in experiments if one.lists), results)
+    chosen_by = tuning_runs(one for one in experiments if one.tuning.by == "ndcg_at_10")
     return frozenset(run.id for run in (*shown, *chosen_by))
 
 
 def unfinished(
-    experiments: Iterable[Experiment],
-    runs: Iterable[Run],
-    results: Mapping[str, Result],
+    experiments: Iterable[Experiment], runs: Iterable[Run], results: Mapping[str, Result]
 ) -> list[Run]:
     """Return the runs without a result that has all these experiments show."""
     listed = _listed(experiments, results)
@@ -288,20 +185,24 @@ def unfinished(
     ]
 
 
-def expected_runs(experiments: Iterable[Experiment]) -> list[Run]:
-    """Return all runs, for estimates with the first cell of each grid instead of the chosen."""
-    experiments = list(experiments)
-    runs = {run.id: run for run in tuning_runs(experiments)}
-    for experiment in experiments:
-        first = {
-            configuration: tuning_cells(experiment, configuration)[0].values
-            for configuration in configurations(experiment)
-        }
-        for configuration, x in cell_configurations(experiment):
-            runs.update(
-                (run.id, run) for run in evaluation_runs(experiment, first, configuration, x)
-            )
-    return list(runs.values())
+def estimated_seconds(run: Run) -> float:
+    """Estimate how long a run takes on one core.
+
+    Only ratios matter: the display corrects by what it sees. The constants come from the sequential
+    solver on one core; a data set of unknown size counts as a small one.
+    """
+    counts = dataset_info(run.data.name).counts if run.data.name in dataset_names() else None
+    n_ratings, n_items = (counts.ratings, counts.items) if counts else (100_000, 2_000)
+    n_ratings = run.data.world.get("n_ratings", n_ratings)
+    epochs = run.params.get("epochs")
+    if not isinstance(epochs, int):
+        return 0.005 + 5e-8 * n_ratings  # no training loop
+    if run.part.folds:
+        n_ratings = n_ratings * (run.part.folds - 1) // run.part.folds
+    factors = run.params.get("n_factors")
+    width = factors if isinstance(factors, int) else 10
+    per_rating = (1.6e-8 + 1.2e-9 * width) * (1.0 if run.method != "mf" else 0.7)
+    return 0.01 + epochs * (per_rating * n_ratings * run.part.fraction + 6e-8 * n_items)
 
 
 def expected_seconds(experiments: Iterable[Experiment], n_jobs: int | None = None) -> float:
@@ -311,13 +212,34 @@ def expected_seconds(experiments: Iterable[Experiment], n_jobs: int | None = Non
 
 def jobs(n_jobs: int | None) -> int:
     """Return the number of runs at a time."""
-    if n_jobs is not None:
-        if n_jobs < 1:
-            raise ConfigError(f"the number of jobs must be at least 1, not {n_jobs}")
-        return n_jobs
-    from hdpmf.common.base.threads import available_cores
+    if n_jobs is not None and n_jobs < 1:
+        raise ConfigError(f"the number of jobs must be at least 1, not {n_jobs}")
+    return available_cores() if n_jobs is None else n_jobs
 
-    return available_cores()
+
+def tasks_of(runs: Iterable[Run]) -> Iterator[Sequence[Run]]:
+    """Yield groups of runs for workers, in the order they should start.
+
+    Longest first, so that no worker is left with a long run at the end; within equally long ones
+    those of the same cut together, so that a worker can keep it.
+    """
+    ordered = sorted(runs, key=lambda run: (-round(estimated_seconds(run), 1), _cut(run), run.id))
+    for _, same in groupby(ordered, key=_cut):
+        group: list[Run] = []
+        seconds = 0.0
+        for run in same:
+            cost = estimated_seconds(run)
+            if group and seconds + cost > _TASK_SECONDS:
+                yield group
+                group = []
+                seconds = 0.0
+            group.append(run)
+            seconds += cost
+        yield group
+
+
+def _cut(run: Run) -> bytes:
+    return msgspec.json.encode([run.data, run.part], order="sorted")
 
 
 def check_backend(backend: str) -> None:
@@ -349,24 +271,40 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
             results.close()  # on Ctrl-C: no further task is sent, workers are ended
 
 
-def _note_methods(experiments: Sequence[Experiment], store: Store) -> None:
-    """Record the methods that are not ours, as they are now."""
-    known = store.methods()
-    used = (name for each in experiments if each.has_runs for name in method_names(each))
-    for name in dict.fromkeys(used):
-        if METHODS.is_ours(name):
-            continue
-        record = MethodRecord.of(METHODS[name])
-        if known.get(name) != record:
-            store.note("method", msgspec.to_builtins(record))
-
-
-def _note_datasets(
+def _note_what_is_used(
     experiments: Sequence[Experiment], store: Store, files: Mapping[str, Path]
 ) -> None:
-    known = store.datasets()
+    """Record counts of data sets, and the methods that are not ours, as they are now."""
+    datasets = store.datasets()
+    records = store.methods()
     for experiment in experiments:
         for name in experiment.datasets:
-            if name not in known:
-                known[name] = dataset_facts(experiment, name, files)
-                store.note("dataset", known[name])
+            if name not in datasets:
+                datasets[name] = _dataset_facts(experiment, name, files)
+                store.note("dataset", datasets[name])
+        for name in method_names(experiment) if experiment.has_runs else ():
+            if not METHODS.is_ours(name) and records.get(name) != MethodRecord.of(METHODS[name]):
+                records[name] = MethodRecord.of(METHODS[name])
+                store.note("method", msgspec.to_builtins(records[name]))
+
+
+def _dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path]) -> dict[str, Any]:
+    """Return counts of a data set, and aggregates of the default privacy weights (seed 0).
+
+    Only counts and aggregates of simulated wishes; no rating, no weight of anybody.
+    """
+    data = data_of(experiment, name)
+    path = files.get(data.sha256 or "")
+    ratings = load_data(data, None if path is None else str(path))
+    weights = PrivacySpec().draw(ratings, rng=0).for_ratings(ratings)
+    return {
+        "name": name,
+        "title": dataset_title(name),
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "ratings": len(ratings),
+        "density": ratings.density,
+        "scale": [ratings.scale.low, ratings.scale.high],
+        "mean_weight": float(weights.mean()),
+        "min_weight": float(weights.min()),
+    }

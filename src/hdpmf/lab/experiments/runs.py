@@ -8,14 +8,14 @@ in two experiments is one run, and a command that was stopped knows what it has 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, make_dataclass
 from functools import cache, cached_property
 from importlib import import_module
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -69,44 +69,16 @@ def source_digest(estimator: str | type) -> str:
 
 def _with_neighbours(file: Path) -> list[Path]:
     """Return a file and all files of its folder or package that it imports, also indirectly."""
-    found: set[Path] = set()
-    left = [file]
-    while left:
-        path = left.pop()
-        if path not in found:
-            found.add(path)
-            left += _imported(path)
-    return sorted(found)
-
-
-def _imported(file: Path) -> Iterator[Path]:
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _files(_roots(file), alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            roots = [file.parents[node.level - 1]] if node.level else _roots(file)
-            for alias in node.names:
-                yield from _files(roots, f"{node.module or ''}.{alias.name}".strip("."))
-
-
-def _roots(file: Path) -> list[Path]:
-    """Return the folders where absolute imports begin: the file's and its package's."""
-    roots = [file.parent]
-    while (roots[-1] / "__init__.py").exists():
-        roots.append(roots[-1].parent)
-    return roots
-
-
-def _files(roots: list[Path], dotted: str) -> Iterator[Path]:
-    """Yield the files that a dotted name may mean; its last word may be a name inside a module."""
-    parts = dotted.split(".")
-    for root in roots:
-        for length in range(1, len(parts) + 1):
-            base = root.joinpath(*parts[:length])
-            yield from (
-                path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()
-            )
+    root = file.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    finder = ModuleFinder([str(file.parent), str(root)])
+    if root == file.parent:
+        finder.load_file(str(file))
+    else:
+        finder.import_hook(".".join(file.relative_to(root).with_suffix("").parts))
+    found = (module.__file__ for module in finder.modules.values())
+    return sorted(Path(path) for path in found if path)
 
 
 class MethodRecord(msgspec.Struct, frozen=True):

@@ -1,11 +1,11 @@
 """Experiments as data: what a TOML file says, checked field by field.
 
 An experiment crosses data sets, methods, numbers of factors and seeds, and may vary one thing more.
-Everything has the
-paper's value by default, so that a file says only what is different::
+Everything has the paper's value by default, so that a file says only what is different::
 
     name = "stronger-privacy"
     title = "HDPMF against PDPMF at smaller budgets"
+    kind = "figure"
     datasets = ["ml-100k"]
     methods = ["hdpmf", "pdpmf", "user-mean"]
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,16 +49,16 @@ PRIVACY_NAMES = (
 USUAL_GRID: Grid = {"learning_rate": (0.05, 0.01, 0.005, 0.001), "reg": (0.01, 0.001)}
 """The grid if neither experiment nor method has one: right for the sequential solver."""
 
-BATCH_GRID: Grid = {"learning_rate": (0.1, 0.05, 0.01, 0.005), "reg": (0.01, 0.001)}
-"""Values for which Algorithm 1 with scaled steps works."""
-
 
 def default_grids() -> dict[str, Grid]:
     """Return the usual grid, and the methods' own."""
-    return {
-        "default": USUAL_GRID,
-        **{name: dict(method.tuning) for name, method in METHODS.items() if method.tuning},
-    }
+    own = {name: dict(method.tuning) for name, method in METHODS.items() if method.tuning}
+    return {"default": USUAL_GRID, **own}
+
+
+def default_likes() -> dict[str, str]:
+    """Return the methods that take over another's choice, as they say themselves."""
+    return {name: method.tuned_like for name, method in METHODS.items() if method.tuned_like}
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,17 +66,14 @@ class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a
-            fraction of all), ``time`` (the last of all), ``user-time`` (the last of each user's),
-            or, for tuning only, ``whole`` (all ratings are training ratings).
+            fraction of all), ``time`` (the last of all) or ``user-time`` (of each user's).
         per_user: Test ratings per user of ``hold-out`` and ``last``.
         fraction: Share of test ratings of ``ratio``, ``time`` and ``user-time``.
         ready_made: Use the predefined split of a data set, if it has one (ML-100K's ua.base and
             ua.test).
     """
 
-    kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "whole"] = (
-        "hold-out"
-    )
+    kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time"] = "hold-out"
     per_user: Count = 10
     fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
     ready_made: bool = True
@@ -97,11 +94,7 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folds: Annotated[int, Meta(ge=2)] = 5
     seed: Seed = 0
     grids: dict[str, Grid] = msgspec.field(default_factory=default_grids)
-    like: dict[str, str] = msgspec.field(
-        default_factory=lambda: {
-            name: method.tuned_like for name, method in METHODS.items() if method.tuned_like
-        }
-    )
+    like: dict[str, str] = msgspec.field(default_factory=default_likes)
     split: Split = Split()
 
 
@@ -217,6 +210,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (None,) if self.vary is None else self.vary.values
 
     @property
+    def varied(self) -> str:
+        """The parameter on the axis; empty where nothing varies."""
+        return "" if self.vary is None else self.vary.parameter
+
+    @property
     def lists(self) -> bool:
         """True if lists of ten are measured."""
         return self.has_runs and self.measure != "errors"
@@ -257,12 +255,13 @@ def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Expe
         raise ConfigError(f"{origin} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{origin}: {_in_words(error)}") from error
-    for module in experiment.imports:
-        try:
+    try:
+        for module in experiment.imports:
             load_module(module, beside)
-        except ConfigError as error:
-            raise ConfigError(f"{origin}: {error}") from error
-    check(experiment, origin)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+    for problem in _problems(experiment):
+        raise ConfigError(f"{origin}: {problem}")
     return experiment
 
 
@@ -290,82 +289,64 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"unknown field {found[1]!r}{table}; {near}there are {', '.join(fields)}"
 
 
-def check(experiment: Experiment, origin: str) -> None:
-    """Check what types cannot: methods, options and privacy parameters.
+def _problems(experiment: Experiment) -> Iterator[str]:
+    """Yield what types cannot see: methods, options and privacy parameters that cannot be.
 
     Raises:
-        ConfigError: With the field and what is possible there.
+        ConfigError: A method is unknown, or no option takes a value.
+        PrivacyError: Ratios or weights are impossible.
     """
     from hdpmf.lab.experiments.expansion import method_names, privacy_spec
 
-    methods = method_names(experiment)  # imports the user's modules and knows the names
+    methods = method_names(experiment)
     vary = experiment.vary
-    shared = set(experiment.params) | (
-        set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"}
-    )
-    if vary is not None and vary.parameter not in (*PRIVACY_NAMES, "fraction"):
-        shared.add(vary.parameter)
-    _check_options(origin, methods, shared)
-    for name, value in experiment.params.items():
-        for options in (METHODS[method].options for method in methods):
-            if name in options:
-                options[name].check(value)
+    if (experiment.kind == "figure") != (vary is not None):
+        yield 'kind = "figure" and a [vary] table belong together'
+    usual = set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"}
+    shared = usual | set(experiment.params)
+    if vary is not None:
+        if vary.parameter not in (*PRIVACY_NAMES, "fraction"):
+            shared.add(vary.parameter)
+        if len(set(vary.values)) != len(vary.values):
+            yield "vary.values has a value twice"
+        if vary.parameter == "fraction" and not all(0 < x <= 1 for x in vary.values):
+            yield "fractions must be above 0 and at most 1"
+    yield from _unknown_options("", methods, shared)
     for method, grid in experiment.tuning.grids.items():
         if method in methods:
-            _check_options(f"{origin}: tuning.grids.{method}", (method,), set(grid))
-    if vary is not None and len(set(vary.values)) != len(vary.values):
-        raise ConfigError(f"{origin}: vary.values has a value twice")
-    wrong = sorted(set(experiment.privacy) - set(PRIVACY_NAMES))
-    if wrong:
-        raise ConfigError(
-            f"{origin}: privacy.{wrong[0]} is unknown; Table II has {', '.join(PRIVACY_NAMES)}"
-        )
-    varied = [vary.parameter] if vary is not None and vary.parameter in PRIVACY_NAMES else []
-    for side, groups in (("u", experiment.user_groups), ("i", experiment.item_groups)):
-        changed = [name for name in (*experiment.privacy, *varied) if f"_{side}" in name]
-        if groups and changed:
-            raise ConfigError(
-                f"{origin}: {changed[0]} is of the paper's groups, but there are groups of one's "
-                "own; drop one of them"
-            )
-    specified = experiment.privacy or experiment.user_groups or experiment.item_groups or varied
+            yield from _unknown_options(f"tuning.grids.{method}: ", (method,), set(grid))
+    for name, value in experiment.params.items():
+        for method in methods:
+            if name in METHODS[method].options:
+                METHODS[method].options[name].check(value)
+    yield from _privacy_problems(experiment)
+    for x in experiment.xs:
+        privacy_spec(experiment, x)
+
+
+def _unknown_options(where: str, methods: Sequence[str], names: set[str]) -> Iterator[str]:
+    options = {name for method in methods for name in METHODS[method].options}
+    whose = f"{methods[0]} has no option" if len(methods) == 1 else "no method here has an option"
+    for name in sorted(names - options):
+        yield f"{where}{whose} {name!r}; there are {', '.join(sorted(options)) or 'none'}"
+
+
+def _privacy_problems(experiment: Experiment) -> Iterator[str]:
+    for name in sorted(set(experiment.privacy) - set(PRIVACY_NAMES)):
+        yield f"privacy.{name} is unknown; Table II has {', '.join(PRIVACY_NAMES)}"
+    changed = [*experiment.privacy, *({experiment.varied} & set(PRIVACY_NAMES))]
+    for side, groups in (("_u", experiment.user_groups), ("_i", experiment.item_groups)):
+        for name in changed if groups else ():
+            if side in name:
+                yield (
+                    f"{name} is of the paper's groups, but there are groups of one's own; drop one "
+                    "of them"
+                )
+    specified = changed or experiment.user_groups or experiment.item_groups
     for name, own in experiment.data.items():
         if own.implicit and experiment.measure != "lists":
-            raise ConfigError(
-                f'{origin}: data.{name} has no ratings to be wrong about; measure = "lists"'
-            )
+            yield f'data.{name} has no ratings to be wrong about; measure = "lists"'
         if specified and own.weights not in (None, "paper"):
-            raise ConfigError(
-                f"{origin}: Table II is changed, but data.{name}.weights says otherwise; drop "
-                "one of them"
-            )
+            yield (f"Table II is changed, but data.{name}.weights says otherwise; drop one of them")
         if own.missing_weight is not None and not own.weight_files:
-            raise ConfigError(
-                f"{origin}: data.{name}.missing_weight is for those whom a file of weights does "
-                "not name"
-            )
-    if experiment.split.kind == "whole":
-        raise ConfigError(
-            f'{origin}: split.kind = "whole" leaves nothing to test on; it is for tuning.split'
-        )
-    if (experiment.kind == "figure") != (vary is not None):
-        raise ConfigError(f'{origin}: kind = "figure" and a [vary] table belong together')
-    if (
-        vary is not None
-        and vary.parameter == "fraction"
-        and not all(0 < x <= 1 for x in vary.values)
-    ):
-        raise ConfigError(f"{origin}: fractions must be above 0 and at most 1")
-    for x in experiment.xs:
-        privacy_spec(experiment, x)  # raises PrivacyError where ratios or weights are impossible
-
-
-def _check_options(origin: str, methods: Sequence[str], names: set[str]) -> None:
-    options = {name for method in methods for name in METHODS[method].options}
-    for name in sorted(names - options):
-        whose = (
-            f"{methods[0]} has no option" if len(methods) == 1 else "no method here has an option"
-        )
-        raise ConfigError(
-            f"{origin}: {whose} {name!r}; there are {', '.join(sorted(options)) or 'none'}"
-        )
+            yield (f"data.{name}.missing_weight is for those whom a file of weights does not name")

@@ -6,8 +6,8 @@
     One row per finished run: ``run_id`` (see `runs.Run.id`), ``run`` (the description, JSON),
     ``status``, ``metrics`` (JSON), ``claim`` (the method's privacy claim, JSON), ``message`` (why
     it failed), ``version`` (of hdpmf), ``started``, ``finished`` (UTC, ISO 8601), ``host`` (JSON;
-    no names, no paths). ``failed`` runs are tried again next time. A ``done`` run has a second row
-    only if lists were measured later; the last row counts.
+    no names, no paths). Of several rows of a run the first one counts, but what failed, or has no
+    lists yet, is tried again.
 ``events``
     Events around the runs: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
     experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set),
@@ -32,7 +32,6 @@ million scores.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from math import inf, nan
@@ -56,10 +55,7 @@ METRICS = ("mse", "mae", "mse_all", "mae_all")
 """Errors: metrics of every run that predicts ratings."""
 
 GROUP_METRICS = (*(f"mse_{name}" for name in ACTIVITY), "mse_gap")
-"""Errors by activity: metrics of runs that predict ratings, since version 1.1."""
-
-LISTED = "ndcg_margin_at_10"
-"""A metric of every run whose lists were measured."""
+"""Errors by activity: metrics of runs that predict ratings."""
 
 _KIND = FileKind(
     name="a results file",
@@ -70,13 +66,6 @@ _KIND = FileKind(
 )
 
 Status = Literal["done", "diverged", "failed"]
-
-_NAMES = ("runs", "events")
-
-_APPEND_ONLY = """
-CREATE TRIGGER {table}_{change} BEFORE {change} ON {table}
-BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-"""
 
 _TABLES = f"""
 BEGIN IMMEDIATE;
@@ -93,14 +82,20 @@ CREATE TABLE runs (
     finished TEXT NOT NULL,
     host TEXT NOT NULL
 );
-CREATE INDEX runs_by_id ON runs (run_id);
 CREATE TABLE events (
     number INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
     at TEXT NOT NULL,
     data TEXT NOT NULL
 );
-{"".join(_APPEND_ONLY.format(table=t, change=c) for t in _NAMES for c in ("UPDATE", "DELETE"))}
+CREATE TRIGGER runs_UPDATE BEFORE UPDATE ON runs
+BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER runs_DELETE BEFORE DELETE ON runs
+BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER events_UPDATE BEFORE UPDATE ON events
+BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
+CREATE TRIGGER events_DELETE BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
 PRAGMA application_id = {_KIND.application};
 PRAGMA user_version = {_KIND.schema};
 COMMIT;
@@ -108,17 +103,12 @@ COMMIT;
 
 
 class StoredClaim(msgspec.Struct, frozen=True):
-    """A method's privacy claim (see `hdpmf.common.methods.method`).
-
-    ``honest`` is the accountant's sentence at the time of the run. Reports do not read it: they ask
-    the accountant about the run's parameters, so that a better one corrects old results.
-    """
+    """A method's privacy claim (see `hdpmf.common.methods.method`)."""
 
     epsilon: float | None
     status: str
     view: str
     reason: str
-    honest: str = ""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -142,15 +132,12 @@ class Result(msgspec.Struct, frozen=True):
     host: dict[str, str | int] = {}
 
     def metric(self, name: str) -> float:
-        """Return a metric: infinite for a run that is not done, NaN if it was not measured.
-
-        Old stores have errors of methods for lists alone. These are the user mean's, and not read.
-        """
+        """Return a metric: infinite for a run that is not done, NaN if it was not measured."""
         if self.status != "done":
             return inf
         method = METHODS.get(self.run.method)
         if name in METRICS and method is not None and method.lists_only:
-            return nan
+            return nan  # old stores have the user mean's errors here
         return float(self.metrics.get(name, nan))
 
     def suffices(self, *, lists: bool) -> bool:
@@ -162,7 +149,7 @@ class Result(msgspec.Struct, frozen=True):
     @property
     def has_lists(self) -> bool:
         """True if lists were measured, or cannot be."""
-        return self.metrics.get("n_listed") == 0 or LISTED in self.metrics
+        return self.metrics.get("n_listed") == 0 or "ndcg_margin_at_10" in self.metrics
 
 
 class StoreEvent(msgspec.Struct, frozen=True):
@@ -173,7 +160,9 @@ class StoreEvent(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-_COLUMNS = ", ".join(Result.__struct_fields__)
+_FIELDS = Result.__struct_fields__
+_COLUMNS = ", ".join(_FIELDS)
+_DOCUMENTS = ("run", "metrics", "claim", "host")
 
 
 def now() -> str:
@@ -217,23 +206,14 @@ class Store(AbstractContextManager["Store"]):
         self._connection.close()
 
     def add(self, result: Result) -> None:
-        """Append a result, unless the run has finished before.
-
-        A result with lists is appended even then, if the earlier one has none but could have.
-        """
-        values = (getattr(result, name) for name in Result.__struct_fields__)
-        row = (
-            result.run.id,
-            *(value if isinstance(value, str) else _text(value) for value in values),
-        )
+        """Append a result."""
+        values = {name: getattr(result, name) for name in _FIELDS}
+        values |= {name: _text(values[name]) for name in _DOCUMENTS}
         with _KIND.errors(self.path):
-            # One statement, so that two commands in one folder cannot both find nothing there.
             self._connection.execute(
-                f"INSERT INTO runs (run_id, {_COLUMNS})"  # names of ours  # noqa: S608
-                " SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE "
-                "run_id = ? AND status <> 'failed' AND (json_extract(metrics, '$.n_listed') IS 0 "
-                f"OR json_type(metrics, '$.{LISTED}') IS NOT NULL OR NOT ?))",
-                (*row, result.run.id, result.has_lists),
+                f"INSERT INTO runs (run_id, {_COLUMNS}) "  # names of ours  # noqa: S608
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (result.run.id, *values.values()),
             )
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
@@ -244,13 +224,22 @@ class Store(AbstractContextManager["Store"]):
             )
 
     def results(self) -> dict[str, Result]:
-        """Return the last result of every run, by id; failed ones only if no attempt succeeded."""
+        """Return the result of every run that counts, by id."""
         with _KIND.errors(self.path):
             rows = self._connection.execute(
-                f"SELECT run_id, {_COLUMNS} FROM runs ORDER BY status <> 'failed', "  # noqa: S608
-                "number"  # names of ours
+                f"SELECT run_id, {_COLUMNS} FROM runs ORDER BY number"  # noqa: S608
             ).fetchall()
-        return {row[0]: self._result(row[1:]) for row in rows}
+        found: dict[str, Result] = {}
+        for run, *row in rows:
+            result = self._result(row)
+            earlier = found.get(run)
+            if (
+                earlier is None
+                or earlier.status == "failed"
+                or (result.has_lists and not earlier.has_lists)
+            ):
+                found[run] = result
+        return found
 
     def events(self, kind: str) -> list[StoreEvent]:
         """Return the events of a kind, oldest first."""
@@ -281,37 +270,28 @@ class Store(AbstractContextManager["Store"]):
         # In this order: another process may be making the tables, and what has tables has its id by
         # then.
         tables = count_tables(connection)
-        ours = _KIND.is_ours(connection)
-        if tables and not ours:
+        if _KIND.is_ours(connection):
+            _KIND.check(connection, self.path)
+        elif tables:
             raise ConfigError(
                 f"{self.path} is an SQLite file of something else; choose another folder with --out"
             )
-        schema = _KIND.check(connection, self.path) if ours else 0
         make_durable(connection)
-        if not tables:
-            self._create()
-        elif schema < _KIND.schema:
-            raise ConfigError(
-                f"{self.path} was made by an hdpmf before 1.0; choose another folder with --out"
-            )
-
-    def _create(self) -> None:
+        if tables:
+            return
         try:
-            self._connection.executescript(_TABLES)
+            connection.executescript(_TABLES)
         except sqlite3.OperationalError:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             # Another process may have made the tables between our look and our lock.
-            if not _KIND.is_ours(self._connection):
+            if not _KIND.is_ours(connection):
                 raise
 
-    def _result(self, row: Iterable[str]) -> Result:
-        named = dict(zip(Result.__struct_fields__, row, strict=True))
+    def _result(self, row: list[str]) -> Result:
+        named: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))
         try:
-            documents = {
-                name: msgspec.json.decode(named[name])
-                for name in ("run", "metrics", "claim", "host")
-            }
+            documents = {name: msgspec.json.decode(named[name]) for name in _DOCUMENTS}
             return msgspec.convert(named | documents, Result)
         except msgspec.MsgspecError as error:
             raise StorageError(

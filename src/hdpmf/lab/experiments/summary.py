@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods import METHODS
 from hdpmf.lab.experiments.execution import RANKED
 from hdpmf.lab.experiments.expansion import (
-    Configuration,
-    GridPoint,
-    best_of_grid,
+    cell_configurations,
     choices,
-    configurations,
     evaluation_runs,
-    grid_points,
-    method_names,
-    tuned_as,
     worst_status,
 )
 from hdpmf.lab.experiments.spec import Experiment
@@ -134,11 +128,6 @@ class Cell:
         """Mean squared error, as the paper measures it."""
         return self.metrics["mse"]
 
-    @property
-    def mae(self) -> Summary:
-        """Mean absolute error, as the paper measures it."""
-        return self.metrics["mae"]
-
 
 def dataset_title(name: str) -> str:
     """Return the display name of a data set."""
@@ -156,36 +145,47 @@ def collect(
         experiment = store.experiments()[experiment]
     results = store.results() if results is None else results
     chosen = choices(experiment, results)
-    return [
-        _cell(experiment, configuration, x, chosen, results)
-        for configuration, x in cell_configurations(experiment)
+    cells = []
+    for configuration, tuned, x in cell_configurations(experiment):
+        runs = (
+            evaluation_runs(experiment, configuration, chosen[tuned], x) if tuned in chosen else ()
+        )
+        ended = [results[run.id] for run in runs if run.id in results]
+        order = ("failed", "diverged", "missing", "done")
+        cells.append(
+            Cell(
+                experiment=experiment.name,
+                dataset=configuration.dataset,
+                dataset_title=dataset_title(configuration.dataset),
+                method=configuration.method,
+                label=METHODS[configuration.method].label,
+                in_paper=configuration.method in experiment.paper_methods,
+                factors=configuration.factors,
+                x=None if x is None else float(x),
+                metrics=_summaries(ended),
+                status=worst_status(ended, len(experiment.seeds), order),
+                hyperparameters=dict(chosen.get(tuned, {})),
+                run_ids=tuple(run.id for run in runs),
+                claim=next((one.claim for one in ended if one.claim is not None), None),
+            )
+        )
+    return cells
+
+
+def _summaries(ended: Sequence[Result]) -> dict[str, Summary]:
+    """Summarize errors, and all else that every one of these results has."""
+    further = [
+        name
+        for name in (*RANKING, *GROUP_METRICS, "n_off_scale")
+        if ended and all(name in result.metrics for result in ended)
     ]
-
-
-def cell_configurations(experiment: Experiment) -> Iterator[tuple[Configuration, float | None]]:
-    """Yield the places of an experiment's cells."""
-    if not experiment.has_runs:
-        return
-    for dataset in experiment.datasets:
-        for method in method_names(experiment):
-            for factors in experiment.factors:
-                for x in experiment.xs:
-                    yield Configuration(dataset, method, factors), x
-
-
-def tuning_tables(
-    store: Store, experiment: Experiment | str, results: Mapping[str, Result] | None = None
-) -> dict[Configuration, tuple[list[GridPoint], GridPoint | None]]:
-    """Return the cross-validated grids with the winner of each, where there was a choice."""
-    if isinstance(experiment, str):
-        experiment = store.experiments()[experiment]
-    results = store.results() if results is None else results
-    tables = {}
-    for configuration in configurations(experiment):
-        grid = grid_points(experiment, configuration, results)
-        if len(grid) > 1:
-            tables[configuration] = (grid, best_of_grid(grid, experiment.tuning.by))
-    return tables
+    if "n_off_scale" in further:
+        further.append("n_all")
+    values = {
+        name: [value for result in ended if not math.isnan(value := result.metric(name))]
+        for name in (*METRICS, *further)
+    }
+    return {name: Summary.of(of_name) for name, of_name in values.items()}
 
 
 def compare(
@@ -218,44 +218,4 @@ def pair_tests(cells: Sequence[Cell], metric: str = "mse") -> list[PairTest]:
             for cell in cells
             if cell.status == "done" and len(cell.summary(metric).values) > 1
         }
-    )
-
-
-def _measured(results: Sequence[Result], name: str) -> list[float]:
-    return [value for result in results if not math.isnan(value := result.metric(name))]
-
-
-def _cell(
-    experiment: Experiment,
-    configuration: Configuration,
-    x: float | None,
-    chosen: Mapping[Configuration, Mapping[str, float]],
-    results: Mapping[str, Result],
-) -> Cell:
-    tuned = configuration._replace(method=tuned_as(experiment, configuration.method))
-    runs = evaluation_runs(experiment, chosen, configuration, x) if tuned in chosen else ()
-    ended = [results[run.id] for run in runs if run.id in results]
-    ranked = [
-        name
-        for name in (*RANKING, *GROUP_METRICS, "n_off_scale")
-        if ended and all(name in result.metrics for result in ended)
-    ]
-    if "n_off_scale" in ranked:
-        ranked.append("n_all")
-    return Cell(
-        experiment=experiment.name,
-        dataset=configuration.dataset,
-        dataset_title=dataset_title(configuration.dataset),
-        method=configuration.method,
-        label=METHODS[configuration.method].label,
-        in_paper=configuration.method in experiment.paper_methods,
-        factors=configuration.factors,
-        x=None if x is None else float(x),
-        metrics={name: Summary.of(_measured(ended, name)) for name in (*METRICS, *ranked)},
-        status=worst_status(
-            ended, len(experiment.seeds), ("failed", "diverged", "missing", "done")
-        ),
-        hyperparameters=dict(chosen.get(tuned, {})),
-        run_ids=tuple(run.id for run in runs),
-        claim=next((result.claim for result in ended if result.claim is not None), None),
     )

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.lab.experiments import Cell, PairedTest, compare, paired_test
+from hdpmf.lab.experiments import Cell, compare
+from hdpmf.lab.experiments.summary import PairedTest, paired_test
 from hdpmf.lab.report.content import METRIC_LABELS, Content
 
 Verdict = Literal["reproduced", "close", "different", "not comparable"]

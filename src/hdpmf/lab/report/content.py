@@ -14,18 +14,15 @@ import msgspec
 
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.lab.experiments import (
-    RANKING,
-    Cell,
+from hdpmf.lab.experiments import Cell, Experiment, Result, Store, collect, dataset_title
+from hdpmf.lab.experiments.expansion import (
     Configuration,
-    Experiment,
     GridPoint,
-    Result,
-    Store,
-    collect,
-    dataset_title,
-    tuning_tables,
+    best_of_grid,
+    configurations,
+    grid_points,
 )
+from hdpmf.lab.experiments.summary import RANKING
 
 METRIC_LABELS = {"mse": "MSE", "mae": "MAE"}
 
@@ -310,17 +307,19 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 continue
             try:
                 content.cells[name] = collect(store, experiment, results)
-                tables = tuning_tables(store, experiment, results)
             except ConfigError as error:
                 # For instance a user's own method whose module is not here: show the rest.
                 content.problems.append(f"{name} cannot be shown: {error}")
                 continue
-            for configuration, (grid, best) in tables.items():
-                by = experiment.tuning.by
+            by = experiment.tuning.by
+            for configuration in configurations(experiment):
+                grid = grid_points(experiment, configuration, results)
+                if len(grid) < 2:
+                    continue
                 key = (configuration, by, tuple(row.run_ids for row in grid))
                 known = grids.get(key)
                 users = (name,) if known is None else (*known.experiments, name)
-                grids[key] = TunedGrid(configuration, grid, best, users, by)
+                grids[key] = TunedGrid(configuration, grid, best_of_grid(grid, by), users, by)
         if content.problems and not content.cells:
             raise ConfigError(
                 f"nothing in {store.path} can be shown: {'; '.join(content.problems)}. Name the "

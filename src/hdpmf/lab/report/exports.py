@@ -8,7 +8,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hdpmf.lab.experiments import METRICS, Cell, Experiment
+from hdpmf.lab.experiments import Cell, Experiment
+from hdpmf.lab.experiments.store import METRICS
 from hdpmf.lab.report.content import (
     METRIC_LABELS,
     NDCG,

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hdpmf.common.methods import METHODS
-from hdpmf.lab.experiments import Cell, Experiment, pair_tests, paired_test, wishes_in_words
+from hdpmf.lab.experiments import Cell, Experiment
+from hdpmf.lab.experiments.expansion import wishes_in_words
 from hdpmf.lab.experiments.store import GROUP_METRICS
+from hdpmf.lab.experiments.summary import pair_tests, paired_test
 from hdpmf.lab.report.content import (
     NDCG,
     Content,

@@ -11,7 +11,8 @@ from typing import Any
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost
 from hdpmf.errors import ConfigError, PrivacyError
-from hdpmf.lab.experiments import Cell, Experiment, Result, wishes_in_words, wishes_of
+from hdpmf.lab.experiments import Cell, Experiment, Result
+from hdpmf.lab.experiments.expansion import wishes_in_words, wishes_of
 from hdpmf.lab.experiments.store import StoredClaim
 from hdpmf.lab.report.content import (
     METRIC_LABELS,
