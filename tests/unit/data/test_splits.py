@@ -54,7 +54,7 @@ def test_hold_out(ratings: Ratings, per_user: int, seed: int) -> None:
 
 @given(tables(), SEEDS)
 def test_leave_one_out(ratings: Ratings, seed: int) -> None:
-    train, test = ratings.leave_one_out(rng=seed)
+    train, test = ratings.hold_out(1, rng=seed)
     assert test.user_counts().tolist() == [int(n > 1) for n in ratings.user_counts().tolist()]
     assert len(train) + len(test) == len(ratings)
 

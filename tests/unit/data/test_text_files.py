@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hdpmf.common.data import Ratings, read_split
-from hdpmf.errors import ConfigError, HdpmfError, RatingsError
+from hdpmf.errors import HdpmfError, RatingsError
 
 Reader = Callable[..., Ratings]
 fuzz = settings(
@@ -116,19 +116,6 @@ def test_bad_paths(tmp_path: Path) -> None:
         Ratings.read(tmp_path / "*.csv")
     with pytest.raises(RatingsError, match="not a usable path"):
         Ratings.read("a\0b")
-
-
-def test_separators_and_headers_may_be_given(read: Reader) -> None:
-    assert len(read("1§2§3\n", separator="§")) == 1
-    assert len(read("1--2--3\n", separator="--")) == 1
-    assert len(read("1,2,3\n", header=False)) == 1
-    with pytest.raises(RatingsError, match="columns without names"):
-        read("1,2,3\n4,5,1\n", header=True)
-    with pytest.raises(ConfigError, match="without one"):
-        read("1,2,3\n", columns={"user": "who"}, header=False)
-    for separator in ("", "\n", '"'):
-        with pytest.raises(ConfigError, match="separator"):
-            read("1,2,3\n", separator=separator)
 
 
 def test_several_files_are_read_as_one(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def stage(text: str) -> None:
 
 @contextmanager
 def progress_bar(
-    label: str, total: int | None = None, *, show: bool | None = True, in_bytes: bool = False
+    label: str, total: int | None = None, *, show: bool | None = True
 ) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar in a notebook, or on stderr if that is a terminal; yields what moves it.
 
@@ -122,7 +122,7 @@ def progress_bar(
         yield lambda done, total: None
         return
     make = _notebook_bar if notebook else _terminal_bar
-    with make(label, total, in_bytes) as bar:
+    with make(label, total) as bar:
         before = _CURRENT.set(bar)
         try:
             yield bar.move
@@ -153,14 +153,14 @@ class _TerminalBar:
 
 
 @contextmanager
-def _terminal_bar(label: str, total: int | None, in_bytes: bool) -> Iterator[Bar]:
+def _terminal_bar(label: str, total: int | None) -> Iterator[Bar]:
     from rich import progress as bars
     from rich.console import Console
 
     columns = (
         bars.TextColumn("{task.description}", markup=False),
         bars.BarColumn(),
-        bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn(),
+        bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(),
     )
     console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
@@ -171,9 +171,8 @@ def _terminal_bar(label: str, total: int | None, in_bytes: bool) -> Iterator[Bar
 class NotebookBar:
     """A bar that a cell of a notebook shows, in plain HTML: it needs no widgets."""
 
-    def __init__(self, label: str, total: int | None, in_bytes: bool) -> None:
+    def __init__(self, label: str, total: int | None) -> None:
         self._label = label
-        self._in_bytes = in_bytes
         self._done = 0
         self._total = total
         self._text = ""
@@ -181,16 +180,13 @@ class NotebookBar:
         self._handle: Any = sys.modules["IPython"].display.display(self, display_id=True)
 
     def _repr_html_(self) -> str:
-        of = "" if self._total is None else f" of {self._count(self._total)}"
-        counted = f" {self._count(self._done)}{of}" if self._done else ""
+        of = "" if self._total is None else f" of {self._total:,}"
+        counted = f" {self._done:,}{of}" if self._done else ""
         bar = "<progress></progress>"
         if self._total and self._done:
             bar = f'<progress max="{self._total}" value="{self._done}"></progress>'
         text = f": {self._text}" if self._text else ""
         return f"{escape(self._label + text)} {bar}{counted}"
-
-    def _count(self, number: int) -> str:
-        return size(number) if self._in_bytes else f"{number:,}"
 
     def move(self, done: int, total: int | None) -> None:
         """Show how much is done, at most ten times a second."""
@@ -218,8 +214,8 @@ class _Nothing:
 
 
 @contextmanager
-def _notebook_bar(label: str, total: int | None, in_bytes: bool) -> Iterator[Bar]:
-    bar = NotebookBar(label, total, in_bytes)
+def _notebook_bar(label: str, total: int | None) -> Iterator[Bar]:
+    bar = NotebookBar(label, total)
     try:
         yield bar
     finally:

@@ -34,15 +34,11 @@ class Layout:
         implicit: True: ratings are not looked for; False: they have to be there; None: they may be
             absent, with a word about it.
         missing: What becomes of rows without something.
-        separator: What stands between the fields of a file; None: see its first line.
-        header: Whether the first line of a file holds names; None: see there.
     """
 
     columns: Mapping[str, str] | None = None
     implicit: bool | None = False
     missing: Missing = "error"
-    separator: str | None = None
-    header: bool | None = None
 
     def __post_init__(self) -> None:
         if self.missing not in get_args(Missing):

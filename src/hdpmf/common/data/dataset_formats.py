@@ -175,13 +175,13 @@ _YEAR = re.compile(r"\((\d{4})(?:-\d{4})?\)\s*$")
 def read_100k(info: DatasetInfo, path: Path) -> Ratings:
     """Read ``u.data`` with the titles of ``u.item``."""
     members = _members(info, path, ("u.data", "u.item", "u.genre"))
-    return _ratings(info, members["u.data"], "\t").describe(_items_100k(info, members))
+    return _ratings(info, members["u.data"]).describe(_items_100k(info, members))
 
 
 def read_100k_split(info: DatasetInfo, path: Path) -> tuple[Ratings, Ratings]:
     """Read ``ua.base`` and ``ua.test`` (10 test ratings per user) into one id space."""
     members = _members(info, path, ("ua.base", "ua.test", "u.item", "u.genre"))
-    train, test = (_ratings(info, members[name], "\t") for name in ("ua.base", "ua.test"))
+    train, test = (_ratings(info, members[name]) for name in ("ua.base", "ua.test"))
     return share_indexes(train, test, _items_100k(info, members))
 
 
@@ -192,11 +192,11 @@ def read_1m(info: DatasetInfo, path: Path) -> Ratings:
     items = _items(
         info, lambda: [(row[0], row[1], row[2].split("|"), _year(row[1])) for row in rows]
     )
-    return _ratings(info, members["ratings.dat"], "::").describe(items)
+    return _ratings(info, members["ratings.dat"]).describe(items)
 
 
-def _ratings(info: DatasetInfo, data: bytes, separator: str) -> Ratings:
-    found = parse_columns(data, info.title, Layout(separator=separator, header=False))
+def _ratings(info: DatasetInfo, data: bytes) -> Ratings:
+    found = parse_columns(data, info.title, Layout())
     return Ratings.from_arrays(
         found.frame["user"],
         found.frame["item"],

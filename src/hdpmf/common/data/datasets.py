@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from hdpmf.common.base.registry import Registry
 from hdpmf.common.data.dataset_formats import (
@@ -233,13 +233,7 @@ def _known(info: DatasetInfo, path: Path) -> Iterator[None]:
         ) from error
 
 
-Progress: TypeAlias = Callable[[int, int | None], None]
-"""Called with the bytes received so far and the total, if the server says it."""
-
-
-def fetch_dataset(
-    name: str, from_file: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> Path:
+def fetch_dataset(name: str, from_file: str | os.PathLike[str] | None = None) -> Path:
     """Get a data set into the cache, and return where it is.
 
     What arrives is loaded and its checksum and counts are compared before it takes its place in the
@@ -249,7 +243,6 @@ def fetch_dataset(
     Args:
         name: One of `dataset_names`.
         from_file: A local archive or file to take it from, instead of downloading.
-        progress: Told how far the download is.
 
     Raises:
         DatasetError: It cannot be reached, cannot be downloaded, or is not what it should be.
@@ -276,7 +269,7 @@ def fetch_dataset(
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as folder:
             copy = Path(folder) / (Path(from_file).name if from_file else info.cache_name)
             if from_file is None:
-                _download(info, copy, progress)
+                _download(info, copy)
             else:
                 shutil.copyfile(from_file, copy)
             ratings = read_checked(info, copy)
@@ -293,13 +286,11 @@ def fetch_dataset(
         ) from error
 
 
-def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> None:
+def _download(info: DatasetInfo, target: Path) -> None:
     import pooch
     import requests
 
-    fetch = pooch.HTTPDownloader(
-        progressbar=_Meter(progress) if progress else False, chunk_size=64 * 1024, timeout=30
-    )
+    fetch = pooch.HTTPDownloader(timeout=30)
     by_hand = f"get it from {info.page} and run: hdpmf data get {info.name} --from FILE"
     try:
         fetch(info.url, str(target), None)
@@ -315,25 +306,3 @@ def _download(info: DatasetInfo, target: Path, progress: Progress | None) -> Non
         raise DatasetError(
             f"the download from {info.url} failed or broke off; {by_hand}"
         ) from error
-
-
-class _Meter:
-    """A progress bar as pooch wants it, without tqdm."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._done = 0
-        self.total = 0
-
-    def update(self, amount: int) -> None:
-        self._done += amount
-        # pooch counts whole chunks, also for the last one, which is shorter.
-        shown = min(self._done, self.total) if self.total else self._done
-        self._progress(shown, self.total or None)
-
-    def reset(self) -> None:
-        # pooch starts again at 0 only to fill up the bar in one step.
-        self._done = 0 if self.total else self._done
-
-    def close(self) -> None:
-        """Leave the bar as it is: who gave it to us closes it."""

@@ -40,7 +40,7 @@ class IdIndex:
             end.
     """
 
-    __slots__ = ("_ids", "_lookup", "_positions", "_sorted", "stated")
+    __slots__ = ("_ids", "_positions", "_sorted", "stated")
 
     def __init__(
         self, ids: Iterable[Id] | NDArray[Any], *, stated: bool = False, as_given: bool = False
@@ -56,7 +56,6 @@ class IdIndex:
         array = array.copy() if array is ids or array.base is not None else array
         array.flags.writeable = False
         self._ids: NDArray[Any] = array
-        self._lookup: Codes | None = None
         self._positions: dict[Id, int] | None = None
         self.stated = stated
 
@@ -159,14 +158,6 @@ class IdIndex:
         ids = self._ids
         if not len(ids) or not len(values):
             return np.full(len(values), -1, np.int32)
-        low, high = int(ids.min()), int(ids.max())
-        inside = (values >= low) & (values <= high)
-        # Dense ids: one table beats a binary search per value.
-        if high - low < 4 * len(ids) + 1024:
-            if self._lookup is None:
-                self._lookup = np.full(high - low + 1, -1, np.int32)
-                self._lookup[ids - low] = np.arange(len(ids), dtype=np.int32)
-            return np.where(inside, self._lookup[np.where(inside, values, low) - low], np.int32(-1))
         order = None if self._sorted else np.argsort(ids)
         position = np.minimum(np.searchsorted(ids, values, sorter=order), len(ids) - 1)
         position = position if order is None else order[position]

@@ -1,17 +1,11 @@
-"""Parquet files, decoded by Polars within bounds.
+"""Parquet files, decoded by Polars within limits on rows and on what their texts take.
 
-Polars believes what a file says about itself: a damaged page that announces a negative number of
-values makes it ask for 2^61 bytes and end the whole process, which no ``except`` can catch (Polars
-2.1, for 17 of 63,000 files in which one byte was changed). And a small file may stand for a large
-table: a million rows of one long title are a title and a count. So a process of its own decodes
-each file first, which may die, and may not have more memory than a table of that size explains.
+A small file may stand for a large table: a million rows of one long title are a title and a count.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,34 +21,7 @@ MOST_EXPANSION = 64
 FREE_BYTES = 128 << 20
 """Bytes that any table may have in memory, however small its file is."""
 
-_BATCH_ROWS = 2_000_000
-
-_OWN_BYTES = 2 << 30  # of addresses, which a process has before it decodes anything
-
-_TRIAL = """
-import sys
-import polars as pl
-
-path, most, rows, *columns = sys.argv[1:]
-try:
-    import resource
-except ImportError:  # Windows
-    pass
-else:
-    resource.setrlimit(resource.RLIMIT_AS, (int(most), int(most)))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-table = pl.scan_parquet(path, glob=False, hive_partitioning=False).select(columns)
-texts = 0
-for first in range(0, table.select(pl.len()).collect().item(), int(rows)):
-    for column in table.slice(first, int(rows)).collect(engine="streaming").get_columns():
-        if column.dtype in (pl.Categorical, pl.Enum):
-            column = column.cast(pl.String)
-        if column.dtype == pl.String:
-            texts += column.str.len_bytes().sum()
-        elif column.dtype == pl.Binary:
-            texts += column.bin.size().sum()
-print(texts)
-"""
+_FIRST_ROWS, _MOST_ROWS = 1_000, 2_000_000
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:
@@ -71,7 +38,7 @@ def read_batches(
     origin: str,
     columns: Callable[[Sequence[str]], Sequence[str]] = lambda names: names,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table, some million rows at a time: neither it nor the file has to fit in memory.
+    """Yield the table in batches of rows: neither it nor the file has to fit in memory.
 
     Args:
         path: The file.
@@ -84,7 +51,7 @@ def read_batches(
     import polars as pl
 
     size = os.path.getsize(path)
-    most = max(FREE_BYTES, MOST_EXPANSION * size)
+    left = max(FREE_BYTES, MOST_EXPANSION * size)
     problem = RatingsError(
         f"{origin}: the Parquet file is truncated, corrupted or of a kind unknown here, or stands "
         f"for far more than its {size:,} bytes explain (at most {MOST_EXPANSION} times these, or "
@@ -98,23 +65,17 @@ def read_batches(
     except foreign as error:
         raise problem from error
     chosen = list(columns(names))
-    if 8 * n_rows * len(chosen) > most or _bytes_of_texts(path, chosen, most) > most:
-        raise problem
-    for first in range(0, max(n_rows, 1), _BATCH_ROWS):
+    left -= 8 * n_rows * len(chosen)
+    first, rows = 0, _FIRST_ROWS  # few at first: each may be a long text
+    while left >= 0 and (first < n_rows or first == 0):
         try:
-            yield scanned.select(chosen).slice(first, _BATCH_ROWS).collect(engine="streaming")
+            batch = scanned.select(chosen).slice(first, rows).collect(engine="streaming")
+            texts = batch.select(pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String))
+            left -= sum(int(column.str.len_bytes().sum()) for column in texts)
         except foreign as error:
             raise problem from error
-
-
-def _bytes_of_texts(path: str | os.PathLike[str], columns: Sequence[str], most: int) -> float:
-    """Return the bytes of all texts, each as often as it is there; infinite if none can be read."""
-    known = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "POLARS_MAX_THREADS": "4"}
-    limits = str(most + _OWN_BYTES), str(_BATCH_ROWS)
-    done = subprocess.run(  # noqa: S603 - our own code, without a shell
-        [sys.executable, "-P", "-c", _TRIAL, os.path.abspath(path), *limits, *columns],
-        env=os.environ | known,
-        capture_output=True,
-        check=False,
-    )
-    return float("inf") if done.returncode else int(done.stdout)
+        if left >= 0:
+            yield batch
+        first, rows = first + rows, min(4 * rows, _MOST_ROWS)
+    if left < 0:
+        raise problem

@@ -29,7 +29,7 @@ from hdpmf.common.data.columns import (
     take_columns,
 )
 from hdpmf.common.data.parquet import FREE_BYTES, MOST_EXPANSION, is_parquet, read_batches
-from hdpmf.errors import ConfigError, RatingsError, hint, without_notes
+from hdpmf.errors import ConfigError, RatingsError, without_notes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -136,14 +136,12 @@ def parse_columns(data: bytes, origin: str, layout: Layout) -> Columns:
     """Find the columns in the text of a file."""
     data = data.removeprefix(_BOM)
     first = _first_line(data, origin)
-    mark = _separator(first, layout.separator)
+    mark = _separator(first)
     quoted = mark in (b",", b";")
     fields = [
         _unquote(field) if quoted else field.strip() for field in first.strip(b"\r\n").split(mark)
     ]
-    header = layout.header
-    if header is None:
-        header = layout.columns is not None or _begins_with_names(fields, layout.implicit)
+    header = layout.columns is not None or _begins_with_names(fields, layout.implicit)
     if len(mark) > 1:
         if _UNIT in data:
             raise RatingsError(
@@ -173,13 +171,7 @@ def _first_line(data: bytes, origin: str) -> bytes:
     return first
 
 
-def _separator(line: bytes, given: str | None) -> bytes:
-    if given is not None:
-        if not given or given in ("\n", "\r", '"'):
-            raise ConfigError(
-                "separator must be one or more characters other than a line end or a quote"
-            )
-        return given.encode()
+def _separator(line: bytes) -> bytes:
     for mark in _MARKS:
         if line.count(mark) >= 2:
             return mark
@@ -197,10 +189,6 @@ def _names_in(fields: Sequence[bytes], origin: str) -> list[str]:
 
 def _names_of(fields: Sequence[bytes], origin: str, layout: Layout) -> list[str]:
     """Return our names for the columns of a file without a header."""
-    if layout.columns is not None:
-        raise ConfigError(
-            f"{hint('columns', 'user')} names a header's column, but the file is read without one"
-        )
     if not (2 if layout.implicit else 3) <= len(fields) <= len(COLUMNS):
         raise RatingsError(
             f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) "

@@ -44,11 +44,6 @@ def hold_out(ratings: Ratings, per_user: int = 10, *, rng: RngLike = 0) -> tuple
     return ratings.take(~held), ratings.take(held)
 
 
-def leave_one_out(ratings: Ratings, *, rng: RngLike = 0) -> tuple[Ratings, Ratings]:
-    """Hold out one rating of each user; a user's only rating stays in training."""
-    return hold_out(ratings, 1, rng=rng)
-
-
 def hold_out_last(ratings: Ratings, per_user: int = 1) -> tuple[Ratings, Ratings]:
     """Hold out the last ratings of each user; 1: leave the last one out.
 

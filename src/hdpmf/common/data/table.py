@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
 from hdpmf.errors import RatingsError
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,8 +87,6 @@ class Ratings:
         implicit: bool | None = False,
         name: str | None = None,
         item_table: ItemTable | None = None,
-        separator: str | None = None,
-        header: bool | None = None,
     ) -> Ratings:
         """Make a table from a data frame, a SciPy sparse matrix, rows or a file.
 
@@ -112,13 +107,11 @@ class Ratings:
                 counts there are; None: where there is no column of ratings, with a warning.
             name: What to call the table in messages; else a file is called by its name.
             item_table: Public facts about the items.
-            separator: See `read`.
-            header: See `read`.
 
         Raises:
             RatingsError: Something is wrong with the data; the message says where and what to do.
         """
-        layout = Layout(columns, implicit, missing, separator, header)
+        layout = Layout(columns, implicit, missing)
         if isinstance(data, (str, os.PathLike)):
             from hdpmf.common.data.readers import read_columns
 
@@ -143,29 +136,20 @@ class Ratings:
         )
 
     @classmethod
-    def read(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        separator: str | None = None,
-        header: bool | None = None,
-        **options: Any,
-    ) -> Ratings:
+    def read(cls, path: str | os.PathLike[str], **options: Any) -> Ratings:
         """Read a file: CSV, TSV, ``::``-separated (also gzip-compressed) or Parquet; or several.
 
-        Ids are integers where all of a column come back as they are written, else text: ``007``
-        stays ``007``.
+        What separates the fields, and whether there is a header, is seen in the first line. Without
+        a header the columns are user, item, rating and timestamp, of which the last two may be
+        absent. Ids are integers where all of a column come back as they are written, else text:
+        ``007`` stays ``007``.
 
         Args:
             path: The file; a folder, of which all Parquet files are read; or a pattern, as
                 ``ratings/*.csv``. Several files are read as one, in the order of their names.
-            separator: What stands between fields; found from the first line where it is not given.
-            header: Whether the first line holds column names; found from it where it is not given.
-                Without a header the columns are user, item, rating and timestamp, of which the last
-                two may be absent.
             options: The other arguments of `of`.
         """
-        return cls.of(os.fspath(path), separator=separator, header=header, **options)
+        return cls.of(os.fspath(path), **options)
 
     @classmethod
     def from_arrays(
@@ -245,7 +229,6 @@ class Ratings:
         write_ratings(self, path)
 
     hold_out = splits.hold_out
-    leave_one_out = splits.leave_one_out
     hold_out_last = splits.hold_out_last
     split = splits.ratio
     split_by_time = splits.by_time
@@ -258,34 +241,25 @@ class Ratings:
         return len(self.values)
 
     def __repr__(self) -> str:
-        what, scale = (
-            ("choices", "implicit") if self.implicit else ("ratings", f"scale {self.scale}")
-        )
+        what = "choices" if self.implicit else "ratings"
         return (
             f"Ratings({self.name!r}: {len(self):,} {what} of {self.n_items:,} items by "
-            f"{self.n_users:,} users, {scale})"
+            f"{self.n_users:,} users, {self._scale_in_words()})"
         )
+
+    def _scale_in_words(self) -> str:
+        return "implicit" if self.implicit else f"scale {self.scale}"
 
     def _repr_html_(self) -> str:
         """Counts for notebooks; no rating, and no id."""
-        times = self.timestamps
-        moments = (
-            ""
-            if times is None or len(times) == 0
-            else f"{_day(int(times.min()))} to {_day(int(times.max()))}"
-        )
-        return facts_html(
-            self.name,
-            {
-                "choices" if self.implicit else "ratings": f"{len(self):,}",
-                "users": f"{self.n_users:,}",
-                "items": f"{self.n_items:,}",
-                "of all pairs": f"{self.density:.2%}",
-                "scale": "implicit feedback" if self.implicit else self.scale,
-                "times": moments,
-                "item facts": "" if self.item_table is None else f"{len(self.item_table):,} items",
-            },
-        )
+        facts = {
+            "choices" if self.implicit else "ratings": f"{len(self):,}",
+            "users": f"{self.n_users:,}",
+            "items": f"{self.n_items:,}",
+            "of all pairs": f"{self.density:.2%}",
+            "given as": self._scale_in_words(),
+        }
+        return facts_html(self.name, facts)
 
     def to_frame(self, kind: Literal["polars", "pandas"] = "polars") -> Any:
         """Return a data frame with the columns user, item, rating and, if known, timestamp.
@@ -298,16 +272,6 @@ class Ratings:
         if self.timestamps is not None:
             columns["timestamp"] = self.timestamps
         return frame_of(columns, kind)
-
-    def to_sparse(self) -> csr_matrix:
-        """Return a SciPy matrix of users by items, in the order of ``users.ids`` and ``items.ids``.
-
-        PRIVATE, as the ratings are.
-        """
-        from scipy.sparse import csr_matrix
-
-        entries = self.values, (self.user_codes, self.item_codes)
-        return csr_matrix(entries, shape=(self.n_users, self.n_items))
 
     @property
     def n_users(self) -> int:
@@ -354,10 +318,10 @@ class Ratings:
             raise RatingsError("rows are chosen by a boolean mask or by integer positions")
         try:
             taken = self._derive(
-                user_codes=self.user_codes[chosen],
-                item_codes=self.item_codes[chosen],
-                values=self.values[chosen],
-                timestamps=None if self.timestamps is None else self.timestamps[chosen],
+                **{
+                    name: None if column is None else column[chosen]
+                    for name, column in self._columns().items()
+                }
             )
         except IndexError:
             raise RatingsError(f"rows must be between 0 and {len(self) - 1:,}") from None
@@ -379,15 +343,12 @@ class Ratings:
 
     def with_text_ids(self, *, users: bool = False, items: bool = False) -> Ratings:
         """Return the same ratings with integer ids as text."""
-        user_index, user_codes = (
-            as_text(self.users, self.user_codes) if users else (self.users, self.user_codes)
-        )
-        item_index, item_codes = (
-            as_text(self.items, self.item_codes) if items else (self.items, self.item_codes)
-        )
-        return self._derive(
-            users=user_index, items=item_index, user_codes=user_codes, item_codes=item_codes
-        )
+        changes: dict[str, Any] = {}
+        if users:
+            changes["users"], changes["user_codes"] = as_text(self.users, self.user_codes)
+        if items:
+            changes["items"], changes["item_codes"] = as_text(self.items, self.item_codes)
+        return self._derive(**changes)
 
     def over(self, items: ItemTable | Iterable[Id]) -> Ratings:
         """The ratings of a public list of items; those of other items are left out.
@@ -420,20 +381,19 @@ class Ratings:
         made._freeze()
         return made
 
+    def _columns(self) -> dict[str, NDArray[Any] | None]:
+        names = ("user_codes", "item_codes", "values", "timestamps")
+        return {name: getattr(self, name) for name in names}
+
     def _freeze(self) -> None:
-        for column in ("user_codes", "item_codes", "values", "timestamps"):
-            array = getattr(self, column)
-            if array is not None:
-                array.flags.writeable = False
+        for column in self._columns().values():
+            if column is not None:
+                column.flags.writeable = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Copies sent to worker processes come back writable otherwise.
         self.__dict__.update(state)
         self._freeze()
-
-
-def _day(seconds: int) -> str:
-    return str(np.datetime64(seconds, "s"))[:10]
 
 
 RatingsLike: TypeAlias = Ratings | Any

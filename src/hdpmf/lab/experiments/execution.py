@@ -308,7 +308,7 @@ def _cut(data: bytes, part_key: bytes, path: str | None) -> tuple[Ratings, Ratin
     if part.kind == "ready-made":
         train, test = _ready_made(msgspec.json.decode(data, type=Data).name)
     elif part.kind == "leave-one-out":
-        train, test = _ratings(data, path).leave_one_out(rng=part.seed)
+        train, test = _ratings(data, path).hold_out(1, rng=part.seed)
     else:
         train, test = cut(_ratings(data, path), part.kind, part.share or part.per_user, part.seed)
     if part.fraction < 1.0:
