@@ -64,7 +64,6 @@ _SUMS = "tests/attacks/test_secure_sums.py"
 _PLANS = "tests/attacks/test_plans.py"
 _RECEIPTS = "tests/unit/device/test_receipts.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
-_INBOX = "tests/unit/service/test_shared_inbox.py"
 _ISSUER = "tests/unit/service/test_token_issuer.py"
 _ISSUERS = "tests/attacks/servers/test_issuers.py"
 _PINNED = "tests/cli/test_recommender_servers.py"
@@ -857,13 +856,6 @@ PLANTED = (
         "return affordable(self.spent(ratings, own), epsilons, own, policy)",
         "return affordable(self.spent(ratings), epsilons, own, policy)",
         ("tests/unit/device/test_limits.py::test_who_was_cut_short_counts_as_paid_in_full",),
-    ),
-    Planted(
-        "anybody puts ratings into another device's place",
-        "untrusted/service/shared_inbox.py",
-        "if not verifies(bytes.fromhex(device), signature, said):",
-        "if False:",
-        (f"{_INBOX}::test_strangers_and_forged_signatures_are_refused",),
     ),
     Planted(
         "a server confirms reports while the clocks differ",

@@ -19,7 +19,6 @@ PUBLIC = [
     "GlobalMean",
     "Group",
     "HDPBit",
-    "HDPShare",
     "HDPSum",
     "HdpmfError",
     "ItemFilter",

@@ -14,7 +14,7 @@ from hdpmf.common.protocol import (
     encode,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import signed_shared, signed_token_request, task_id
+from hdpmf.common.protocol.task import signed_token_request, task_id
 from hdpmf.errors import TransportError
 from hdpmf.private.device.participant import Participant
 from tests.world.tokens import issuer
@@ -49,8 +49,6 @@ class MemoryCarrier:
         tokens: All requests for tokens: task, device, request. ``issuer`` signs them.
         issues: What the recommender answers to the next ones: a status, "unreachable", or bytes
             that are no signature; then it signs.
-        shared: The same of what owners show, to the recommender.
-        says: What the recommender answers to that, as ``answers``; then 201.
         requests: What was asked for, with the size of what was sent.
         logged: What devices said to their owners.
     """
@@ -64,8 +62,6 @@ class MemoryCarrier:
         self.uploads: list[tuple[bytes, str, bytes]] = []
         self.tokens: list[tuple[bytes, str, bytes]] = []
         self.issues: list[int | str | bytes] = []
-        self.shared: list[tuple[bytes, str, bytes]] = []
-        self.says: list[int | str] = []
         self.requests: list[tuple[str, int]] = []
         self.logged: list[str] = []
         self.tasks: dict[bytes, bytes] = {}
@@ -152,21 +148,6 @@ class MemoryCarrier:
         if isinstance(answer, bytes):
             return 200, answer
         return int(answer), issuer().sign(body) if answer == 200 else b""
-
-    def share(self, path: str, headers: dict[str, str], body: bytes, leaving: Any) -> int:
-        """Take what an owner shows, as `Carrier.share` does."""
-        self.requests.append((f"recommender {path} {sorted(headers)}", len(body)))
-        answer = self.says.pop(0) if self.says else 201
-        if answer == "unreachable":
-            raise TransportError("unreachable")
-        leaving()
-        task, device = id_from_text(path.split("/")[2], 32), headers["hdpmf-device"]
-        said = signed_shared(task, sha256(body).digest())
-        assert verifies(bytes.fromhex(device), bytes.fromhex(headers["hdpmf-signature"]), said)
-        self.shared.append((task, device, body))
-        if answer == "silent":
-            raise TransportError("no answer")
-        return int(answer)
 
 
 def live(device: Participant, world: MemoryCarrier, seconds: float) -> None:

@@ -166,7 +166,6 @@ def explain(
         "model": None if claim is None else {"folder": subject, **claim_fields(claim)},
         "leaves_the_device": form.sent,
         "not_protected": form.stays_open,
-        "levels": _level_fields(setting),
         "costs": [
             {"user": line.person.name, "weight": line.person.weight, **line.cost.fields()}
             for line in (*values, *presence, *item, *whole)
@@ -239,7 +238,7 @@ def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
     """Return the observers to explain.
 
     Two servers only for methods that run with them, or if named; where there is no h, one that
-    knows it is enough; with levels, what is published is left to sums, of which it is made.
+    knows it is enough.
     """
     from hdpmf.common.privacy.accounting.setting import view_of
 
@@ -247,32 +246,9 @@ def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
     known = method_named(method)
     if not wanted and "two-servers" not in known.views:
         views.remove("two-servers")
-    if not wanted and known.levels:
-        views.remove("final")
     if not known.has_h and "sums-h-known" in views:
         views = [view for view in views if view != "sums-h-hidden"]
     return views
-
-
-def _level_fields(setting: Setting) -> dict[str, dict[str, Any]]:
-    """Return what a rating of weight 1 has at each level, for methods with levels."""
-    from hdpmf.common.privacy.accounting import cost
-
-    method = method_named(setting.method)
-
-    def epsilon(level: str, neighbours: str) -> float | None:
-        view = "two-servers" if "two-servers" in method.offered else method.headline
-        found = cost(setting, view, level=level, neighbours=neighbours)
-        return found.pure if math.isfinite(found.pure) else None
-
-    return {
-        level: {
-            "says": words,
-            "value_epsilon": epsilon(level, "value"),
-            "presence_epsilon": epsilon(level, "presence"),
-        }
-        for level, words in method.levels.items()
-    }
 
 
 def _title(setting: Setting) -> str:
@@ -306,8 +282,6 @@ def _page(
     numbers: Numbers,
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
-    from hdpmf.common.privacy.accounting.costs import number
-
     method = method_named(setting.method)
     form = method.form(setting.labels)
     yield _title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times")
@@ -321,15 +295,6 @@ def _page(
         "Beside it, the epsilon of that rating and of all the user's ratings together.",
     ):
         yield from (Paragraph(paragraph), "")
-    if method.levels:
-        yield "What a rating of weight 1 has, by the level that its owner chose:"
-        for level, row in _level_fields(setting).items():
-            costs = "; ".join(
-                f"{about} {'no bound' if row[name] is None else f'epsilon {number(row[name])}'}"
-                for about, name in (("value", "value_epsilon"), ("presence", "presence_epsilon"))
-            )
-            yield Paragraph(f"{level}: {costs}. {row['says']}", "  ")
-        yield ""
     for view in dict.fromkeys(line.view for line in values):
         here, rated, together = (
             [line for line in table if line.view == view] for table in (values, presence, whole)

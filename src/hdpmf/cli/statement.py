@@ -211,9 +211,7 @@ def compare(
     for name in methods:
         method_named(name)
     training, held_out = cut.split(source, seed)
-    # The same for all; drawn for each, because not every method knows levels.
-    drawn = {name: wishes.draw(training, seed, source) for name in methods}
-    weights = drawn[methods[0]]
+    weights = wishes.draw(training, seed, source)
     rows = []
     names = list(dict.fromkeys((*methods, *_BASELINES)))
     with progress_bar("comparing", len(names)) as advance:
@@ -277,7 +275,7 @@ def _compared(
     from hdpmf.models import make_model
 
     method = method_named(name)
-    people = People(training, weights, levels=bool(method.levels))
+    people = People(training, weights)
     person = people.at(_PEOPLE[options.who])
     chosen: dict[str, Any] = {}
     if "epsilon" in method.options:

@@ -18,7 +18,6 @@ from hdpmf.models.baselines import (
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import HDPSum
 from hdpmf.models.search import grid_search
 from hdpmf.models.training import EpochRecord
@@ -38,7 +37,6 @@ __all__ = [
     "Estimator",
     "GlobalMean",
     "HDPBit",
-    "HDPShare",
     "HDPSum",
     "ItemFeatures",
     "ItemKNN",

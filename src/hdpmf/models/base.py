@@ -114,7 +114,7 @@ class Estimator(Lists, LaterRatings):
             self._fit(ratings, own, held, (*callbacks, after_epoch))
             if lists:
                 self._train_lists()
-        self.weights_by_user_and_item_ = own.rating_weights is None and not own.has_levels
+        self.weights_by_user_and_item_ = own.rating_weights is None
         return self
 
     def _repr_html_(self) -> str:

@@ -48,7 +48,6 @@ from hdpmf.models.baselines import (
 )
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import HDPSum, OneRound
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
@@ -116,7 +115,7 @@ def restore(model: Estimator, values: dict[str, Any], state: dict[str, np.ndarra
 _CLASSES: dict[str, type[Estimator]] = {
     kind.__name__: kind
     for kind in (
-        *(MF, BiasedMF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, HDPShare, UserMean, GlobalMean),
+        *(MF, BiasedMF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
         *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
     )
 }
@@ -305,10 +304,8 @@ def public_part(model: Estimator) -> PublicModel:
 
 def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
-    if isinstance(model, HDPBit | HDPShare | ListsOnly) and public.lists is not None:
+    if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
         model.lists_ = ListModel.of(public.lists)
-    elif isinstance(model, HDPShare):
-        model.lists_ = None
     if isinstance(model, GlobalMean):
         model.mean_ = float(public.about["mean"])
     if isinstance(model, OneRound):

@@ -39,7 +39,7 @@ from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.later_ratings import FoldIn
 from hdpmf.models.training import fit_devices
 from hdpmf.private.client import Devices
-from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.contributions import OneRoundClient, bound_in_sums
 from hdpmf.private.client.devices import (
     fit_vectors,
     own_means,
@@ -48,7 +48,6 @@ from hdpmf.private.client.devices import (
     times_by_user,
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
-from hdpmf.private.client.sharing import bound_in_sums
 from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue, OneRoundRecommender
 from hdpmf.untrusted.recommender.new_items import NewItems
@@ -94,7 +93,7 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 @dataclass(eq=False, repr=False)
 class OneRound(OneRoundOptions, FoldIn, Estimator):
-    """The base class of HDPSum, HDPBit and HDPShare; see there.
+    """The base class of HDPSum and HDPBit; see there.
 
     Attributes:
         facts_: Facts about items that the recommender estimated and published.

@@ -128,17 +128,13 @@ def _people(
     if weights is None and not getattr(model, "weights_by_user_and_item_", False):
         return PeopleCosts(
             users=subject.users,
-            note="Not computed: the model was trained with weights of single ratings or with "
-            "levels, or saved by an earlier version, and does not know them. Give the file that it "
-            "was trained with: --weights FILE.",
+            note="Not computed: the model was trained with weights of single ratings, and does "
+            "not know them. Give the file that it was trained with: --weights FILE.",
         )
     if weights is None:
         record, gamma = model.devices_.fit_record, model.devices_.gamma
         weights = PrivacyWeights(record.users, model.catalogue_.items, record.beta, gamma)
-    levels = bool(subject.method.levels) and weights.has_levels
-    people = People(_ratings(model), weights, levels=levels)
-    if not len(people.order):
-        return PeopleCosts(users=subject.users, note="Everybody publishes everything.")
+    people = People(_ratings(model), weights)
 
     def row(place: str, person: int) -> PersonRow:
         value, presence = (

@@ -14,20 +14,16 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.common.model.taste import ALONG, LIKE, choice_shares, taste
+from hdpmf.common.model.taste import LIKE, taste
 from hdpmf.models import HDPSum
 from hdpmf.private.client.parts import (
     Parts,
     Reason,
     TasteParts,
     in_words,
-    joined,
-    list_parts,
     reasons,
 )
 from hdpmf.private.client.ranking import (
-    BlendedOrder,
-    ByListModel,
     ChooseAndLike,
     heights,
 )
@@ -65,108 +61,6 @@ def _inputs(user: int) -> tuple[np.ndarray, np.ndarray]:
     ) - 1.0
 
 
-@pytest.mark.parametrize(
-    "model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}"
-)
-def test_parts_of_a_list_model_add_up_to_its_scores(model: ListModel) -> None:
-    everything = np.arange(N)
-    order = ByListModel(FITTED.devices_, model)
-    users = np.array([0, 7, 39])
-    for row, parts in zip(order.scores(users), order.parts(users, [everything] * 3), strict=True):
-        assert parts.scores == pytest.approx(row, abs=1e-3)
-        assert np.abs(parts.own).sum() > 0
-    nothing = np.zeros(0, np.int64)
-    assert list_parts(model, nothing, np.zeros(0), everything).scores == pytest.approx(
-        model.scores(nothing, np.zeros(0)), abs=1e-4
-    )
-
-
-@pytest.mark.parametrize(
-    "model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}"
-)
-def test_what_ratings_add_is_counted_from_what_they_add_to_what_people_choose(
-    model: ListModel,
-) -> None:
-    rng = np.random.default_rng(0)
-    shares, (rated, inputs) = rng.dirichlet(np.ones(N)), _inputs(5)
-    known = np.arange(N) if model.heads is None else model.heads
-    plain = list_parts(model, rated, inputs, known)
-    found = list_parts(model, rated, inputs, known, shares)
-    usual = plain.own @ shares[known]
-    assert found.own == pytest.approx(plain.own - usual[:, None], abs=1e-5)
-    assert found.scores == pytest.approx(plain.scores, abs=1e-5)
-    everything = np.arange(N)
-    assert list_parts(model, rated, inputs, everything, shares).scores == pytest.approx(
-        model.scores(rated, inputs), abs=1e-3
-    )
-
-
-def test_what_a_rated_item_adds_is_what_is_lost_without_it() -> None:
-    """In a linear model, that is: a definition of its part that knows nothing of how parts are
-    computed.
-    """
-    model = MODELS[0]
-    rated, inputs = _inputs(5)
-    items = np.setdiff1d(np.arange(N), rated)
-    parts = list_parts(model, rated, inputs, items)
-    whole = model.scores(rated, inputs)[items]
-    for place in range(len(rated)):
-        left = np.arange(len(rated)) != place
-        lost = whole - model.scores(rated[left], inputs[left])[items]
-        assert parts.own[place] == pytest.approx(lost, abs=1e-4)
-
-
-def test_what_is_rated_lowest_adds_nothing() -> None:
-    rated, inputs = _inputs(5)
-    inputs[0] = 0.0
-    for model in MODELS:
-        parts = list_parts(model, rated, inputs, np.arange(N))
-        assert (parts.own[parts.rated == rated[0]] == 0).all()
-
-
-@pytest.mark.parametrize(
-    "model", MODELS, ids=lambda model: f"{model.form}{'' if model.heads is None else ' heads'}"
-)
-def test_a_blend_adds_standardised_scores_and_its_parts_add_up(model: ListModel) -> None:
-    choose, users, items = FITTED._order(), np.array([0, 7, 39]), np.arange(N)
-    assert isinstance(choose, ChooseAndLike)
-    order = BlendedOrder(choose, model, 0.7)
-    beside = replace(choose, like_weight=LIKE + ALONG * 0.7, taste_weight=1.0 + ALONG * 0.7)
-    added = order.scores(users) - beside.scores(users)
-    assert added.mean(axis=1) == pytest.approx(np.zeros(3), abs=1e-6)
-    assert added.std(axis=1) == pytest.approx(np.full(3, 0.7))
-    inputs = heights(FITTED.devices_, users)
-    inputs.data = np.sqrt(inputs.data)
-    alone = model.many(inputs)
-    known = items if model.heads is None else model.heads
-    for row, by_list in zip(added[:, known], alone[:, known], strict=True):
-        assert np.corrcoef(row, by_list)[0, 1] == pytest.approx(1.0)
-    for row, parts in zip(order.scores(users), order.parts(users, [items] * 3), strict=True):
-        assert parts.scores == pytest.approx(row, abs=1e-3)
-        assert np.abs(parts.own).sum() > 0
-        if model.heads is None:  # nothing is added to what people choose in general
-            assert parts.own @ choice_shares(choose.popularity) == pytest.approx(0.0, abs=1e-6)
-
-
-def test_a_blend_of_nothing_said_adds_nothing_to_what_is_beside_it() -> None:
-    lowest = Ratings.from_arrays([1, 1, 2, 2, 2], [1, 2, 2, 3, 4], [1, 1, 5, 4, 3])
-    choose = HDPSum(features=False, rng=0).fit(lowest)._order()
-    assert isinstance(choose, ChooseAndLike)
-    model = ListModel(
-        "linear",
-        Bytes.of(np.ones((4, 2))),
-        Bytes.of(np.ones((4, 2))),
-        Entries.none(4),
-        np.zeros(0, np.float32),
-        np.arange(4, dtype=np.float32),
-    )
-    order, users = BlendedOrder(choose, model, 1.0), np.array([0])
-    beside = replace(choose, like_weight=LIKE + ALONG, taste_weight=1.0 + ALONG)
-    assert (order.scores(users) == beside.scores(users)).all()
-    (parts,) = order.parts(users, [np.arange(4)])
-    assert parts.scores == pytest.approx(beside.scores(users)[0], abs=1e-5)
-
-
 def test_parts_of_choose_and_like_add_up_and_are_what_they_say() -> None:
     order = FITTED._order()
     items, users = np.arange(N), np.arange(6)
@@ -198,17 +92,6 @@ def test_what_ratings_add_to_taste_adds_up_to_it() -> None:
         assert parts.taste.rated.tolist() == _inputs(user)[0].tolist()
         assert parts.taste.pulls.sum(axis=0) == pytest.approx(whole, abs=1e-9)
         assert np.abs(parts.taste.pulls).min(axis=1).max() > 0
-
-
-def test_parts_of_two_orders_together_add_up() -> None:
-    users, everything = np.array([5]), np.arange(N)
-    order, model = FITTED._order(), MODELS[0]
-    (parts,) = order.parts(users, [everything])
-    both = joined(parts, list_parts(model, *_inputs(5), everything), times=0.3, plus=2.0)
-    expected = order.scores(users)[0] + 0.3 * model.scores(*_inputs(5)) + 2.0
-    assert both.scores == pytest.approx(expected, abs=1e-4)
-    assert both.taste is parts.taste
-    assert np.abs(both.own).sum() > 0
 
 
 NAMES = (

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.data import Ratings, synthetic_world
-from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.protocol import encode
 from hdpmf.errors import RatingsError
 from hdpmf.models import EASE, BiasedMF, HDPBit, HDPSum, MostPopular, load_model
-from hdpmf.private.client.ranking import BlendedOrder, ChooseAndLike, heights, inputs
+from hdpmf.private.client.ranking import ChooseAndLike, heights, inputs
 from hdpmf.private.client.recency import (
     AFTER_PAUSE,
     LEAST,
@@ -125,8 +124,7 @@ def test_parts_add_up_in_time_and_stars_stay_stars() -> None:
     users, items = np.arange(6), np.arange(30)
     choose = SUMS._at_time(at)._order()
     assert isinstance(choose, ChooseAndLike)
-    assert isinstance(BITS.lists_, ListModel)
-    orders = (choose, BITS._at_time(at)._order(), BlendedOrder(choose, BITS.lists_, 0.7))
+    orders = (choose, BITS._at_time(at)._order())
     for order in orders:
         scores = order.scores(users)
         for row, parts in zip(scores, order.parts(users, [items] * 6), strict=True):

@@ -11,7 +11,6 @@ import pytest
 from hdpmf.common.methods import METHODS, VIEWS, Method, check, method_named, method_of
 from hdpmf.common.methods.registry import Methods
 from hdpmf.common.privacy.accounting import cost
-from hdpmf.common.privacy.levels import LEVELS
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.models import make_model
 
@@ -42,9 +41,9 @@ def test_claims_are_what_the_accountant_computes(name, labels, view):
 
 def test_two_servers_are_offered_by_name():
     with_servers = {name for name in METHODS if "two-servers" in METHODS[name].offered}
-    assert with_servers == {"hdp-sum", "hdp-share", "user-mean"}
+    assert with_servers == {"hdp-sum", "user-mean"}
     run = [name for name in METHODS if "two-servers" in METHODS[name].views]
-    assert run == ["hdp-sum", "hdp-share"]
+    assert run == ["hdp-sum"]
     assert METHODS["hdp-sum"].views[0] == "sums"  # the default of runs with devices stays
     for labels in (False, True):
         claim = METHODS["hdp-sum"].claim("two-servers", labels=labels)
@@ -60,16 +59,6 @@ def test_two_servers_are_offered_by_name():
             ConfigError, match="is not offered under the view two-servers; it has messages, sums"
         ):
             ask("two-servers")
-
-
-@pytest.mark.parametrize("view", ["sums", "two-servers"])
-def test_a_hidden_rating_has_what_hdp_sum_gives_it_whatever_others_show(view):
-    share, sums = METHODS["hdp-share"].claim(view), METHODS["hdp-sum"].claim(view)
-    for name in ("status", "against", "value", "presence", "needs"):
-        assert getattr(share, name) == getattr(sums, name)
-    assert METHODS["hdp-share"].levels.keys() == set(LEVELS)
-    for other in set(METHODS) - {"hdp-share"}:
-        assert not METHODS[other].levels
 
 
 def test_a_view_that_there_is_not_is_an_error():

@@ -30,7 +30,7 @@ from hdpmf.models.files import public_part
 from hdpmf.models.privacy_statement import statement_of_model
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1200, rng=0)
-METHODS = ("hdp-sum", "hdp-bit", "hdp-share", "hdpmf", "mf")
+METHODS = ("hdp-sum", "hdp-bit", "hdpmf", "mf")
 OPTIONS: dict[str, dict[str, Any]] = {"hdpmf": {"epochs": 3}, "mf": {"epochs": 3}}
 
 
@@ -160,7 +160,7 @@ def liked_comedies() -> Ratings:
     return Ratings.from_arrays(WORLD.user_ids, WORLD.item_ids, np.where(comedy, 5.0, 1.0))
 
 
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdp-share", "mf", "biased-mf"])
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "mf", "biased-mf"])
 def test_new_items_are_placed_by_their_features(method: str, tmp_path: Path) -> None:
     model = make_model(method, rng=0).fit(liked_comedies(), items=TABLE)
     known, claim = model.catalogue_.factors.copy(), model.privacy
@@ -191,7 +191,7 @@ def test_new_items_are_placed_by_their_features(method: str, tmp_path: Path) -> 
     assert again.catalogue_.items.ids[-1] == 2000
 
 
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdp-share", "hdpmf", "private-popular"])
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf", "private-popular"])
 def test_that_an_item_was_rated_does_not_bring_it_into_the_public_part(
     method: str, tmp_path: Path
 ) -> None:
@@ -308,7 +308,7 @@ def costs(model: Any) -> Any:
     return [(row.ratings, row.value, row.presence) for row in made.people.rows], made.people
 
 
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdp-share", "hdpmf"])
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf"])
 def test_later_ratings_cost_nothing_and_earlier_ones_keep_their_cost(
     method: str, tmp_path: Path
 ) -> None:

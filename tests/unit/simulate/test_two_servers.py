@@ -4,7 +4,6 @@ else but the noise.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -79,24 +78,3 @@ def test_the_same_seed_gives_the_same_result_and_its_error_is_the_librarys_with_
     )
     library = make_model("hdp-sum", epsilon=2.0, rng=0).fit(train).score(test)["mse"]
     assert first.result.mse == pytest.approx(library, abs=0.06)
-
-
-@pytest.mark.parametrize("devices", [24, 5])
-def test_what_people_show_is_in_no_sum_and_comes_once(devices: int) -> None:
-    """Also of silos, whose users have levels of their own."""
-    people = np.array([0, 1, 2] * 8, np.int8)
-    items = np.full(WORLD.n_items, 2, np.int8)
-    items[:5] = 0
-    weights = PrivacySpec.paper().draw(WORLD, 0).with_levels(users=people, items=items)
-    asked = msgspec.structs.replace(settings(WORLD, HARDLY_ANY_NOISE), method="hdp-share")
-    found = simulate(WORLD, asked, weights, devices=devices)
-    levels = weights.levels_for(WORLD)
-    units = np.where(levels == 0, weight_units(weights.for_ratings(WORLD)), 0)
-    exact = np.bincount(WORLD.item_codes, units, WORLD.n_items)
-    np.testing.assert_allclose(answer_of(found).weights, exact, atol=4)
-    shown = found.outcome.summary["levels"]
-    for level, name in ((1, "seen"), (2, "open")):
-        mine = levels == level
-        counts = {"people": len(set(WORLD.user_codes[mine])), "ratings": int(mine.sum())}
-        assert shown[name] == counts
-    assert found.model.score(WORLD)["mse"] < 2

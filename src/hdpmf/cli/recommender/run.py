@@ -202,7 +202,6 @@ def _conduct(
             peers.devices,
             servers=peers.servers,
             issuer=peers.issuer,
-            inbox=peers.inbox,
             metrics=metrics,
             admit=peers.admit,
             log=log,
@@ -343,21 +342,18 @@ def _on_network(folder: ServiceFolder, metrics: Metrics) -> Iterator[Peers]:
     """Serve public files and the mailbox, inside the block; yields the peers to others."""
     from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
     from hdpmf.untrusted.service.daemon import Peers
-    from hdpmf.untrusted.service.shared_inbox import SharedInbox
     from hdpmf.untrusted.service.website import mailbox_of, serve_website
 
     mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
     servers = _PinnedServers(folder)
     issuer = TokenIssuer()
-    inbox = SharedInbox()
     try:
-        with serve_website(folder, mailbox, issuer, inbox, metrics.requests) as address:
+        with serve_website(folder, mailbox, issuer, metrics.requests) as address:
             note(f"listening on {address}")
             yield Peers(
                 devices=mailbox,
                 servers=servers,
                 issuer=issuer,
-                inbox=inbox,
                 admit=mailbox.admit,
                 wait_for_fetches=mailbox.wait_for_fetches,
             )

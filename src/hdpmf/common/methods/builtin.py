@@ -17,7 +17,7 @@ from hdpmf.common.methods.method import (
     Method,
     nothing_hidden,
 )
-from hdpmf.common.methods.one_round import HDP_BIT, HDP_SHARE, HDP_SUM
+from hdpmf.common.methods.one_round import HDP_BIT, HDP_SUM
 from hdpmf.common.methods.options import (
     BiasedOptions,
     FactorizationOptions,
@@ -389,7 +389,6 @@ BUILTIN = (
     DPMF,
     HDP_SUM,
     HDP_BIT,
-    HDP_SHARE,
     USER_MEAN,
     GLOBAL_MEAN,
     *LISTS,

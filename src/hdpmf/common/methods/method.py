@@ -108,8 +108,6 @@ class Method:
         labelled: How it runs with taste labels, or None.
         headline: The view that its epsilon is stated for.
         views: The views that it can run under between machines, the default first; none: it cannot.
-        levels: What a rating of each level has, in a sentence, where people choose what they hide
-            (``hdpmf.common.privacy.levels``); empty: levels change nothing.
         lists_only: It orders items for lists and predicts no ratings of its own.
         has_h: Whether the recommender draws a part of the noise, so that it matters who knows it.
         audited: Whether the audit has a game for it.
@@ -136,7 +134,6 @@ class Method:
     rates: Mapping[str, float] = field(default_factory=dict)
     mechanism: str | None = None
     views: tuple[View, ...] = ()
-    levels: Mapping[str, str] = field(default_factory=dict)
     lists_only: bool = False
     has_h: bool = False
     audited: bool = False
@@ -190,7 +187,7 @@ class Method:
             return ("L",)
         if "design" in self.options:
             return tuple(self.options["design"].choices)
-        return ("A",) if self.levels else ()
+        return ()
 
     @property
     def is_baseline(self) -> bool:

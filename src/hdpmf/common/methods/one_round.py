@@ -1,8 +1,6 @@
-"""The one-round designs: secure sums, bits, and both together for people with levels."""
+"""The one-round designs: secure sums, and bits."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from hdpmf.common.methods.method import (
     ALL_MESSAGES,
@@ -16,7 +14,7 @@ from hdpmf.common.methods.method import (
     Form,
     Method,
 )
-from hdpmf.common.methods.options import BitOptions, ShareOptions, SumOptions
+from hdpmf.common.methods.options import BitOptions, SumOptions
 
 
 def _presence(factor: float) -> str:
@@ -165,68 +163,4 @@ HDP_BIT = Method(
     views=("messages",),
     audited=True,
     version=2,
-)
-
-_SHARERS = (
-    "; and, of ratings that their owners show: who rated what with how strict a weight and one "
-    "randomised bit (seen), or the rating itself (open)"
-)
-
-_HIDDEN = (
-    "a hidden rating enters one sum once, with discrete Laplace noise, and nothing that anybody "
-    "shows depends on it; of seen ratings the value is hidden at the same epsilon, of open ones "
-    "nothing"
-)
-
-HDP_SHARE = Method(
-    name="hdp-share",
-    label="HDP-Share",
-    summary="hdp-sum of everybody, sharpened by those who show what they rated",
-    family="sums",
-    estimator="hdpmf.models.hdp_share:HDPShare",
-    configuration=ShareOptions,
-    accounting="shared",
-    plain=Form(
-        claims={
-            "messages": replace(
-                HDP_BIT.claim("messages"),
-                reason="for a rating that is seen: it sends one randomised bit, once; hidden "
-                "ratings are in nothing that is sent in plain sight, and open ones are published",
-                sees="of those who show something which items that is and, for each, how strict "
-                "they are about it (the privacy weight) and one randomised bit (seen), or the "
-                "rating itself (open)",
-            ),
-            "sums": replace(
-                HDP_SUM.claim("sums"), reason=_HIDDEN, sees=HDP_SUM.claim("sums").sees + _SHARERS
-            ),
-            "two-servers": replace(
-                HDP_SUM.claim("two-servers"),
-                reason=f"{_HIDDEN}; each server adds the whole noise, so "
-                "that the honest one's is enough",
-                sees=HDP_SUM.claim("two-servers").sees + _SHARERS,
-            ),
-        },
-        sent="For hidden ratings: for every item of the catalogue two whole numbers, once, only "
-        "into a secure sum over all users, as in hdp-sum; a person who hides nothing adds zeros. "
-        "For seen ratings: one randomised bit each, once, as in hdp-bit. Open ratings: as they "
-        "are.",
-        stays_open="Visible: who takes part; and, of people who show something, which items they "
-        "show and how strict they are about each. A level is visible once somebody shows "
-        "something. An item that such a person marks is hidden only among what that person did "
-        "not show: similar visible items may betray it, and no epsilon covers that. "
-        "Needs: secure sums by masks that work, and as many honest users as the noise was divided "
-        "among; or two servers, of which one is honest. " + _presence(0.75),
-        rounds=1,
-        sums=1,
-    ),
-    headline="sums",
-    views=("two-servers",),
-    levels={
-        "hidden": "How it was rated is hidden at W epsilon, and that it was rated at 0.75 W "
-        "epsilon, exactly as in hdp-sum, whatever others show.",
-        "seen": "How it was rated is hidden at W epsilon, against everybody. That it was rated, "
-        "and W, are in plain sight.",
-        "open": "Nothing is hidden: the owner publishes the rating.",
-    },
-    colour="#cc4778",
 )

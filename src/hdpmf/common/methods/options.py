@@ -346,14 +346,6 @@ LIST_KINDS = Registry(
 ``hdpmf.list_models``."""
 
 
-def _list_model(does: str, learned_from: str) -> Any:
-    help = (
-        f"The model that {does} lists, trained on {learned_from}; each device puts its own ratings "
-        "in."
-    )
-    return option("ease", help, choices=LIST_KINDS)
-
-
 @dataclass(eq=False, repr=False)
 class BitOptions(OneRoundOptions):
     """The same by one bit per rating."""
@@ -368,15 +360,12 @@ class BitOptions(OneRoundOptions):
         most=100,
         optional=True,
     )
-    list_model: str = _list_model("orders", "who rated what")
-
-
-@dataclass(eq=False, repr=False)
-class ShareOptions(OneRoundOptions):
-    """The same by secure sums of everybody, with bits and ratings of those who share."""
-
-    _: KW_ONLY
-    list_model: str = _list_model("sharpens", "what people show")
+    list_model: str = option(
+        "ease",
+        "The model that orders lists, trained on who rated what; each device puts its own ratings "
+        "in.",
+        choices=LIST_KINDS,
+    )
 
 
 @dataclass(eq=False, repr=False)

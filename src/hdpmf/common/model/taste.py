@@ -21,12 +21,6 @@ LIKE = 0.25
 4 on ratings held out within ML-100K's training part, for mf (NDCG@10 .112 against .109 without and
 .050 by stars alone); hdp-sum is as good with 0.1 to 0.4 there and within ML-1M's."""
 
-ALONG = 0.5
-"""What a model for lists counts, times this, the predicted rating and taste count more beside it:
-stars are better where there is one. Ratings held out within training parts, the liberal seen,
-NDCG@10 of a weight of .25 a star, of .5, of 1.25 times the taste, of both: ML-100K (three seeds)
-.1688, .1718, .1703, .1712; ML-1M .1508, .1501, .1524, .1522; a model counts .43 and .55 there."""
-
 RIDGE = 10.0
 """Of a person's taste: best of 5, 7, 10, 15 and 20 on ratings held out within ML-100K (NDCG@10
 .132, .133, .134, .132, .130) and ML-1M (.134, .135, .135, .133, .131; hdp-sum, four and two seeds;

@@ -13,22 +13,19 @@ from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.checks import pair_keys
 from hdpmf.common.data.columns import is_known
 from hdpmf.common.data.item_files import read_frame
-from hdpmf.common.privacy.levels import HIDDEN, OPEN, level_codes
 from hdpmf.errors import PrivacyError, RatingsError, hint
 
 _WEIGHTS = ("weight", "privacyweight", "privacy")
-_LEVELS = ("level", "privacylevel")
 
 
 @dataclass(frozen=True, repr=False)
 class WeightTable:
-    """A table of privacy weights, found in a frame or a file, and of levels if it has any."""
+    """A table of privacy weights, found in a frame or a file."""
 
     name: str
     weights: np.ndarray
     users: list[Any] | None
     items: list[Any] | None
-    levels: np.ndarray | None = None
 
     @property
     def per(self) -> str:
@@ -42,9 +39,8 @@ class WeightTable:
         """Find them in a data frame, or in a CSV, TSV or Parquet file with a header.
 
         Raises:
-            RatingsError: There is no column of weights, or none of users or items; or two of
-                levels.
-            PrivacyError: A weight is not in (0, 1], or a level is none.
+            RatingsError: There is no column of weights, or none of users or items.
+            PrivacyError: A weight is not in (0, 1].
         """
         import narwhals as nw
 
@@ -69,23 +65,8 @@ class WeightTable:
                 "weight per user), 'item' (per item), or both (per rating); this has columns "
                 + ", ".join(columns[:12])
             )
-        levels = [column for column in columns if _normalized_name(column) in _LEVELS]
-        if len(levels) > 1:
-            raise RatingsError(f"{name}: there are {len(levels)} columns of levels; keep one")
-        codes = None
-        if levels:
-            codes = level_codes(table[levels[0]].to_list(), f"{name}: column '{levels[0]}'")
         ids = {ours: table[names[0]].to_list() if names else None for ours, names in owners.items()}
-        return cls(name, _checked_column(table[found[0]], name), ids["user"], ids["item"], codes)
-
-    def owner_levels(self, index: IdIndex) -> np.ndarray | None:
-        """The level of each id of an index, where the table has levels per user or per item."""
-        if self.levels is None:
-            return None
-        codes = _find(index, self.users if self.per == "user" else self.items)
-        spread = np.full(len(index), HIDDEN if self.per == "user" else OPEN, np.int8)
-        spread[codes[codes >= 0]] = self.levels[codes >= 0]
-        return spread
+        return cls(name, _checked_column(table[found[0]], name), ids["user"], ids["item"])
 
 
 def per_owner(
@@ -107,10 +88,8 @@ def per_owner(
     return weights
 
 
-def per_pair(
-    table: WeightTable, ratings: Ratings, missing: float | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Each rating's row in a table per rating (-1: none), and weight; arguments as `per_owner`."""
+def per_pair(table: WeightTable, ratings: Ratings, missing: float | None) -> np.ndarray:
+    """Each rating's weight in a table per rating; arguments as `per_owner`."""
     users, items = _find(ratings.users, table.users), _find(ratings.items, table.items)
     known = np.flatnonzero((users >= 0) & (items >= 0))
     keys = np.full(len(users), -1, np.int64)
@@ -125,7 +104,7 @@ def per_pair(
         rows[same] = order[positions[same]]
     weights = np.where(rows >= 0, table.weights[rows], np.nan)
     _fill(weights, np.ones(len(ratings), bool), table, missing)
-    return rows, weights
+    return weights
 
 
 def _find(index: IdIndex, ids: Sequence[Any] | None) -> np.ndarray:

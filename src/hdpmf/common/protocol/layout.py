@@ -33,9 +33,6 @@ from hdpmf.common.protocol.oneround import Grouping, Popularity, SumContribution
 from hdpmf.common.protocol.task import MOST_LEVELS, Noise, OneRating, Part, Task
 from hdpmf.errors import ConfigError, ProtocolError
 
-SHARING_METHOD = "hdp-share"
-"""The method of surveys that welcome bits and open ratings beside the sums."""
-
 
 @dataclass(frozen=True)
 class SumLayout:
@@ -185,7 +182,7 @@ def check_survey_task(task: Task) -> tuple[Survey, Part]:
 def terms_of(task: Task, survey: Survey) -> Terms:
     """Return the terms of a run by a task, which devices work out and nobody sends."""
     return Terms(
-        method=SHARING_METHOD if survey.sharing else "hdp-sum",
+        method="hdp-sum",
         view="two-servers",
         epsilon=survey.epsilon,
         rounds=2 if survey.labels else 1,

@@ -8,11 +8,6 @@
         ItemFacts         ──────────▶   (devices fit their own vectors; nothing is sent back)
         ListTable         ──────────▶   (where the facts name one)
 
-Those who share answer beside the sums, in plain sight, where the survey welcomes it::
-
-                          ◀──────────   SharedContribution: bits of ratings whose presence may be
-                                        seen, and ratings that their owner publishes
-
 With taste labels there is a round before::
 
         Survey            ──────────▶
@@ -25,15 +20,13 @@ With taste labels there is a round before::
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace
 
 from hdpmf.common.protocol.messages import (
     MAX_FACTORS,
     MAX_ITEMS,
-    MAX_LEVELS,
     _check_matrix,
     _Message,
     _positive,
@@ -53,10 +46,7 @@ class Survey(_Message, frozen=True):
         contributors: Number of users whose noise shares make the whole noise.
         scale_step: Of the public rating scale, where it has one.
         labels: Sum heads per taste label (design A only).
-        sharing: Bits and open ratings are welcome beside the sums (design A only).
     """
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"sharing"})
 
     design: Literal["A", "S", "L"]
     coding: Literal["soft", "threshold", "linear"]
@@ -68,27 +58,14 @@ class Survey(_Message, frozen=True):
     scale_high: float
     scale_step: float | None
     labels: bool = False
-    sharing: bool = False
 
     def _check(self) -> None:
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
         self._require(self.design == "A" or not self.labels, "only design A has taste labels")
-        self._require(
-            not self.sharing or (self.design == "A" and not self.labels),
-            "sharing belongs to design A without taste labels",
-        )
         self._require(1 <= self.n_items <= MAX_ITEMS, f"n_items must be from 1 to {MAX_ITEMS}")
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         check_scale(self, self.scale_low, self.scale_high, self.scale_step)
-
-
-def bits_survey(survey: Survey) -> Survey:
-    """Return the survey that bits beside the sums of a survey with ``sharing`` answer.
-
-    A bit is about a threshold at every epsilon, whatever curve the sums are coded by.
-    """
-    return replace(survey, design="L", coding="threshold", sharing=False)
 
 
 class Popularity(_Message, frozen=True):
@@ -177,48 +154,6 @@ class BitContribution(_Message, frozen=True):
         self._require(bool(((self.plus == 0) | (self.plus == 1)).all()), "plus must be 0 or 1")
 
 
-class OpenContribution(_Message, frozen=True):
-    """Client to recommender: ratings that their owner publishes. Nothing of them is protected.
-
-    Attributes:
-        senders: The device of each rating, counted within the client, as in its bits.
-        items: Position of each rating's item.
-        steps: The rating, in steps of the public scale above its lower end.
-    """
-
-    senders: np.ndarray
-    items: np.ndarray
-    steps: np.ndarray
-
-    def _check(self) -> None:
-        check_vectors(self, "senders", "items", "steps")
-        for name in ("senders", "steps"):
-            self._require(
-                len(getattr(self, name)) == len(self.items), f"{name} must be one per rating"
-            )
-        self._require(bool((self.items >= 0).all()), "items must be positions")
-        self._require(bool((self.senders >= 0).all()), "senders must be positions")
-        self._require(
-            bool(((self.steps >= 0) & (self.steps <= MAX_LEVELS)).all()),
-            "steps must be those of a rating scale",
-        )
-
-
-class SharedContribution(_Message, frozen=True):
-    """Client to recommender: all that the users of a device show, beside their hidden sums.
-
-    Attributes:
-        bits: Of ratings whose presence may be seen.
-        opened: Ratings that are published. No pair of sender and item is in both.
-    """
-
-    bits: BitContribution
-    opened: OpenContribution
-
-    def __len__(self) -> int:
-        return len(self.bits.items) + len(self.opened.items)
-
-
 MAX_SIMILAR_ITEMS = 4096
 MAX_SIMILAR_BYTES = 1 << 20
 """Most bytes of the similarity on a device: 128 columns of so many items, in 16 bits."""
@@ -266,9 +201,6 @@ class Similarity(_Message, frozen=True):
         self._require(math.isfinite(self.pull), "pull must be finite")
 
 
-MAX_BLEND = 10.0
-
-
 class ItemFacts(_Message, frozen=True):
     """Recommender to clients: estimates from the sums, to which devices fit their own vectors.
 
@@ -285,13 +217,7 @@ class ItemFacts(_Message, frozen=True):
         prior: Name of the shipped population prior to fit vectors with; a device without it does
             without.
         lists: SHA-256 of the model for lists that follows, or None.
-        blend: How much the model for lists counts beside popularity and taste, from 0 to 10; where
-            everybody's presence is in plain sight it counts alone and this is 0.
-        raters: Per item, how often people choose it, where those who share let it be estimated from
-            sums of weights; None: devices go by popularity.
     """
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"blend", "raters"})
 
     catalogue: str
     mean: float
@@ -303,18 +229,13 @@ class ItemFacts(_Message, frozen=True):
     prior: str | None = None
     lists: str | None = None
     similarity: Similarity | None = None
-    blend: float = 0.0
-    raters: np.ndarray | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
         self._require(self.lists is None or len(self.lists) == 64, "lists must be a SHA-256")
-        self._require(0 <= self.blend <= MAX_BLEND, f"blend must be from 0 to {MAX_BLEND:g}")
         self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
-        for name in ("bias", "variance", "popularity", "raters"):
+        for name in ("bias", "variance", "popularity"):
             array = getattr(self, name)
-            if array is None:
-                continue
             self._require(array.ndim == 1, f"{name} must be a vector")
             _check_matrix(self, name, array[None])
             self._require(len(array) == len(self.bias), f"{name} must be one per item")
@@ -332,18 +253,6 @@ class ItemFacts(_Message, frozen=True):
             )
         self._require(bool((self.variance >= 0).all()), "variance must be 0 or more")
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
-        self._require(
-            self.raters is None or bool((self.raters >= 0).all()), "raters must be 0 or more"
-        )
 
 
-OneRoundMessage = (
-    Survey
-    | Popularity
-    | Grouping
-    | SumContribution
-    | BitContribution
-    | OpenContribution
-    | SharedContribution
-    | ItemFacts
-)
+OneRoundMessage = Survey | Popularity | Grouping | SumContribution | BitContribution | ItemFacts

@@ -193,7 +193,7 @@ TASK_MEDIA_TYPE = "application/hdpmf-task"
 TASK_PATH = "/tasks/{task_id}"
 
 DEVICE_HEADER, SIGNATURE_HEADER = "hdpmf-device", "hdpmf-signature"
-"""Of what a device sends to its recommender beside a report: a request for a token, ratings."""
+"""Of what a device sends to its recommender beside a report: a request for a token."""
 
 
 def token_challenge(task: Task, task_id: bytes) -> bytes:
@@ -204,13 +204,3 @@ def token_challenge(task: Task, task_id: bytes) -> bytes:
 def signed_token_request(task_id: bytes, digest: bytes) -> bytes:
     """Return the bytes that a device signs for a token: the task and its request's SHA-256."""
     return b"hdpmf token " + task_id + digest
-
-
-SHARED_PATH = "/shared/{task_id}"
-"""Below a recommender's address: where devices put ratings that their owners show, by PUT."""
-SHARED_MEDIA_TYPE = "application/hdpmf-shared"
-
-
-def signed_shared(task_id: bytes, digest: bytes) -> bytes:
-    """Return the bytes that a device signs for what it shows beside a task's report."""
-    return b"hdpmf shared " + task_id + digest

@@ -443,8 +443,6 @@ def guarantee(cell: Cell) -> str:
         hidden = "values"
     elif stated.about == "value":
         hidden = "values and presence"
-    if method.levels:
-        hidden += " of who hides them"
     return (
         f"proved: {hidden}; {'secure sums' if method.headline == 'sums' else 'all messages'} seen"
     )

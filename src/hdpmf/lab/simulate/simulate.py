@@ -24,7 +24,6 @@ from hdpmf.lab.simulate.devices import Engine, make_devices
 from hdpmf.lab.simulate.virtual_device import deal
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.models.hdp_share import HDPShare
 from hdpmf.models.one_round import OneRound
 from hdpmf.private.client import Devices
 from hdpmf.untrusted.recommender import Catalogue
@@ -252,7 +251,7 @@ def _everyones_model(
         if not isinstance(model, OneRound):
             raise FederationError(f"{settings.method} has no use for item facts")
         model.with_facts(train, weights, numbers)
-        if isinstance(model, HDPBit | HDPShare) and outcome.model.lists is not None:
+        if isinstance(model, HDPBit) and outcome.model.lists is not None:
             model.lists_ = ListModel.of(outcome.model.lists)
         return model
     beta = weights.for_users(train.users)

@@ -7,7 +7,6 @@ from contextlib import closing
 from itertools import islice
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy.sampling import SeededNoise
@@ -29,7 +28,6 @@ from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.publish import public_files
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 BEGIN = 1_000_000_000.0
 """When simulated time begins."""
@@ -78,19 +76,11 @@ class ServersInProcess:
         )
         self.sum_servers = ServersHere(self.leader, helper)
 
-    def take(
-        self, name: bytes, reports: Iterable[SentReport], inbox: SharedInbox
-    ) -> Iterator[SentReport]:
-        """Take reports for a task as they come, and hand them on to whoever counts them.
-
-        What is shown goes to the recommender.
-        """
+    def take(self, name: bytes, reports: Iterable[SentReport]) -> Iterator[SentReport]:
+        """Take reports for a task as they come, and hand them on to whoever counts them."""
         waiting = iter(reports)
         while group := list(islice(waiting, _AT_A_TIME)):
-            uploads = [Upload(name, report.body) for report in group if not report.shown]
-            for each in group:
-                if each.shown:
-                    inbox.take(id_to_text(name), each.device, each.signature, each.body)
+            uploads = [Upload(name, report.body) for report in group]
             refused = [error for error in self.leader.upload_many(uploads) if error is not None]
             if refused:
                 raise FederationError(
@@ -118,7 +108,6 @@ def run_with_two_servers(
 ) -> RunOutcome:
     """Run once: publish tasks, let every device report, and add both servers' sums."""
     with closing(ServersInProcess(seed)) as pair:
-        inbox = SharedInbox()
 
         def publish(document: bytes | None) -> None:
             if document is None:
@@ -130,7 +119,7 @@ def run_with_two_servers(
             pair.now = max(pair.now, float(task.begin))
             published = public_files(table, task=document)
             metrics.bytes_out += len(enrolled) * sum(map(len, published.values()))
-            for report in pair.take(name, devices(pair.servers, published, pair.now), inbox):
+            for report in pair.take(name, devices(pair.servers, published, pair.now)):
                 metrics.bytes_in += len(report.body)
 
         def sleep(seconds: float) -> None:
@@ -146,7 +135,6 @@ def run_with_two_servers(
                 keys,
                 pair.sum_servers,
                 publish=publish,
-                inbox=inbox,
                 clock=lambda: pair.now,
             ),
             pace=Pace(gather=0.0, attempts=1, pause=0.0),

@@ -36,25 +36,19 @@ class DeviceRatings:
     Attributes:
         ratings: Of its users, whose ids are text; the items are the whole catalogue's.
         gamma: Privacy weight of each item; one array for all devices.
-        user_levels: What these users hide; None: everything.
-        item_levels: What holds items down, whoever rated them; None: nothing.
     """
 
     ratings: Ratings
     beta: np.ndarray
     gamma: np.ndarray
-    user_levels: np.ndarray | None = None
-    item_levels: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return f"DeviceRatings({self.ratings.n_users} users)"
 
     @property
     def weights(self) -> PrivacyWeights:
-        """The users' privacy weights, with levels."""
-        users, items = self.ratings.users, self.ratings.items
-        levels = {"user_levels": self.user_levels, "item_levels": self.item_levels}
-        return PrivacyWeights(users, items, self.beta, self.gamma, **levels)
+        """The users' privacy weights."""
+        return PrivacyWeights(self.ratings.users, self.ratings.items, self.beta, self.gamma)
 
 
 def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
@@ -76,10 +70,6 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
     home[order] = np.arange(n) % devices
     beta = weights.for_users(ratings.users)
     gamma = weights.for_items(ratings.items)
-    held = weights.user_levels
-    people = None if held is None else held[weights.users.find(ratings.users.ids)]
-    held = weights.item_levels
-    items = None if held is None else held[weights.items.find(ratings.items.ids)]
     names = np.array([str(user) for user in ratings.users.ids.tolist()])
     by_home = np.argsort(home[ratings.user_codes], kind="stable")
     ends = np.cumsum(np.bincount(home[ratings.user_codes], minlength=devices))
@@ -88,7 +78,7 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
         np.argsort(home, kind="stable"), np.cumsum(np.bincount(home, minlength=devices))[:-1]
     )
     return [
-        _part(ratings, (beta, gamma), (people, items), names, own, users)
+        _part(ratings, (beta, gamma), names, own, users)
         for own, users in zip(rows, members, strict=True)
     ]
 
@@ -96,7 +86,6 @@ def deal(ratings: Ratings, weights: PrivacyWeights, devices: int, seed: int) -> 
 def _part(
     ratings: Ratings,
     weights: tuple[np.ndarray, np.ndarray],
-    levels: tuple[np.ndarray | None, np.ndarray | None],
     names: np.ndarray,
     rows: np.ndarray,
     users: np.ndarray,
@@ -115,30 +104,17 @@ def _part(
         item_table=None,
         name=ratings.name,
     )
-    (beta, gamma), (people, items) = weights, levels
+    beta, gamma = weights
     betas = np.empty(len(users))
     betas[codes[users]] = beta[users]
-    own_levels = None
-    if people is not None:
-        own_levels = np.empty(len(users), np.int8)
-        own_levels[codes[users]] = people[users]
-    return DeviceRatings(own, betas, gamma, own_levels, items)
+    return DeviceRatings(own, betas, gamma)
 
 
 @dataclass(frozen=True, slots=True)
 class SentReport:
-    """A report as it left a device.
-
-    Attributes:
-        shown: It is no report: it is what the device's users show to the recommender.
-        device: Of what is shown: by whom.
-        signature: The device's.
-    """
+    """A report as it left a device."""
 
     body: bytes = field(repr=False)
-    shown: bool = False
-    device: str = ""
-    signature: bytes = field(default=b"", repr=False)
 
 
 class _RecordingCarrier(FilesHere):
@@ -273,7 +249,7 @@ class VirtualDevice:
         return self._agent.answer(message)
 
     def reports(self, servers: Servers, files: Mapping[str, bytes], now: float) -> list[SentReport]:
-        """Return what leaves for the task that is published: reports, and what users show.
+        """Return the reports that leave for the task that is published.
 
         Raises:
             FederationError: The device did not report.
@@ -291,7 +267,7 @@ class VirtualDevice:
             simulation=True,
             log=said.append,
         ).step()
-        if sum(not each.shown for each in carrier.sent) != self._store.users:
+        if len(carrier.sent) != self._store.users:
             raise FederationError(
                 f"a simulated device did not report: {said[-1] if said else 'no word'}"
             )

@@ -21,6 +21,7 @@ from hdpmf.common.privacy.coding import (
     sum_channels,
     weight_units,
 )
+from hdpmf.common.privacy.mechanisms import bound_weights
 from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import (
@@ -46,6 +47,22 @@ class SurveyCharge:
 
     survey: Survey
     epsilon: float
+
+
+def bound_in_sums(
+    ratings: Ratings, weights: PrivacyWeights, most: int, draws: np.ndarray
+) -> tuple[Ratings, PrivacyWeights]:
+    """Return the ratings that enter secure sums under a limit, with the weights that are left.
+
+    Each user's have the weight of ``most`` ratings of weight 1 at most (`bound_weights`).
+    """
+    units = weight_units(weights.for_ratings(ratings))
+    entered = bound_weights(ratings.user_codes, most, draws, units)
+    # Those that are too light to be sent are kept: a client says how many there are.
+    rows = np.flatnonzero((entered > 0) | (units == 0))
+    taken, short = ratings.take(rows), entered[rows] < units[rows]
+    limits = np.where(short, entered[rows] / WEIGHT_UNITS, 1.0)
+    return taken, weights.take(rows).at_most(taken, limits)
 
 
 class OneRoundClient:

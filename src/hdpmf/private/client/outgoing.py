@@ -9,8 +9,7 @@ take off.
 To two servers everything leaves in a report: one user's numbers in two shares (``split_report``),
 each encrypted to its server (``sealed_report``). What goes beside it is in ``report_headers``: a
 token, which the recommender has signed blindly. The request for it (``token_request``) goes to the
-recommender with ``token_headers``. What an owner shows beside that leaves in a
-``SharedContribution`` to the recommender, with ``shared_headers``.
+recommender with ``token_headers``.
 """
 
 from __future__ import annotations
@@ -27,20 +26,16 @@ from hdpmf.common.protocol import (
     BudgetReport,
     Gradients,
     ItemCounts,
-    OpenContribution,
     Popularity,
     Ready,
     Refusal,
     Reply,
-    SharedContribution,
     SumContribution,
 )
 from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
-    SHARED_MEDIA_TYPE,
     SIGNATURE_HEADER,
     Task,
-    signed_shared,
     signed_token_request,
     token_challenge,
 )
@@ -60,9 +55,7 @@ Outgoing = TypeVar(
     ItemCounts,
     Gradients,
     SumContribution,
-    SharedContribution,
     BitContribution,
-    OpenContribution,
     Popularity,
     Accepted,
     Ready,
@@ -197,13 +190,3 @@ def report_headers(token: Token | None) -> dict[str, str]:
 
     kind = {"content-type": MEDIA_TYPES[Report]}
     return kind if token is None else kind | {TOKEN_HEADER: token.to_header()}
-
-
-def shared_headers(identity: DeviceIdentity, task_id: bytes, body: bytes) -> dict[str, str]:
-    """Return the headers of what an owner shows, signed by the device whose users these are."""
-    signature = identity.sign(signed_shared(task_id, sha256(body).digest()))
-    return {
-        "content-type": SHARED_MEDIA_TYPE,
-        DEVICE_HEADER: identity.public.hex(),
-        SIGNATURE_HEADER: signature.hex(),
-    }

@@ -11,7 +11,7 @@ the item above what people choose in general. Otherwise the larger of the other 
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -103,24 +103,6 @@ class Parts:
     def scores(self) -> np.ndarray:
         """All parts together."""
         return np.asarray(self.base + sum(self.kinds.values()))
-
-
-def joined(parts: Parts, lists: Parts, *, times: float, plus: float = 0.0) -> Parts:
-    """Return the parts of scores that are ``parts + times * lists + plus``.
-
-    Args:
-        parts: Of choose and like.
-        lists: Of a model for lists, for the same items.
-        times: How much the model for lists counts.
-        plus: What every item gets besides.
-    """
-    return replace(
-        parts,
-        base=parts.base + times * lists.base + plus,
-        popularity=parts.popularity + times * lists.popularity,
-        rated=lists.rated,
-        own=times * lists.own,
-    )
 
 
 @quiet_products

@@ -8,7 +8,7 @@ a little of the predicted rating.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +20,7 @@ from hdpmf.common.data.items import ItemFilter
 from hdpmf.common.data.scale import IMPLICIT_SCALE
 from hdpmf.common.model.device_fit import log_popularity, to_stars
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.model.taste import ALONG, LIKE, Choices, choice_shares, taste, taste_by_rating
+from hdpmf.common.model.taste import LIKE, Choices, taste, taste_by_rating
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import Devices
 from hdpmf.private.client.parts import (
@@ -28,7 +28,6 @@ from hdpmf.private.client.parts import (
     Parts,
     TasteParts,
     in_words,
-    joined,
     list_parts,
     reasons,
 )
@@ -348,71 +347,3 @@ class ByListModel:
                 yield from self.otherwise.parts(users[row : row + 1], [items])
             else:
                 yield list_parts(self.lists, own.indices[here].astype(np.int64), counts, items)
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class BlendedOrder:
-    """Orders items by what a user would choose and like, and by a model for lists beside it.
-
-    Scores of the model are standardised for each user, so that one weight suits all. Items that the
-    model does not know have 0 of it before that. A rating counts by the root of its height: within
-    ML-1M's training part NDCG@10 is .1585 so and .1577 by the height itself where the liberal are
-    seen, .1679 and .1664 where a quarter is.
-
-    Attributes:
-        choose: The order without a model for lists.
-        blend: What a standard deviation of its scores counts.
-    """
-
-    choose: ChooseAndLike
-    lists: ListModel
-    blend: float
-
-    def scores(self, users: np.ndarray) -> np.ndarray:
-        """Scores of all items, one row per user."""
-        scores = self._by_lists(self._inputs(users))
-        mean, times = self._standard(scores)
-        return np.asarray(self._beside().scores(users) + times[:, None] * (scores - mean[:, None]))
-
-    def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """Yield the parts of each user's scores: those of both orders."""
-        own = self._inputs(users)
-        mean, times = self._standard(self._by_lists(own))
-        shares = choice_shares(self.choose.popularity)
-        for row, (chosen, items) in enumerate(
-            zip(self._beside().parts(users, lists), lists, strict=True)
-        ):
-            here = slice(own.indptr[row], own.indptr[row + 1])
-            rated, counts = own.indices[here].astype(np.int64), own.data[here]
-            found = list_parts(self.lists, rated, counts, items, shares)
-            unknown = self.lists.positions(items) < 0
-            found = replace(found, popularity=np.where(unknown, -found.base, found.popularity))
-            yield joined(chosen, found, times=times[row], plus=-times[row] * mean[row])
-
-    def _beside(self) -> ChooseAndLike:
-        """Choose and like, as it counts beside the model."""
-        return replace(
-            self.choose,
-            like_weight=self.choose.like_weight + ALONG * self.blend,
-            taste_weight=self.choose.taste_weight + ALONG * self.blend,
-        )
-
-    def _inputs(self, users: np.ndarray) -> csr_matrix:
-        return inputs(self.choose.devices, users, roots=True)
-
-    def _by_lists(self, own: csr_matrix) -> np.ndarray:
-        scores = self.lists.many(own).astype(np.float64)
-        if self.lists.heads is not None:
-            unknown = np.ones(scores.shape[1], bool)
-            unknown[self.lists.heads] = False
-            scores[:, unknown] = 0.0
-        nothing_said = np.asarray(own.sum(axis=1)).ravel() == 0
-        scores[nothing_said] = 0.0
-        return scores
-
-    def _standard(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's mean, and the blend over its deviation; 0 where all scores are equal."""
-        spread = scores.std(axis=1)
-        return scores.mean(axis=1), np.where(
-            spread > 0, self.blend / np.where(spread > 0, spread, 1.0), 0.0
-        )

@@ -29,7 +29,6 @@ from hdpmf.private.client.devices import (
     times_by_user,
 )
 from hdpmf.private.client.ranking import (
-    BlendedOrder,
     ByListModel,
     ChooseAndLike,
     ListMaker,
@@ -174,7 +173,6 @@ class PredictionInputs:
         features: What tastes are about, where that is known.
         stranger: The vector of a user without ratings, where such a one is predicted.
         lists: What orders items for somebody with ratings, where a model for lists came.
-        blend: What that counts beside the other order; 0: it is all that counts.
         retired: Positions of items that are recommended no more, by the newest version of the
             catalogue.
     """
@@ -189,7 +187,6 @@ class PredictionInputs:
     feature_names: tuple[str, ...] = ()
     stranger: np.ndarray | None = None
     lists: ListModel | None = None
-    blend: float = 0.0
     retired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def predicted(self, users: np.ndarray) -> np.ndarray:
@@ -206,9 +203,7 @@ class PredictionInputs:
             self.devices, self.predicted, self.popularity, self.features, self.feature_names
         )
         order: ListOrder = choose
-        if self.lists is not None and self.blend > 0:
-            order = BlendedOrder(choose, self.lists, self.blend)
-        elif self.lists is not None:
+        if self.lists is not None:
             order = ByListModel(self.devices, self.lists, choose)
         known, candidates = self.catalogue.by_id, self.trained.copy()
         candidates[self.retired[self.retired < len(candidates)]] = False
@@ -250,8 +245,7 @@ def _after_facts(
     )
     everything = np.ones(ratings.n_items, bool)
     # Item weights are the owner's own: nobody else's are known here.
-    chosen = facts.popularity if facts.raters is None else facts.raters
-    popularity = chosen.astype(np.float64)
+    popularity = facts.popularity.astype(np.float64)
     names, columns = taste_columns(fit, popularity)
     return PredictionInputs(
         catalogue=catalogue,
@@ -263,7 +257,6 @@ def _after_facts(
         features=columns,
         feature_names=names,
         stranger=stranger,
-        blend=facts.blend,
     )
 
 
@@ -362,7 +355,7 @@ def popular_positions(store: DeviceStore, catalogue: PinnedCatalogue) -> list[in
     numbers = None if model is None else decode(model.numbers)
     known: np.ndarray | None = None
     if isinstance(numbers, ItemFacts):
-        known = numbers.popularity if numbers.raters is None else numbers.raters
+        known = numbers.popularity
     elif isinstance(numbers, Round):
         known = numbers.raters
     if known is not None:

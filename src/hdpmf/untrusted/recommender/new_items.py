@@ -110,7 +110,6 @@ class NewItems:
             variance=np.append(known.variance, np.full(self.n_new, SPREAD)).astype(np.float32),
             popularity=self._popularity(known.popularity),
             patterns=self.rows(known.patterns),
-            raters=None if known.raters is None else self._popularity(known.raters),
         )
 
     def fit(self, known: DeviceFit, facts: ItemFacts, noise: float) -> DeviceFit:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
-from hdpmf.common.protocol import BitContribution, SharedContribution, SumContribution, Survey
+from hdpmf.common.protocol import BitContribution, SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 
@@ -43,14 +43,12 @@ class SurveyAnswer:
             a share than make it), twice where each of two servers added it.
         retired: Positions of items that it did not ask about any more: of these there is only
             noise.
-        shared: What people showed beside the sums.
     """
 
     survey: Survey
     answer: SumContribution | BitContribution
     noises: float = 1.0
     retired: Sequence[int] = ()
-    shared: SharedContribution | None = None
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.noises < np.inf:

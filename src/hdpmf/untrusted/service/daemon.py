@@ -37,7 +37,6 @@ from hdpmf.untrusted.service.run_files import Trouble
 from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""
@@ -53,7 +52,6 @@ class Peers:
 
     Attributes:
         issuer: Gives tokens to devices that report to two servers.
-        inbox: Takes what people show beside sums by two servers.
         admit: Called with the identities on the roster, which people join meanwhile.
         wait_for_fetches: Waits until participants had time to fetch what was published last.
     """
@@ -61,7 +59,6 @@ class Peers:
     devices: RecommenderTransport | None = None
     servers: SumServers | None = None
     issuer: TokenIssuer | None = None
-    inbox: SharedInbox | None = None
     admit: Callable[[Collection[str]], None] = lambda devices: None
     wait_for_fetches: Callable[[], None] = lambda: None
 
@@ -112,7 +109,6 @@ class Daemon:
             peers.devices,
             servers=peers.servers,
             issuer=peers.issuer,
-            inbox=peers.inbox,
             metrics=self._metrics,
             admit=peers.admit,
             log=self._log,

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import RUN_EPSILON
@@ -24,7 +23,6 @@ from hdpmf.common.protocol import (
     Opening,
     Plan,
     Round,
-    SharedContribution,
     Survey,
     decode,
 )
@@ -108,8 +106,6 @@ def outcome_of(
         "wrong_shares": list(checkpoint.barred),
         "cohorts": 1 + len(earlier),
     }
-    if checkpoint.shared:
-        summary["levels"] = _shown(decode_as(checkpoint.shared, SharedContribution))
     lists = decode_as(checkpoint.lists, ListTable) if checkpoint.lists else None
     if lists is not None:
         summary["lists"] = {
@@ -128,14 +124,6 @@ def _who(run: Run) -> dict[str, Any]:
         return {"devices": None, "users": run.checkpoint.users[-1], "tasks": names}
     members = run.checkpoint.members
     return {"devices": len(members), "users": run.enrolled.count_users(members)}
-
-
-def _shown(shared: SharedContribution) -> dict[str, dict[str, int]]:
-    """Return how many people show how many ratings. Whoever hides everything is not known."""
-    return {
-        level: {"people": len(np.unique(part.senders)), "ratings": len(part.items)}
-        for level, part in (("seen", shared.bits), ("open", shared.opened))
-    }
 
 
 TYPICAL_RATERS = 20

@@ -71,7 +71,6 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         barred: Devices that gave or dealt wrong shares; they are asked for no more sums.
         refusals: By reason, so far.
         periods: With two servers: the tasks of this run, one or, with taste labels, two.
-        shared: What people show beside the sums, all of them together, encoded.
     """
 
     stage: Stage = "gather"
@@ -89,7 +88,6 @@ class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     barred: tuple[str, ...] = ()
     refusals: dict[str, int] = msgspec.field(default_factory=dict)
     periods: list[Period] = msgspec.field(default_factory=list)
-    shared: bytes = b""
 
 
 def decode_as(data: bytes, kind: type[M]) -> M:
@@ -129,10 +127,6 @@ class RunFiles:
 
     def keep_release(self, release: Release) -> None:
         """Keep the data set that devices' bits are."""
-
-    def shared_folder(self) -> Path | None:
-        """Return where messages with what people show are kept; None: in memory."""
-        return None
 
     def token_folder(self) -> Path | None:
         """Return where the keys for tokens are, and who has one; None: in memory."""
@@ -196,10 +190,6 @@ class RunFolder(RunFiles):
     def keep_release(self, release: Release) -> None:
         """Keep a release, for the recommender's eyes: people are in the order of the roster."""
         release.save(self.folder / "ratings.release", mode=0o600)
-
-    def shared_folder(self) -> Path | None:
-        """As in ``RunFiles``."""
-        return self.folder / "shared"
 
     def token_folder(self) -> Path | None:
         """As in ``RunFiles``."""

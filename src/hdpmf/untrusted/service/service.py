@@ -39,7 +39,6 @@ from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.shared_inbox import SharedInbox
 from hdpmf.untrusted.service.survey import survey_answer
 
 _KEYS_SECONDS = 600.0  # between questions for the servers' keys
@@ -57,7 +56,6 @@ class Service:
         transport: To devices, for runs with messages and masked sums.
         servers: To the two servers, for runs with these.
         issuer: Where enrolled devices get tokens for reports to two servers.
-        inbox: Where devices put what people show beside sums.
         metrics: Counts messages, bytes and refusals.
         admit: Called with the identities on the roster.
         log: Called with lines for people.
@@ -70,7 +68,6 @@ class Service:
         *,
         servers: SumServers | None = None,
         issuer: TokenIssuer | None = None,
-        inbox: SharedInbox | None = None,
         metrics: Metrics | None = None,
         admit: Callable[[Collection[str]], None] = lambda devices: None,
         log: Callable[[str], None] = no_log,
@@ -82,7 +79,6 @@ class Service:
         self._way = transport
         self._servers = servers
         self._issuer = TokenIssuer() if issuer is None else issuer
-        self._inbox = inbox
         self._admit = admit
         self._unwritten = False  # what it is doing; it was said
         self._log = log
@@ -219,7 +215,6 @@ class Service:
             self._servers,
             publish=self.publish,
             issuer=self._issuer,
-            inbox=self._inbox,
             follow_keys=self.publish_keys,
             clock=self._clock,
         )

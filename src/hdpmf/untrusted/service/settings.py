@@ -16,7 +16,6 @@ from hdpmf.common.privacy.mechanisms import Mechanism, mechanism_of
 from hdpmf.common.protocol import Plan, Survey, Terms
 from hdpmf.common.protocol.catalogue import KnownItems
 from hdpmf.common.protocol.federation import MAX_BEACON, cohort_of, is_beacon
-from hdpmf.common.protocol.layout import SHARING_METHOD
 from hdpmf.common.protocol.task import MAX_PERIOD
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.recommender.one_round import make_survey
@@ -189,11 +188,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.kind.one_round
 
     @property
-    def shares(self) -> bool:
-        """True if people may show ratings beside the sums."""
-        return self.method == SHARING_METHOD
-
-    @property
     def seconds(self) -> int:
         """Of the period in which two servers take reports."""
         return DAY if self.period is None else self.period
@@ -331,7 +325,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 "labels are drawn by a public score of item features; this catalogue's items "
                 "have none"
             )
-        survey = make_survey(
+        return make_survey(
             "L" if self.kind.family == "bits" else self.design,
             self.epsilon,
             known.scale,
@@ -341,7 +335,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             coding=self.coding,
             labels=self.labels is not None,
         )
-        return msgspec.structs.replace(survey, sharing=True) if self.shares else survey
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

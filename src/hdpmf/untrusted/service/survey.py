@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
-from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.methods.method import claim_of
-from hdpmf.common.privacy.coding import WEIGHT_SCALE, n_levels
+from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.protocol import (
     BitContribution,
     Grouping,
     ItemFacts,
     Message,
-    OpenContribution,
     Popularity,
-    SharedContribution,
     SumContribution,
     Survey,
     decode,
@@ -44,7 +41,6 @@ from hdpmf.untrusted.recommender.lists.training import check_trainable, train_li
 from hdpmf.untrusted.recommender.one_round import Answer, OneRoundRecommender
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
-from hdpmf.untrusted.recommender.sharing import Shared, facts_from_shares
 from hdpmf.untrusted.recommender.sums import add_up_runs, clamp_to_feasible
 from hdpmf.untrusted.service.aggregation import Accumulator, Job, JobResult, Summation
 from hdpmf.untrusted.service.aggregation.two_servers import NOISES
@@ -71,7 +67,7 @@ class SurveyRun:
         self._run = run
         self._earlier = tuple(earlier)
         settings = run.settings
-        if settings.kind.family == "bits" or settings.shares:
+        if settings.kind.family == "bits":
             check_trainable(settings.list_model)
         self.survey: Survey = settings.survey(
             run.known, settings.sharing(run.enrolled.users.values())
@@ -99,11 +95,8 @@ class SurveyRun:
             self._recommender.resume(
                 [decode_as(checkpoint.counted, Popularity)], decode_as(checkpoint.round, Grouping)
             )
-        if self.survey.sharing:
-            facts = self._sharpened(answer)
-        else:
-            facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
-            self._train_lists([*(past.answer for past in self._earlier), answer])
+        facts = self._recommender.facts([answer], n_sums=self._noises(), earlier=self._earlier)
+        self._train_lists([*(past.answer for past in self._earlier), answer])
         lists = checkpoint.lists
         facts = msgspec.structs.replace(
             facts, prior=run.settings.prior, lists=digest_of(lists) if lists else None
@@ -111,30 +104,6 @@ class SurveyRun:
         checkpoint.stage = "done"
         run.save()
         return answer, facts
-
-    def _sharpened(self, answer: Answer) -> ItemFacts:
-        """Return the facts from the sums and from all that people show, and keep a list model."""
-        run, checkpoint = self._run, self._run.checkpoint
-        if not isinstance(answer, SumContribution):
-            raise FederationError("the checkpoint holds no sums; start a new run")
-        shown = [past.shared for past in self._earlier if past.shared is not None]
-        shown.append(decode_as(checkpoint.shared, SharedContribution))
-        run.stage("making a model of the sums and of what people show")
-        found = facts_from_shares(
-            self.survey,
-            [answer],
-            [Shared(each.bits, each.opened) for each in shown],
-            run.known.features,
-            n_sums=self._noises(),
-            earlier=self._earlier,
-            retired=tuple(run.known.retired.tolist()),
-            list_model=run.settings.list_model,
-        )
-        # Kept before it is published: whoever goes on after a kill has the same bytes.
-        if found.lists is not None and not checkpoint.lists:
-            checkpoint.lists = encode(found.lists.table())
-            run.save()
-        return found.facts
 
     def _train_lists(self, answers: Sequence[Answer]) -> None:
         """Keep bits as a data set, and train a model for lists on it; nobody is asked."""
@@ -218,9 +187,6 @@ class SurveyRun:
             self._begin(sums)
             summed = run.aggregation.collect(sums)
             answer = self._possible(summed.value, summed)
-            if self.survey.sharing:
-                shared = run.aggregation.collect(self._shared())
-                checkpoint.shared = encode(shared.value)
             checkpoint.answer = encode(answer)
             checkpoint.stage = "fit"
             self._end(sums, summed)
@@ -235,18 +201,6 @@ class SurveyRun:
             devices=self._run.checkpoint.agreed,
             kind=BitContribution,
             accumulator=lambda: _BitAccumulator(users, n_items),
-        )
-
-    def _shared(self) -> Job[SharedContribution]:
-        """Return the job beside the sums: whoever wants to shows ratings."""
-        users, survey = self._run.enrolled.users, self.survey
-        return Job(
-            number=1,
-            words="taking what people show",
-            offer=survey,
-            devices=(),
-            kind=SharedContribution,
-            accumulator=lambda: _SharedAccumulator(users, survey),
         )
 
     def _sums(self) -> Job[SumContribution]:
@@ -334,50 +288,6 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-class _SharedAccumulator(Accumulator[SharedContribution]):
-    """Everything that devices show, with senders counted over all of them."""
-
-    expected = (SharedContribution,)
-
-    def __init__(self, users: Mapping[str, int], survey: Survey) -> None:
-        self._users = users
-        self._survey = survey
-        scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
-        self._most_steps = n_levels(scale)
-        self._parts: dict[str, SharedContribution] = {}
-
-    def take(self, device: str, message: Message) -> str | None:
-        """Take what a device shows."""
-        if not isinstance(message, SharedContribution):
-            return "unexpected"
-        reason = self._why_not(message, self._users[device])
-        if reason is None:
-            self._parts[device] = message
-        return reason
-
-    def _why_not(self, shown: SharedContribution, users: int) -> str | None:
-        bits, opened, n_items = shown.bits, shown.opened, self._survey.n_items
-        senders = np.concatenate([bits.senders, opened.senders])
-        items = np.concatenate([bits.items, opened.items])
-        if len(opened.steps) and int(opened.steps.max()) > self._most_steps:
-            return "range"
-        return _implausible_pairs(senders, items, users, n_items)
-
-    def total(self, devices: Collection[str]) -> SharedContribution:
-        """Return what these devices show as if one had, in the order of their names."""
-        order = sorted(devices)
-        starts = np.cumsum([0, *(self._users[device] for device in order)]).tolist()
-        parts = [(self._parts[device], start) for device, start in zip(order, starts, strict=False)]
-        return SharedContribution(
-            bits=_join_bits([(part.bits, start) for part, start in parts]),
-            opened=OpenContribution(
-                senders=_joined([part.opened.senders + start for part, start in parts]),
-                items=_joined([part.opened.items for part, _ in parts]),
-                steps=_joined([part.opened.steps for part, _ in parts]),
-            ),
-        )
-
-
 def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
     """Return the release of a survey, and how many times the whole noise is in it."""
     record = folder.record(run)
@@ -399,7 +309,6 @@ def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
         load_answer(checkpoint),
         noises,
         tuple(known.retired.tolist()),
-        decode_as(checkpoint.shared, SharedContribution) if checkpoint.shared else None,
     )
 
 

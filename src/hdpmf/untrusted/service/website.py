@@ -24,12 +24,11 @@ from hdpmf.common.net.certificates import ServerTls, ensure_certificates
 from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
 from hdpmf.common.net.server import HttpLimits, listen, serving
 from hdpmf.common.net.signing import server_name
-from hdpmf.common.protocol.task import DEVICE_HEADER, SHARED_PATH, SIGNATURE_HEADER
+from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import StorageError, needs
 from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
-from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 with needs("starlette"):
     from starlette.applications import Starlette
@@ -60,7 +59,7 @@ class _Held:
 
 
 class Desk(Protocol):
-    """Takes messages of devices for a task: ``SharedInbox`` or ``TokenIssuer``."""
+    """Takes messages of devices for a task: ``TokenIssuer``."""
 
     def refusal(self, task: str, device: str, length: int) -> int:
         """Return the status of a refusal before any of so many bytes is read, or 0."""
@@ -78,7 +77,6 @@ class Website:
         folder: Of ``PublicFiles``.
         mailbox: Of participants that poll, if any.
         issuer: Gives tokens to devices that report to two servers, if any do.
-        inbox: Takes what people show beside sums by two servers, if anything does.
         requests: Counts requests by status.
     """
 
@@ -87,7 +85,6 @@ class Website:
         folder: Path,
         mailbox: Mailbox | None = None,
         issuer: TokenIssuer | None = None,
-        inbox: SharedInbox | None = None,
         requests: Counter[int] | None = None,
     ) -> None:
         self._folder = folder
@@ -99,8 +96,6 @@ class Website:
         routes = [] if mailbox is None else list(mailbox.routes)
         if issuer is not None:
             routes.append(Route(TOKENS_PATH, self._desk(issuer), methods=["POST"]))
-        if inbox is not None:
-            routes.append(Route(SHARED_PATH, self._desk(inbox), methods=["PUT"]))
         routed = Starlette(routes=[*routes, files])
         self.app: ASGIApp = routed if requests is None else _counting(routed, requests)
         if mailbox is not None:
@@ -231,7 +226,6 @@ def serve_website(
     service: ServiceFolder,
     mailbox: Mailbox | None = None,
     issuer: TokenIssuer | None = None,
-    inbox: SharedInbox | None = None,
     requests: Counter[int] | None = None,
     port: int | None = None,
 ) -> Iterator[str]:
@@ -245,7 +239,7 @@ def serve_website(
     """
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
-    website = Website(service.path / "public", mailbox, issuer, inbox, requests)
+    website = Website(service.path / "public", mailbox, issuer, requests)
     listener = listen(config.host, config.port if port is None else port)
     try:
         with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:

@@ -23,7 +23,6 @@ from hdpmf.common.privacy.accounting.setting import (
     View,
     view_of,
 )
-from hdpmf.common.privacy.levels import OPEN
 from hdpmf.common.privacy.spec import Group, PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, PrivacyError
@@ -121,7 +120,6 @@ def cost(
     n_raters: int | Sequence[int] = 100,
     unit: str = "rating",
     neighbours: str = "value",
-    level: str | Sequence[str] | np.ndarray | None = None,
     releases: int = 1,
     delta: float = DELTA,
     h: Sequence[float] | None = None,
@@ -137,8 +135,6 @@ def cost(
             rating.
         unit: ``rating``, ``item`` or ``user``: what differs.
         neighbours: ``value`` or ``presence``: how.
-        level: What the rating hides, for methods with levels; for an item or a user, one for each
-            rating. By default what the view is about: seen in plain sight, hidden in sums.
         releases: How many times all of it is done, with fresh noise.
         delta: For ``epsilon_at_delta``.
         h: The recommender's draws, rounds x factors of them; a typical run's where not given.
@@ -159,9 +155,7 @@ def cost(
         except TypeError as error:
             raise ConfigError(f"an option that the accounting does not know: {error}") from error
     full_view = view_of(view)
-    if level is not None and not method_named(setting.method).levels:
-        raise ConfigError(f"{setting.method} knows no levels; leave level out")
-    subject = Subject.of(unit, neighbours, weight, n_raters, level)
+    subject = Subject.of(unit, neighbours, weight, n_raters)
     found = observe(setting, full_view, subject)
     event = found.event if releases == 1 else Repeated(found.event, releases)
     rho = accountants.zcdp(event)
@@ -273,28 +267,29 @@ class PersonCosts:
     """The costs for people of a table.
 
     Attributes:
-        average: With the mean number of ratings, each of the mean weight; None for methods with
-            levels, of which there is no mean.
+        average: With the mean number of ratings, each of the mean weight.
         median: In the middle by the sum of weights.
         heaviest: With the largest sum of weights.
     """
 
-    average: PersonCost | None
+    average: PersonCost
     median: PersonCost
     heaviest: PersonCost
 
     def fields(self) -> dict[str, Any]:
         """For JSON. Only of simulated weights: which person it is stays out."""
         return {
-            "average": None if self.average is None else self.average.fields(),
+            "average": self.average.fields(),
             "median": self.median.fields(),
             "heaviest": self.heaviest.fields(),
         }
 
     def __str__(self) -> str:
-        people = {"at the median": self.median, "at most": self.heaviest}
-        if self.average is not None:
-            people = {"on average": self.average} | people
+        people = {
+            "on average": self.average,
+            "at the median": self.median,
+            "at most": self.heaviest,
+        }
 
         def listed(costs: Mapping[str, Cost]) -> str:
             if all(math.isinf(found.epsilon_at_delta) for found in costs.values()):
@@ -311,20 +306,12 @@ class PersonCosts:
 
 
 class People:
-    """The people of a table with ratings that are not published, in the order of what they spend.
+    """The people of a table with ratings, in the order of what they spend: of summed weights."""
 
-    That is the sum of their weights: what people publish is left out, nothing protects it.
-    """
-
-    def __init__(self, ratings: Ratings, weights: PrivacyWeights, *, levels: bool = False) -> None:
-        """Look up weights and, for methods that have them, ``levels``."""
+    def __init__(self, ratings: Ratings, weights: PrivacyWeights) -> None:
         self.ratings = ratings
         self.weights = weights.for_ratings(ratings)
-        self._levels = weights.levels_for(ratings) if levels else None
-        counted = self.weights
-        if self._levels is not None:
-            counted = np.where(self._levels == OPEN, 0.0, self.weights)
-        self.totals = np.bincount(ratings.user_codes, counted, ratings.n_users)
+        self.totals = np.bincount(ratings.user_codes, self.weights, ratings.n_users)
         order = np.argsort(self.totals, kind="stable")
         self.order = order[self.totals[order] > 0]
         self.raters = ratings.item_counts()
@@ -332,7 +319,7 @@ class People:
     def at(self, part: float) -> int:
         """Return the person above this part of all: 0 is who spends least, 1 who spends most."""
         if not len(self.order):
-            raise PrivacyError("nobody here has a rating that is protected")
+            raise PrivacyError("nobody here has a rating")
         return int(self.order[math.ceil(part * (len(self.order) - 1))])
 
     def n_ratings(self, person: int) -> int:
@@ -348,7 +335,6 @@ class People:
             unit="user",
             weight=self.weights[mine].tolist(),
             n_raters=self.raters[self.ratings.item_codes[mine]].tolist(),
-            level=None if self._levels is None else self._levels[mine],
             **more,
         )
 
@@ -382,8 +368,7 @@ def person_costs(
     setting: Setting, view: str, ratings: Ratings, weights: PrivacyWeights, *, delta: float = DELTA
 ) -> PersonCosts:
     """Return the cost of one training for the average, median and heaviest person of a table."""
-    levels = bool(method_named(setting.method).levels)
-    people = People(ratings, weights, levels=levels)
+    people = People(ratings, weights)
     neighbours = method_named(setting.method).claim(view, labels=setting.labels).about
 
     def of(person: int) -> PersonCost:
@@ -394,19 +379,17 @@ def person_costs(
         total = float(people.totals[person])
         return PersonCost(people.n_ratings(person), total, charged, presence)
 
-    average = None
-    if not levels:
-        n_ratings = max(round(len(ratings) / len(people.order)), 1)
-        usual_raters = round(float(people.raters[ratings.item_codes].mean()))
-        weight = [float(people.weights.mean())] * n_ratings
-        charged, presence = (
-            cost(
-                setting, view, unit="user", neighbours=about, weight=weight,
-                n_raters=usual_raters, delta=delta,
-            )
-            for about in (neighbours, "presence")
-        )  # fmt: skip
-        average = PersonCost(n_ratings, math.fsum(weight), charged, presence)
+    n_ratings = max(round(len(ratings) / len(people.order)), 1)
+    usual_raters = round(float(people.raters[ratings.item_codes].mean()))
+    weight = [float(people.weights.mean())] * n_ratings
+    charged, presence = (
+        cost(
+            setting, view, unit="user", neighbours=about, weight=weight,
+            n_raters=usual_raters, delta=delta,
+        )
+        for about in (neighbours, "presence")
+    )  # fmt: skip
+    average = PersonCost(n_ratings, math.fsum(weight), charged, presence)
     return PersonCosts(average, of(people.at(0.5)), of(people.at(1.0)))
 
 

@@ -24,7 +24,6 @@ from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.accounting import events as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
-from hdpmf.common.privacy.levels import HIDDEN, OPEN, SEEN
 from hdpmf.errors import ConfigError, PrivacyError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -392,32 +391,6 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
     )
 
 
-def _shared(setting: Setting, view: View, subject: Subject) -> Observation:
-    """Sums of hidden ratings and bits of seen ones; without levels, those that the view is about.
-
-    In plain sight (``messages``) that is what is seen. Two ratings of different levels are never in
-    the same release, so that a person's parts compose.
-    """
-    if subject.levels is None:
-        about = _bits if view == "messages" else _sums
-        return replace(about(setting, view, subject), reference=_SHARE)
-    hidden, seen, published = (subject.at(level) for level in (HIDDEN, SEEN, OPEN))
-    found = [
-        rule(setting, view, part)
-        for rule, part in ((_sums, hidden), (_bits, seen))
-        if part is not None
-    ]
-    if not found:
-        why = "its owner publishes the rating"
-        return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _SHARE)
-    reason = " ".join(part.reason for part in found)
-    if published is not None:
-        reason += " What the owner publishes is not counted: nothing protects it."
-    return Observation(
-        e.Composed(tuple(part.event for part in found)), "everything", reason, _SHARE
-    )
-
-
 def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
     """Each rating costs what the method's claim says for this view, and costs add up."""
     method = method_named(setting.method)
@@ -442,8 +415,6 @@ def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
     )
 
 
-_SHARE = "proofs/hdp-share.md"
-
 RULES: dict[str, Rule] = {
     AS_CLAIMED: _as_claimed,
     "nothing": _nothing,
@@ -455,7 +426,6 @@ RULES: dict[str, Rule] = {
     "paid": _paid,
     "sums": _sums,
     "bits": _bits,
-    "shared": _shared,
     "counts": _counts,
 }
 """The rules by the names that methods use."""

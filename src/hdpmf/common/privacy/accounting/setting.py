@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import method_named
-from hdpmf.common.privacy.levels import level_codes
 from hdpmf.errors import ConfigError, PrivacyError
 
 View = Literal["messages", "sums-h-known", "sums-h-hidden", "two-servers", "final"]
@@ -125,14 +124,12 @@ class Subject:
         unit: One rating, an item's ratings or a user's.
         neighbours: Whether values differ or presence.
         raters: How many ratings each one's item has.
-        levels: What each hides, as positions in ``LEVELS``; None: what the view is about.
     """
 
     unit: Unit
     neighbours: Neighbours
     weights: tuple[float, ...]
     raters: tuple[int, ...]
-    levels: tuple[int, ...] | None = None
 
     @classmethod
     def of(
@@ -141,9 +138,8 @@ class Subject:
         neighbours: str,
         weight: object,
         n_raters: object,
-        level: str | Sequence[str] | np.ndarray | None = None,
     ) -> Subject:
-        """Checked, with one number of raters, and one level, spread over all ratings."""
+        """Checked, with one number of raters spread over all ratings."""
         if unit not in UNITS:
             raise ConfigError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
         if neighbours not in NEIGHBOURS:
@@ -164,27 +160,7 @@ class Subject:
             )
         if bool((raters < 1).any()):
             raise ConfigError("an item whose rating is to be hidden has at least 1 rater")
-        levels = None
-        if level is not None:
-            given = [level] * len(weights) if isinstance(level, str) else level
-            levels = tuple(level_codes(given, "levels of ratings").tolist())
-            if len(levels) != len(weights):
-                raise ConfigError(f"{len(weights)} ratings have as many levels, not {len(levels)}")
-        return cls(
-            unit, neighbours, tuple(weights.tolist()), tuple(raters.astype(int).tolist()), levels
-        )
-
-    def at(self, level: int) -> Subject | None:
-        """The part of it that has a level; None where nothing has."""
-        rows = [row for row, own in enumerate(self.levels or ()) if own == level]
-        if not rows:
-            return None
-        return replace(
-            self,
-            weights=tuple(self.weights[row] for row in rows),
-            raters=tuple(self.raters[row] for row in rows),
-            levels=None,
-        )
+        return cls(unit, neighbours, tuple(weights.tolist()), tuple(raters.astype(int).tolist()))
 
 
 def view_of(name: str) -> View:

@@ -33,12 +33,11 @@ from hdpmf.common.protocol.layout import answer_of, survey_circuit
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Part, Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
-from hdpmf.untrusted.service.aggregation import Accumulator, Aggregation, Job, JobResult
+from hdpmf.untrusted.service.aggregation import Aggregation, Job, JobResult
 from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.run_files import Period, Trouble
 from hdpmf.untrusted.service.settings import RunSettings
-from hdpmf.untrusted.service.shared_inbox import SharedInbox
 
 LONGEST_PAUSE = 30.0
 """Seconds between two questions to the leader, at most."""
@@ -67,8 +66,6 @@ _PAID_BACK = (
     "The run is given up. Devices get back what they paid when both servers have signed that "
     "nothing was released"
 )
-
-_SHORT_MESSAGE, _BYTES_PER_RATING = 1 << 12, 32  # of what people show
 
 _SLOW = (
     "See that the helper runs, can be reached from the leader and has the right time: reports wait "
@@ -99,7 +96,6 @@ class TwoServers(Aggregation):
         publish: Shows devices the task under way, or withdraws it (None); may be repeated.
         issuer: Issues tokens to enrolled devices while a task is under way. Without one the tasks
             are for everybody who can reach the leader: in simulations.
-        inbox: Takes what people show beside the sums, while a task is under way.
         follow_keys: Shows devices newer keys of the servers; called while reports are taken.
         clock: For tests.
     """
@@ -114,7 +110,6 @@ class TwoServers(Aggregation):
         *,
         publish: Callable[[bytes | None], None] = not_published,
         issuer: TokenIssuer | None = None,
-        inbox: SharedInbox | None = None,
         follow_keys: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -124,7 +119,6 @@ class TwoServers(Aggregation):
         self._sum_servers = sum_servers
         self._publish = publish
         self._issuer = issuer
-        self._inbox = SharedInbox() if inbox is None else inbox
         self._clock = clock
 
     def gather(self) -> None:
@@ -133,10 +127,8 @@ class TwoServers(Aggregation):
             self.run.checkpoint.stage = "open"
 
     def collect(self, job: Job[T]) -> JobResult[T]:
-        """Return the answer in the sum of one task, or what people showed beside it."""
+        """Return the answer in the sum of one task."""
         run = self.run
-        if job.accumulator is not None:
-            return self._shared(job.accumulator())
         period = self._period(job)
         if not period.collection:
             self._take_reports(period)
@@ -152,38 +144,6 @@ class TwoServers(Aggregation):
             )
         run.log(f"{reports} reports are in the sum")
         return JobResult(answer, None, reports, self.noises)
-
-    def forget(self, number: int) -> None:
-        """Drop messages that people showed ratings in: they are in the checkpoint."""
-        self._inbox.drop()
-
-    def _shared(self, accumulator: Accumulator[T]) -> JobResult[T]:
-        """Return what came into the inbox. Nobody has to show anything, so nobody is missed."""
-        run = self.run
-        self._open_inbox(run.checkpoint.periods[-1])
-        self._inbox.close()
-        devices = set[str]()
-        for device, body in sorted(self._inbox.messages().items()):
-            try:
-                reason = accumulator.take(device, decode(body))
-            except ProtocolError:
-                reason = "malformed"
-            if reason is None:
-                devices.add(device)
-            else:
-                run.metrics.refusals[reason] += 1
-        users = run.enrolled.count_users(devices)
-        run.log(f"{len(devices)} devices show ratings beside the sum")
-        return JobResult(accumulator.total(devices), frozenset(devices), users, 1.0)
-
-    def _open_inbox(self, period: Period) -> None:
-        run = self.run
-        n_items = len(run.known.items)
-        longest = {
-            device: _SHORT_MESSAGE + _BYTES_PER_RATING * n_items * users
-            for device, users in run.enrolled.users.items()
-        }
-        self._inbox.open(task_id(period.document), longest, run.files.shared_folder())
 
     def _period(self, job: Job[T]) -> Period:
         """Return the task of a job, as before a kill or new, and saved before anybody sees it."""
@@ -226,13 +186,10 @@ class TwoServers(Aggregation):
             period.placed = True
             self.run.save()
         if self._clock() < task.end:
-            if task.survey is not None and task.survey.sharing:
-                self._open_inbox(period)
             self._issue(period, task, name)
             self._publish(period.document)
             self._wait(task, name)
         self._publish(None)
-        self._inbox.close()
         if self._issuer is not None:
             self._issuer.drop(self.run.files.token_folder())
 
