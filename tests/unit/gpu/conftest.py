@@ -31,17 +31,21 @@ def device() -> torch.device:
     return torch.device(os.environ.get("HDPMF_TEST_DEVICE", "cpu"))
 
 
-# Plain PyTorch on a GPU adds in any order, so its bits say nothing; it checks kernels, and does
-# that on a CPU.
-@pytest.fixture(
-    params=["torch", "triton"]
-    if os.environ.get("HDPMF_TEST_DEVICE", "cpu") == "cpu"
-    else ["triton"]
-)
-def engine(request: pytest.FixtureRequest):
-    from hdpmf.private.kernels.gpu import torch_engine, triton_engine
+def use_plain_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train in plain PyTorch on a CPU: an interpreter of kernels takes minutes for whole models."""
+    from hdpmf.private.kernels.gpu import triton_engine
+    from tests.unit.gpu import torch_engine
 
-    return {"torch": torch_engine, "triton": triton_engine}[request.param]
+    for name in vars(triton_engine).keys() & vars(torch_engine).keys():
+        if callable(getattr(torch_engine, name)):
+            monkeypatch.setattr(triton_engine, name, getattr(torch_engine, name))
+
+
+@pytest.fixture
+def models_engine(monkeypatch: pytest.MonkeyPatch, device: torch.device) -> None:
+    """Whole models: kernels on a GPU, plain PyTorch without one."""
+    if device.type == "cpu":
+        use_plain_engine(monkeypatch)
 
 
 @pytest.fixture(scope="session", autouse=True)

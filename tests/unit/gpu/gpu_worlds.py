@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from hdpmf.private.kernels.gpu.layout import RunTensors, Table
+from hdpmf.private.kernels.gpu.layout import Table
 
 
 class World:
@@ -36,15 +36,6 @@ class World:
             put(self.coefficient)[None] if weighted else None,
             None if members is None else put(members.astype(np.int32)), n_views,
         )  # fmt: skip
-
-
-def make_runs(device, views=(0,), regs=(0.01,), seeds=(1,), scales=(0.0,)):
-    return RunTensors(
-        torch.tensor(views, dtype=torch.int32, device=device),
-        torch.tensor(regs, device=device),
-        torch.tensor(seeds, dtype=torch.int64, device=device),
-        torch.tensor(scales, dtype=torch.float32, device=device),
-    )
 
 
 def relative(ours, reference):

@@ -10,7 +10,7 @@ pytest.importorskip("rich")
 
 
 @pytest.fixture(autouse=True)
-def _pretend(monkeypatch, device):
+def _pretend(monkeypatch, device, models_engine):
     monkeypatch.setattr("hdpmf.lab.experiments.runner.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
 

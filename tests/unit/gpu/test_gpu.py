@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hdpmf.private.kernels.gpu import torch_engine
 from hdpmf.private.kernels.gpu.layout import Table
 from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe
+from tests.unit.gpu import torch_engine
 from tests.unit.gpu.gpu_worlds import relative
 
 pytestmark = [

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def _pretend(monkeypatch, device):
+def _pretend(monkeypatch, device, models_engine):
     """The device of the tests stands for the GPU."""
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)

@@ -5,9 +5,13 @@ import pytest
 import torch
 from scipy import stats
 
-from hdpmf.private.kernels.gpu import torch_engine, triton_engine
-from hdpmf.private.kernels.gpu import torch_engine as philox
-from tests.unit.gpu.gpu_worlds import make_runs
+from hdpmf.private.kernels.gpu import triton_engine
+from hdpmf.private.kernels.gpu.layout import RunTensors
+from tests.unit.gpu import torch_engine as philox
+
+
+def one_run(scale):
+    return RunTensors(*(torch.tensor([value]) for value in (0, 0.0, 11, scale)))
 
 
 # From the known-answer tests of the generator's authors (Random123).
@@ -34,7 +38,7 @@ def test_known_answers(counter, key, expected):
 
 def test_engines_draw_the_same_words(device):
     users, items = torch.arange(1001, dtype=torch.int32) % 77, torch.arange(1001, dtype=torch.int32)
-    expected = torch_engine.random_words(2**40 + 9, users, items, 7)
+    expected = philox.random_words(2**40 + 9, users, items, 7)
     assert torch.equal(
         triton_engine.random_words(2**40 + 9, users.to(device), items.to(device), 7).cpu(), expected
     )
@@ -45,19 +49,19 @@ def test_engines_draw_the_same_words(device):
 
 @pytest.mark.parametrize("noise", ["item", "shared"])
 def test_noise_is_laplace(noise):
-    runs = make_runs("cpu", seeds=(11,), scales=(3.0,))
+    runs = one_run(3.0)
     if noise == "item":
-        drawn = torch_engine.draw_noise(runs, 4000, 5, 8, noise, epoch=2)[:, 0, :5]
+        drawn = philox.draw_noise(runs, 4000, 5, 8, noise, epoch=2)[:, 0, :5]
     else:  # one h for all rows: what is Laplace is a coordinate over epochs
         drawn = torch.stack(
-            [torch_engine.draw_noise(runs, 3, 5, 8, noise, epoch)[1, 0, :5] for epoch in range(400)]
+            [philox.draw_noise(runs, 3, 5, 8, noise, epoch)[1, 0, :5] for epoch in range(400)]
         )
     assert stats.kstest(drawn.flatten().numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-3
 
 
 def test_shared_h_is_shared():
-    runs = make_runs("cpu", seeds=(11,), scales=(1.0,))
-    shared = torch_engine.draw_noise(runs, 3000, 4, 4, "shared", epoch=1)[:, 0]
+    runs = one_run(1.0)
+    shared = philox.draw_noise(runs, 3000, 4, 4, "shared", epoch=1)[:, 0]
     # Given h, a coordinate is normal over rows, with the same spread everywhere.
     assert stats.kstest((shared[:, 2] / shared[:, 2].std()).numpy(), "norm").pvalue > 1e-3
 

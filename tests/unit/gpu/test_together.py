@@ -15,7 +15,7 @@ from hdpmf.models.multi_fit import Fit, fit_together
 
 
 @pytest.fixture(autouse=True)
-def _pretend(monkeypatch, device):
+def _pretend(monkeypatch, device, models_engine):
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
     monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)

@@ -4,8 +4,7 @@ These modules know arrays and numbers only, neither ratings nor mechanisms, and 
 NumPy and (when used) PyTorch and Triton: a machine with a GPU need not have the rest of our
 dependencies.
 
-``availability`` finds out what can be used. ``layout`` sorts ratings into segments. An engine does
-the passes: ``triton_engine`` on a GPU, ``torch_engine`` anywhere, slowly, as the check of the
-other. ``solvers`` has the solvers over many runs at once, and ``streaming`` is for more ratings
-than fit on the GPU.
+``availability`` finds out what can be used. ``layout`` sorts ratings into segments,
+``triton_engine`` does the passes, ``solvers`` has the solvers over many runs at once, and
+``streaming`` is for more ratings than fit on the GPU.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -26,17 +25,6 @@ class RatingColumns:
     target: Tensor
     coefficient: Tensor | None = None
     members: Tensor | None = None
-
-    def of_view(self, view: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Target, coefficient and membership (as booleans) in one view."""
-        target = self.target[min(view, len(self.target) - 1)]
-        coefficient = (
-            None
-            if self.coefficient is None
-            else self.coefficient[min(view, len(self.coefficient) - 1)]
-        )
-        members = None if self.members is None else (self.members >> view & 1).bool()
-        return target, coefficient, members
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -136,17 +124,6 @@ def of_view(table: Table, view: int) -> Table:
     return Table(
         table.users[member], table.items[member], target[member][None], table.n_users, table.n_items
     )
-
-
-def engine_for(device: torch.device) -> ModuleType:
-    """The engine for tensors on ``device``."""
-    if device.type == "cpu":
-        from hdpmf.private.kernels.gpu import torch_engine
-
-        return torch_engine
-    from hdpmf.private.kernels.gpu import triton_engine
-
-    return triton_engine
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -264,13 +241,6 @@ class Side:
     def n_segments(self) -> int:
         """The number of segments."""
         return len(self.row)
-
-    def row_of_ratings(self) -> Tensor:
-        """The row of each rating."""
-        by_position = torch.argsort(self.start)
-        return torch.repeat_interleave(
-            self.row[by_position].long(), self.length[by_position].long()
-        )
 
 
 def lay_out(

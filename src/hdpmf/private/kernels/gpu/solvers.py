@@ -6,11 +6,12 @@ Batch is Algorithm 1, sequential the published procedure, joint non-private MF.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import ModuleType
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from hdpmf.private.kernels.gpu import triton_engine as engine
 from hdpmf.private.kernels.gpu.layout import (
     Levels,
     Queues,
@@ -20,7 +21,6 @@ from hdpmf.private.kernels.gpu.layout import (
     Table,
     Visits,
     begins,
-    engine_for,
     lay_out,
     of_view,
     padded,
@@ -29,33 +29,50 @@ from hdpmf.private.kernels.gpu.layout import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Parameters that runs trained together have in common.
+
+    Attributes:
+        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at
+            once).
+        noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
+        fresh_noise: Draw the noise anew in every epoch.
+        unit_ball: Keep user vectors in the unit ball.
+        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind
+            it.
+    """
+
+    solver: str
+    n_factors: int
+    noise: str = "none"
+    fresh_noise: bool = True
+    unit_ball: bool = True
+    scale_steps: bool = True
+
+
 class BatchSolver:
     """Ratings laid out for both passes; factors are the caller's.
-
-    Args:
-        scale_steps: Divide a step by the square root of the number of ratings behind it.
-        engine: Does the passes; by default the one for the table's device.
 
     Attributes:
         raters: Ratings of each item in each view.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        n_factors: int,
-        scale_steps: bool = True,
-        engine: ModuleType | None = None,
-    ) -> None:
-        self.n_factors = n_factors
-        self.n_users = table.n_users
-        self._engine = engine or engine_for(table.users.device)
-        self.raters = table.counts(table.items, table.n_items)
-        self._item_steps = steps_of(self.raters, scale_steps) * (self.raters > 0)
-        self._user_steps = steps_of(table.counts(table.users, table.n_users), scale_steps)
+    def __init__(self, table: Table, recipe: Recipe) -> None:
+        self._begin(
+            recipe,
+            table.counts(table.items, table.n_items),
+            table.counts(table.users, table.n_users),
+        )
         self._by_item, self._item_columns = self._side(table, by_item=True)
         # The coefficient protects what is sent; a device fits its own vector to all that it knows.
         self._by_user, self._user_columns = self._side(table, by_item=False)
+
+    def _begin(self, recipe: Recipe, raters: Tensor, rated: Tensor) -> None:
+        self._recipe = recipe
+        self.raters = raters
+        self._item_steps = steps_of(raters, recipe.scale_steps) * (raters > 0)
+        self._user_steps = steps_of(rated, recipe.scale_steps)
 
     def _side(self, table: Table, by_item: bool) -> tuple[Side, RatingColumns]:
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
@@ -69,21 +86,12 @@ class BatchSolver:
             n_rows,
             n_partners,
             [column for column in given if column is not None],
-            4 * padded(self.n_factors),
+            4 * padded(self._recipe.n_factors),
         )
         columns = iter(sorted_columns)
         return side, RatingColumns(*(None if column is None else next(columns) for column in given))  # type: ignore[arg-type]
 
-    def epoch(
-        self,
-        U: Tensor,
-        V: Tensor,
-        runs: RunTensors,
-        rates: Tensor,
-        number: int,
-        noise: str = "none",
-        unit_ball: bool = True,
-    ) -> None:
+    def epoch(self, U: Tensor, V: Tensor, runs: RunTensors, rates: Tensor, number: int) -> None:
         """One epoch, in place.
 
         Args:
@@ -91,26 +99,22 @@ class BatchSolver:
             V: Item factors, in the same way.
             rates: Learning rate of each run.
             number: Selects the noise; the same number draws the same again.
-            noise: See ``torch_engine.step``.
-            unit_ball: Keep user vectors in the unit ball.
         """
-        engine, by_item, by_user = self._engine, self._by_item, self._by_user
-        sums = engine.residual_sums(by_item, self._item_columns, runs, V, U)
+        recipe = self._recipe
         engine.step(
-            by_item,
-            sums,
-            V,
-            runs,
-            self._item_steps,
-            rates,
-            self.n_factors,
-            noise=noise,
-            epoch=number,
-        )
-        sums = engine.residual_sums(by_user, self._user_columns, runs, U, V)
+            self._by_item, self._item_sums(runs, V, U), V, runs, self._item_steps, rates,
+            recipe.n_factors, noise=recipe.noise, epoch=number if recipe.fresh_noise else 0,
+        )  # fmt: skip
         engine.step(
-            by_user, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball=unit_ball
-        )
+            self._by_user, self._user_sums(runs, U, V), U, runs, self._user_steps, rates,
+            recipe.n_factors, unit_ball=recipe.unit_ball,
+        )  # fmt: skip
+
+    def _item_sums(self, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
+        return engine.residual_sums(self._by_item, self._item_columns, runs, own, other)
+
+    def _user_sums(self, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
+        return engine.residual_sums(self._by_user, self._user_columns, runs, own, other)
 
 
 def steps_of(counts: Tensor, scale_steps: bool) -> Tensor:
@@ -128,49 +132,34 @@ class SequentialSolver:
     Runs that are trained together visit ratings in the same random order, drawn from ``seed``; a
     run skips what is not in its view, which leaves the order that it would have alone.
 
-    Args:
-        engine: Does the passes; by default the one for the table's device.
-
     Attributes:
         raters: Ratings of each item in each view.
     """
 
-    def __init__(
-        self, table: Table, n_factors: int, seed: int, engine: ModuleType | None = None
-    ) -> None:
-        self.n_factors = n_factors
+    def __init__(self, table: Table, recipe: Recipe, seed: int) -> None:
+        self._recipe = recipe
         self._table = table
         self._seed = seed
-        self._engine = engine or engine_for(table.users.device)
         self.raters = table.counts(table.items, table.n_items)
         self._shares = steps_of(self.raters, scale_steps=True)
         self._begins = (begins(table.items, table.n_items), begins(table.users, table.n_users))
         self._ranked = tuple(map(ranked, self._begins))
 
-    def epoch(
-        self,
-        U: Tensor,
-        V: Tensor,
-        runs: RunTensors,
-        rates: Tensor,
-        number: int,
-        noise: str = "none",
-        fresh: bool = True,
-    ) -> None:
+    def epoch(self, U: Tensor, V: Tensor, runs: RunTensors, rates: Tensor, number: int) -> None:
         """One epoch, in place; the arguments are those of ``BatchSolver.epoch``.
 
-        With ``fresh`` False the noise is that of epoch 0 and belongs to its rating, so items keep
-        their order.
+        Noise that is not fresh is that of epoch 0 and belongs to its rating, so items keep their
+        order.
         """
-        visits, columns = self._visits(number if fresh else None, by_item=True)
-        self._engine.visit_ratings(
-            visits, columns, runs, V, U, rates, self.n_factors,
-            noise=noise, shares=self._shares, epoch=number if fresh else 0,
+        recipe = self._recipe
+        drawn = number if recipe.fresh_noise else None
+        visits, columns = self._visits(drawn, by_item=True)
+        engine.visit_ratings(
+            visits, columns, runs, V, U, rates, recipe.n_factors,
+            noise=recipe.noise, shares=self._shares, epoch=drawn or 0,
         )  # fmt: skip
         visits, columns = self._visits(number, by_item=False)
-        self._engine.visit_ratings(
-            visits, columns, runs, U, V, rates, self.n_factors, unit_ball=True
-        )
+        engine.visit_ratings(visits, columns, runs, U, V, rates, recipe.n_factors, unit_ball=True)
 
     def _visits(self, epoch: int | None, by_item: bool) -> tuple[Visits, RatingColumns]:
         table, side = self._table, 0 if by_item else 1
@@ -178,7 +167,7 @@ class SequentialSolver:
         keys = None
         # Items and users take turns in drawing, so that their orders have nothing in common.
         if epoch is not None:
-            keys = self._engine.random_words(self._seed, table.users, table.items, 2 * epoch + side)
+            keys = engine.random_words(self._seed, table.users, table.items, 2 * epoch + side)
         order = shuffled(rows, keys)
         columns = RatingColumns(
             table.target[:, order],
@@ -198,24 +187,20 @@ class JointSolver:
     Args:
         seeds: Of the orders of each view, which its runs share.
         epochs: How many orders will be needed.
-        engine: Does the work; by default the one for the table's device.
 
     Attributes:
         raters: Ratings of each item in each view.
     """
 
-    def __init__(
-        self, table: Table, seeds: Sequence[int], epochs: int, engine: ModuleType | None = None
-    ) -> None:
-        self._engine = engine or engine_for(table.users.device)
+    def __init__(self, table: Table, seeds: Sequence[int], epochs: int) -> None:
         self._seeds = seeds
         self.raters = table.counts(table.items, table.n_items)
         self._views = [of_view(table, view) for view in range(table.n_views)]
         self._levels = self._all_levels(epochs)
 
-    def epoch(self, U: Tensor, V: Tensor, runs: RunTensors, rates: Tensor) -> None:
-        """The next epoch, in place; factors are padded, of shape (rows, runs, width)."""
-        self._engine.step_levels(next(self._levels), runs, U, V, rates)
+    def epoch(self, U: Tensor, V: Tensor, runs: RunTensors, rates: Tensor, number: int) -> None:
+        """The next epoch, in place; the arguments are those of ``BatchSolver.epoch``."""
+        engine.step_levels(next(self._levels), runs, U, V, rates)
 
     def _all_levels(self, epochs: int) -> Iterator[Levels]:
         views = self._views
@@ -238,7 +223,7 @@ class JointSolver:
                 user=torch.cat([user for user, _, _ in queued]),
                 turn=torch.cat([turn for _, turn, _ in queued]),
             )
-            found = self._engine.find_levels(queues).split(sizes * len(numbers))
+            found = engine.find_levels(queues).split(sizes * len(numbers))
             for number in range(0, len(queued), len(views)):
                 orders = [order for _, _, order in queued[number : number + len(views)]]
                 yield self._cut(orders, found[number : number + len(views)])
@@ -249,7 +234,7 @@ class JointSolver:
         ``seed`` and ``epoch`` choose the order of ratings. A rating's turn is its number in the
         order of its user.
         """
-        keys = self._engine.random_words(seed, view.users, view.items, epoch)
+        keys = engine.random_words(seed, view.users, view.items, epoch)
         order, by_user = shuffled(view.items, keys), shuffled(view.users, keys)
         turn = torch.empty_like(view.users)
         begin = begins(view.users, view.n_users)

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from hdpmf.private.kernels.gpu import triton_engine as engine
 from hdpmf.private.kernels.gpu.layout import (
     RatingColumns,
     RunTensors,
     Side,
-    engine_for,
     groups_of,
     padded,
     partners_per_block,
     segments,
     sort_keys,
 )
-from hdpmf.private.kernels.gpu.solvers import steps_of
+from hdpmf.private.kernels.gpu.solvers import BatchSolver, Recipe
 
 AT_A_TIME = 1 << 26
 """Ratings in a buffer: half a gigabyte, enough for the bus to run at full speed."""
@@ -79,79 +78,35 @@ class _HostSide:
     pieces: list[tuple[int, int, int, int]]
 
 
-class StreamedBatchSolver:
+class StreamedBatchSolver(BatchSolver):
     """``BatchSolver`` for ratings in blocks that do not fit on the device together.
 
     It has one view.
-
-    Args:
-        scale_steps: Divide a step by the square root of the number of ratings behind it.
-        at_a_time: Ratings in a buffer.
-        engine: Does the passes; by default the one for the device.
-
-    Attributes:
-        raters: Ratings of each item, of shape (1, items).
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        n_factors: int,
-        scale_steps: bool = True,
-        at_a_time: int = AT_A_TIME,
-        engine: ModuleType | None = None,
-    ) -> None:
-        self.n_factors = n_factors
+    def __init__(self, stream: Stream, recipe: Recipe) -> None:
+        self._recipe = recipe
         self._device = stream.device
-        self._at_a_time = at_a_time
-        self._engine = engine or engine_for(stream.device)
-        self._by_item = self._sorted(stream.blocks, stream.n_items, stream.n_users, by_item=True)
-        self._by_user = self._sorted(stream.blocks, stream.n_users, stream.n_items, by_item=False)
-        self.raters = _row_counts(self._by_item.side)[None]
-        self._item_steps = steps_of(self.raters, scale_steps) * (self.raters > 0)
-        self._user_steps = steps_of(_row_counts(self._by_user.side)[None], scale_steps)
+        self._items = self._sorted(stream.blocks, stream.n_items, stream.n_users, by_item=True)
+        self._users = self._sorted(stream.blocks, stream.n_users, stream.n_items, by_item=False)
+        self._by_item, self._by_user = self._items.side, self._users.side
+        self._begin(recipe, _row_counts(self._by_item)[None], _row_counts(self._by_user)[None])
 
-    def epoch(
-        self,
-        U: Tensor,
-        V: Tensor,
-        runs: RunTensors,
-        rates: Tensor,
-        number: int,
-        noise: str = "none",
-        unit_ball: bool = True,
-    ) -> None:
-        """One epoch, in place; the arguments are those of ``BatchSolver.epoch``."""
-        engine = self._engine
-        sums = self._sums(self._by_item, runs, V, U)
-        engine.step(
-            self._by_item.side,
-            sums,
-            V,
-            runs,
-            self._item_steps,
-            rates,
-            self.n_factors,
-            False,
-            noise,
-            number,
-        )
-        sums = self._sums(self._by_user, runs, U, V)
-        engine.step(
-            self._by_user.side, sums, U, runs, self._user_steps, rates, self.n_factors, unit_ball
-        )
+    def _item_sums(self, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
+        return self._sums(self._items, runs, own, other)
+
+    def _user_sums(self, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
+        return self._sums(self._users, runs, own, other)
 
     def _sums(self, host: _HostSide, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
-        out: Tensor = self._engine.empty_sums(host.side, own)
+        out: Tensor = engine.empty_sums(host.side, own)
         for (first, end, begin, _), (partner, target, coefficient) in zip(
             host.pieces, self._on_gpu(host), strict=True
         ):
             columns = RatingColumns(
                 target[None], None if coefficient is None else coefficient[None]
             )
-            self._engine.sum_range(
-                host.side, partner, columns, runs, own, other, out, first, end, begin
-            )
+            engine.sum_range(host.side, partner, columns, runs, own, other, out, first, end, begin)
         return out
 
     def _on_gpu(self, host: _HostSide) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
@@ -197,7 +152,7 @@ class StreamedBatchSolver:
 
     def _sorted(self, blocks: Blocks, n_rows: int, n_partners: int, by_item: bool) -> _HostSide:
         """Sort all ratings, as many groups at a time as fit into a buffer."""
-        block = partners_per_block(n_partners, 4 * padded(self.n_factors))
+        block = partners_per_block(n_partners, 4 * padded(self._recipe.n_factors))
         n_groups = -(-n_partners // block) * n_rows
         counts = torch.zeros(n_groups, dtype=torch.int64, device=self._device)
         weighted = False
@@ -219,7 +174,7 @@ class StreamedBatchSolver:
         ends = torch.cumsum(counts, 0)
         first = done = 0
         while done < n:
-            last = max(int(torch.searchsorted(ends, done + self._at_a_time, right=True)), first + 1)
+            last = max(int(torch.searchsorted(ends, done + AT_A_TIME, right=True)), first + 1)
             end = int(ends[last - 1])
             columns = self._range(blocks, n_rows, n_partners, block, first, last, by_item, weighted)
             for buffer, column in zip(out, columns, strict=True):
@@ -267,9 +222,7 @@ class StreamedBatchSolver:
         ends = side.start + side.length
         pieces, first, begin = [], 0, 0
         while first < side.n_segments:
-            last = max(
-                int(torch.searchsorted(ends, begin + self._at_a_time, right=True)), first + 1
-            )
+            last = max(int(torch.searchsorted(ends, begin + AT_A_TIME, right=True)), first + 1)
             end = int(ends[last - 1])
             pieces.append((first, last, begin, end))
             first, begin = last, end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 import torch
@@ -12,30 +11,8 @@ from torch import Tensor
 
 from hdpmf.errors import ConfigError
 from hdpmf.private.kernels.gpu.layout import RunTensors, Table, pad
-from hdpmf.private.kernels.gpu.solvers import BatchSolver, JointSolver, SequentialSolver
+from hdpmf.private.kernels.gpu.solvers import BatchSolver, JointSolver, Recipe, SequentialSolver
 from hdpmf.private.kernels.gpu.streaming import Stream, StreamedBatchSolver
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Parameters that runs trained together have in common.
-
-    Attributes:
-        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at
-            once).
-        noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
-        fresh_noise: Draw the noise anew in every epoch.
-        unit_ball: Keep user vectors in the unit ball.
-        scale_steps: In ``batch``, divide a step by the square root of the number of ratings behind
-            it.
-    """
-
-    solver: str
-    n_factors: int
-    noise: str = "none"
-    fresh_noise: bool = True
-    unit_ball: bool = True
-    scale_steps: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +46,6 @@ class GpuTraining:
         first_users: First user vectors, one row per user and the same for all runs, or (users,
             runs, K).
         first_items: First item factors, in the same way.
-        engine: Does the work; by default the one for the table's device.
 
     Attributes:
         U: User vectors, padded, of shape (users, runs, width); changed by every epoch.
@@ -84,7 +60,6 @@ class GpuTraining:
         runs: Sequence[GpuRun],
         first_users: np.ndarray | Tensor,
         first_items: np.ndarray | Tensor,
-        engine: ModuleType | None = None,
     ) -> None:
         device = table.device
         self._recipe = recipe
@@ -101,41 +76,29 @@ class GpuTraining:
             [run.rates for run in runs], dtype=torch.float32, device=device
         ).T.contiguous()
         self.U, self.V = (_first(given, len(runs), device) for given in (first_users, first_items))
-        self._solver: BatchSolver | StreamedBatchSolver | SequentialSolver | JointSolver
+        self._solver: BatchSolver | SequentialSolver | JointSolver
         if isinstance(table, Stream):
             if recipe.solver != "batch":
                 raise ConfigError(
                     "only the batch solver streams ratings; this one needs all of them to fit on "
                     "the GPU"
                 )
-            self._solver = StreamedBatchSolver(
-                table, recipe.n_factors, recipe.scale_steps, engine=engine
-            )
+            self._solver = StreamedBatchSolver(table, recipe)
         elif recipe.solver == "batch":
-            self._solver = BatchSolver(table, recipe.n_factors, recipe.scale_steps, engine)
+            self._solver = BatchSolver(table, recipe)
         elif recipe.solver == "sequential":
-            self._solver = SequentialSolver(table, recipe.n_factors, runs[0].seed, engine)
+            self._solver = SequentialSolver(table, recipe, runs[0].seed)
         else:
             seeds = {run.view: run.seed for run in runs}
             self._solver = JointSolver(
-                table, [seeds[view] for view in range(table.n_views)], self._epochs, engine
+                table, [seeds[view] for view in range(table.n_views)], self._epochs
             )
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:
         """Train, and yield each epoch's number once its work is queued; the GPU may still run."""
-        recipe, solver, tensors = self._recipe, self._solver, self._tensors
         for number in range(1, self._epochs + 1):
-            rates = self._rates[number - 1]
-            if isinstance(solver, BatchSolver | StreamedBatchSolver):
-                drawn = number if recipe.fresh_noise else 0
-                solver.epoch(self.U, self.V, tensors, rates, drawn, recipe.noise, recipe.unit_ball)
-            elif isinstance(solver, SequentialSolver):
-                solver.epoch(
-                    self.U, self.V, tensors, rates, number, recipe.noise, recipe.fresh_noise
-                )
-            else:
-                solver.epoch(self.U, self.V, tensors, rates)
+            self._solver.epoch(self.U, self.V, self._tensors, self._rates[number - 1], number)
             yield number
 
     def finish(self) -> None:

@@ -1,4 +1,6 @@
-"""The passes as Triton kernels, with the functions of ``torch_engine``.
+"""Launch the passes, which are Triton kernels.
+
+Factors are padded tensors of shape (rows, runs, width); every function changes ``own`` in place.
 
 No floating-point atomics anywhere: a segment's sum is written once, a row adds its segments' sums
 in a fixed order. The same seed gives the same bits.
@@ -12,20 +14,17 @@ from torch import Tensor
 from hdpmf.private.kernels.gpu import triton_kernels as kernels
 from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
 
-Sums = Tensor
-"""One row for every segment, not yet for every row."""
-
 
 def residual_sums(
     side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor
-) -> Sums:
+) -> Tensor:
     """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
     out = empty_sums(side, own)
     sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
     return out
 
 
-def empty_sums(side: Side, factors: Tensor) -> Sums:
+def empty_sums(side: Side, factors: Tensor) -> Tensor:
     """Room for the sums of all segments."""
     return torch.empty((side.n_segments, *factors.shape[1:]), device=factors.device)
 
@@ -37,7 +36,7 @@ def sum_range(
     runs: RunTensors,
     own: Tensor,
     other: Tensor,
-    out: Sums,
+    out: Tensor,
     first_segment: int,
     end_segment: int,
     first_rating: int,
@@ -65,7 +64,7 @@ def sum_range(
 
 def step(
     side: Side,
-    sums: Sums,
+    sums: Tensor,
     own: Tensor,
     runs: RunTensors,
     steps: Tensor,
@@ -75,7 +74,15 @@ def step(
     noise: str = "none",
     epoch: int = 0,
 ) -> None:
-    """One gradient step of every row; the arguments are those of ``torch_engine.step``."""
+    """Step each row to ``own - step rate (2 (sum + reg own) + noise)``; project if ``unit_ball``.
+
+    Args:
+        sums: What ``residual_sums`` returned.
+        steps: Step of each row in each view, of shape (views, rows) or (1, rows) for all.
+        n_factors: K; the columns beyond it stay 0.
+        noise: ``none``, ``item`` (Laplace, h per row) or ``shared`` (Laplace, one h for all rows).
+        epoch: Selects the noise.
+    """
     n_runs, width = own.shape[1], own.shape[2]
     rows = _rows_per_program(width)
     kernels.step_rows[(-(-side.n_rows // rows), n_runs)](
@@ -119,7 +126,8 @@ def visit_ratings(
 ) -> None:
     """Make one SGD step of each row for each of its ratings, in the order of ``visits``.
 
-    The arguments are those of ``torch_engine.visit_ratings``.
+    The other side stays fixed. The arguments are those of ``step``; every rating adds its own share
+    of the noise: ``shares`` has one of each row, of shape (views, rows) or (1, rows).
     """
     n_rows, n_runs, width = own.shape
     lanes = max(1, 128 // width)
@@ -185,7 +193,7 @@ def find_levels(queues: Queues) -> Tensor:
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:
-    """Return a random 32-bit word (in int64) per rating, as ``torch_engine.random_words`` does."""
+    """Return a random 32-bit word (in int64) per rating, of seed, epoch, user and item only."""
     out = torch.empty(len(users), dtype=torch.int64, device=users.device)
     if len(users):
         kernels.write_words[(-(-len(users) // 256),)](

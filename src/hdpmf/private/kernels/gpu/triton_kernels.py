@@ -1,6 +1,11 @@
 """Triton kernels of all solvers.
 
-``torch_engine`` says what each computes; ``triton_engine`` launches them.
+``triton_engine`` launches them; ``tests/unit/gpu`` has the same in plain PyTorch.
+
+Noise is counter-based: the same numbers for the same seed, row, epoch and purpose, in whatever
+order they are drawn. It is seeded, so for simulation only: noise that is released to anyone must
+come from ``hdpmf.common.privacy.sampling.noise``. A counter's last word is the purpose of a draw:
+1 normals, 2 exponentials, 4 (and 16 times the quad) steps, 5 orders.
 
 One program is one warp wherever ratings are gathered: it needs no barrier, and many of them hide
 each other's waits.
@@ -14,10 +19,7 @@ import triton.language as tl
 
 @triton.jit
 def philox(seed, c0, c1, c2, c3):
-    """Return four Philox4x32-10 words of uint32 counters and an int64 seed.
-
-    ``torch_engine.words`` has the same numbers.
-    """
+    """Return four Philox4x32-10 words (Salmon et al., 2011) of counters and an int64 seed."""
     key0 = (seed & 0xFFFFFFFF).to(tl.uint32)
     key1 = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
     for _ in tl.static_range(10):

@@ -1,0 +1,205 @@
+"""The passes in plain PyTorch: what ``triton_engine`` is tested against, and stands in for it where
+whole models are trained, for Triton's interpreter takes minutes there.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import torch
+
+NORMALS, EXPONENTIALS, STEPS, ORDER = 1, 2, 4, 5
+SHARED_ROW = 0xFFFFFFFF
+_WORD = 0xFFFFFFFF
+
+
+def words(seeds, c0, c1, c2, c3):
+    """Four Philox4x32-10 words (int64, below 2^32) for each counter; arguments are broadcast."""
+    seeds, x0, x1, x3 = torch.broadcast_tensors(seeds, c0, c1, torch.as_tensor(c3))
+    key0, key1 = seeds & _WORD, (seeds >> 32) & _WORD
+    x2 = torch.full_like(x0, c2)
+    for _ in range(10):
+        high0, low0 = _multiply(x0, 0xD2511F53)
+        high1, low1 = _multiply(x2, 0xCD9E8D57)
+        x0, x1, x2, x3 = high1 ^ x1 ^ key0, low1, high0 ^ x3 ^ key1, low0
+        key0, key1 = (key0 + 0x9E3779B9) & _WORD, (key1 + 0xBB67AE85) & _WORD
+    return x0, x1, x2, x3
+
+
+def _multiply(x, multiplier):
+    """High and low word of a product; signed 64-bit arithmetic must not overflow on the way."""
+    lower = (x & 0xFFFF) * multiplier
+    middle = (x >> 16) * multiplier + (lower >> 16)
+    return middle >> 16, ((middle & 0xFFFF) << 16) | (lower & 0xFFFF)
+
+
+def _uniform(word):
+    return ((word >> 8).to(torch.float32) + 0.5) * 2.0**-24
+
+
+def _box_muller(first, second):
+    radius = torch.sqrt(-2.0 * torch.log(_uniform(first)))
+    angle = ((second >> 2) - 2**29).to(torch.float32) * (math.pi / 4 / 2**29)
+    sine, cosine = torch.sin(angle), torch.cos(angle)
+    turned = (second & 1).bool()
+    a = torch.where(turned, sine, cosine) * radius
+    b = torch.where(turned, cosine, sine) * radius
+    a = torch.where(((second ^ (second >> 1)) & 1).bool(), -a, a)
+    return a, torch.where((second & 2).bool(), -b, b)
+
+
+def _normals_of(drawn):
+    w0, w1, w2, w3 = drawn
+    return torch.stack((*_box_muller(w0, w1), *_box_muller(w2, w3)), dim=-1).flatten(-2)
+
+
+def normals(seeds, rows, width, epoch, purpose):
+    """Standard normals of shape ``broadcast(seeds, rows) + (width,)``, four to a counter."""
+    quads = torch.arange(width // 4)
+    return _normals_of(words(seeds[..., None], rows[..., None], quads, epoch, purpose))
+
+
+def step_normals(seeds, rows, width, steps, epoch):
+    """The normals of some step (counted from 0) of each row."""
+    purposes = STEPS + 16 * torch.arange(width // 4)
+    return _normals_of(words(seeds[..., None], rows[..., None], steps[..., None], epoch, purposes))
+
+
+def exponentials(seeds, rows, width, epoch, purpose):
+    """Exp(1) draws, in the shape of ``normals``."""
+    drawn = words(seeds[..., None], rows[..., None], torch.arange(width // 4), epoch, purpose)
+    return torch.stack([-torch.log(_uniform(word)) for word in drawn], dim=-1).flatten(-2)
+
+
+def random_words(seed, users, items, epoch):
+    return words(torch.tensor(seed), users.long(), items.long(), epoch, ORDER)[0]
+
+
+def draw_noise(runs, n_rows, n_factors, width, noise, epoch):
+    """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
+    rows = torch.arange(n_rows)[:, None]
+    h_rows = torch.full_like(rows, SHARED_ROW) if noise == "shared" else rows
+    spread = torch.sqrt(2.0 * exponentials(runs.seed, h_rows, width, epoch, EXPONENTIALS))
+    drawn = normals(runs.seed, rows, width, epoch, NORMALS) * spread * runs.noise_scale[:, None]
+    drawn[..., n_factors:] = 0.0
+    return drawn
+
+
+def in_unit_ball(x):
+    return x / torch.sqrt(torch.clamp((x * x).sum(-1, keepdim=True), min=1.0))
+
+
+def _of_view(table, view):
+    return table[min(view, len(table) - 1)]
+
+
+def empty_sums(side, factors):
+    return torch.zeros((side.n_rows, *factors.shape[1:]))
+
+
+def residual_sums(side, columns, runs, own, other):
+    out = empty_sums(side, own)
+    sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
+    return out
+
+
+def sum_range(
+    side, partner, columns, runs, own, other, out, first_segment, end_segment, first_rating
+):
+    chosen = slice(first_segment, end_segment)
+    by_position = torch.argsort(side.start[chosen])
+    lengths = side.length[chosen][by_position].long()
+    rows = torch.repeat_interleave(side.row[chosen][by_position].long(), lengths)
+    count = len(rows)
+    for run, view in enumerate(runs.view.tolist()):
+        gathered = other[partner[:count].long(), run]
+        residual = (gathered * own[rows, run]).sum(1) - _of_view(columns.target, view)[:count]
+        if columns.coefficient is not None:
+            residual = residual * _of_view(columns.coefficient, view)[:count]
+        if columns.members is not None:
+            residual = torch.where((columns.members >> view & 1).bool(), residual, 0.0)
+        out[:, run].index_add_(0, rows, residual[:, None] * gathered)
+
+
+def step(side, sums, own, runs, steps, rates, n_factors, unit_ball=False, noise="none", epoch=0):
+    gradient = 2.0 * (sums + runs.reg[:, None] * own)
+    if noise != "none":
+        gradient += draw_noise(runs, side.n_rows, n_factors, own.shape[-1], noise, epoch)
+    view = torch.clamp(runs.view.long(), max=len(steps) - 1)
+    moved = own - (steps[view].T * rates)[:, :, None] * gradient
+    moved[..., n_factors:] = 0.0
+    own.copy_(in_unit_ball(moved) if unit_ball else moved)
+
+
+def visit_ratings(
+    visits, columns, runs, own, other, rates, n_factors,
+    unit_ball=False, noise="none", shares=None, epoch=0,
+):  # fmt: skip
+    counts = torch.diff(visits.begin)
+    views = runs.view.long()
+    rows = torch.arange(len(counts))[:, None]
+    width = own.shape[-1]
+    deviation = None
+    if noise != "none":
+        h_rows = torch.full_like(rows, SHARED_ROW) if noise == "shared" else rows
+        h = exponentials(runs.seed, h_rows, width, epoch, EXPONENTIALS)
+        share = shares[torch.clamp(views, max=len(shares) - 1)].T * runs.noise_scale * rates
+        deviation = torch.sqrt(2.0 * h) * share[:, :, None]
+        deviation[..., n_factors:] = 0.0
+    done = torch.zeros((len(counts), len(runs)), dtype=torch.int64)
+    for visit in range(int(counts.max())):
+        present = visit < counts
+        at = torch.where(present, visits.begin[:-1] + visit, 0)
+        factors = other[visits.partner[at].long()]
+        wanted = columns.target[torch.clamp(views, max=len(columns.target) - 1)][:, at].T
+        residual = wanted - (factors * own).sum(-1)
+        if columns.coefficient is not None:
+            of_view = torch.clamp(views, max=len(columns.coefficient) - 1)
+            residual = residual * columns.coefficient[of_view][:, at].T
+        moved = own * (1.0 - 2.0 * rates * runs.reg)[:, None]
+        moved = moved + factors * (2.0 * rates * residual)[:, :, None]
+        if deviation is not None:
+            moved = moved - deviation * step_normals(runs.seed, rows, width, done, epoch)
+        if unit_ball:
+            moved = in_unit_ball(moved)
+        active = present[:, None].expand(-1, len(runs))
+        if columns.members is not None:
+            active = active & (columns.members[at][:, None] >> runs.view & 1).bool()
+        own.copy_(torch.where(active[:, :, None], moved, own))
+        done += active
+
+
+def step_levels(levels, runs, U, V, rates):
+    first, start = levels.first.tolist(), levels.start.tolist()
+    for run, view in enumerate(runs.view.tolist()):
+        rate, keep = 2.0 * rates[run], 1.0 - 2.0 * rates[run] * runs.reg[run]
+        for begin, end in pairwise(start[first[view] : first[view + 1]]):
+            who, what = levels.users[begin:end].long(), levels.items[begin:end].long()
+            u, v = U[who, run], V[what, run]
+            moved = (rate * (levels.target[begin:end] - (u * v).sum(-1)))[:, None]
+            V[what, run] = v * keep + u * moved
+            U[who, run] = in_unit_ball(u * keep + v * moved)
+
+
+def find_levels(queues):
+    levels = torch.empty_like(queues.user)
+    bases = queues.base.tolist()
+    for order, view in enumerate(queues.view.tolist()):
+        positions = slice(bases[order], bases[order + 1])
+        user, turn = queues.user[positions].tolist(), queues.turn[positions].tolist()
+        bounds = queues.begin[view].tolist()
+        cursors, turns, found, number = bounds[:-1], [0] * queues.n_users, [0] * len(user), 0
+        while any(cursor < end for cursor, end in zip(cursors, bounds[1:], strict=True)):
+            ready = [
+                item
+                for item, position in enumerate(cursors)
+                if position < bounds[item + 1] and turns[user[position]] == turn[position]
+            ]
+            for item in ready:
+                found[cursors[item]] = number
+                turns[user[cursors[item]]] += 1
+                cursors[item] += 1
+            number += 1
+        levels[positions] = torch.tensor(found, dtype=levels.dtype)
+    return levels
