@@ -74,7 +74,6 @@ def test_workers_share_a_database_and_one_that_dies_is_replaced(url: str, tmp_pa
     vectors = [[rng.randrange(256) for _ in range(4)] for _ in range(40)]
     with Pair(tmp_path, databases=databases) as pair:
         pair.start(HELPER, LEADER, options=("--workers", "2"))
-        all_workers_log_more(pair)
         asked = make_task(pair.servers, pair.collector.card, seconds=12)
         pair.give(asked)
         reports = [asked.report(vector) for vector in vectors]
@@ -126,17 +125,6 @@ def upload(pair: Pair, asked, report: bytes) -> int:
             if time.monotonic() > end:
                 raise
         time.sleep(0.2)
-
-
-def all_workers_log_more(pair: Pair) -> None:
-    """The parent gives a signal to the workers that are ready, until both are."""
-    end, heard = time.monotonic() + 60, 0
-    while heard != 2:
-        before = pair.log(LEADER).count('"now": "debug"')
-        pair.deployment.child(LEADER).process.send_signal(signal.SIGUSR1)
-        time.sleep(1.0)
-        heard = pair.log(LEADER).count('"now": "debug"') - before
-        assert time.monotonic() < end, heard
 
 
 def wait_for_two(parent: int) -> list[int]:

@@ -143,7 +143,7 @@ def _of_recommender(path: Path, run: str | None, options: StatementOptions) -> P
     for given, flag in ((options.weights, "--weights"), (options.budget, "--budget")):
         if given is not None:
             raise ConfigError(f"{flag} is for models: a recommender knows no weights and budgets")
-    folder = ServiceFolder(path, only_read=True)
+    folder = ServiceFolder(path)
     return statement_of_recommender(
         folder,
         command_text(),

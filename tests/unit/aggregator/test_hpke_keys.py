@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info, seal
+from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Problem, Role
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
-from hdpmf.common.protocol.servers import Server, card_to_json
+from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError, StorageError
 from hdpmf.untrusted.aggregator import key_file
-from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HPKE_KEYS_FILE,
     HpkeKeyRing,
@@ -246,41 +245,6 @@ def test_killed_anywhere_while_a_key_is_erased(
             assert place > 4
             return
     raise AssertionError("there is an end to what is written")
-
-
-def test_a_folder_of_version_1_0_0_keeps_its_key_and_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "helper"
-    made = AggregatorFolder.create(
-        path, AggregatorConfig(role="helper", organisation="x", name="localhost")
-    )
-    pair = KeyPair.generate(0)
-    card = made.card
-    old = Server(
-        organisation=card.organisation,
-        url=card.url,
-        identity=card.identity,
-        authority=card.authority,
-        hpke=pair.config.encode().hex(),
-    )
-    (path / "card.json").write_bytes(card_to_json(old))
-    for name in ("keys/signing.key", HPKE_KEYS_FILE, LIST_FILE):
-        (path / name).unlink()
-    (path / "keys" / "hpke.key").write_bytes(pair.to_bytes())
-    (path / "format").write_text("1\n")
-    for _ in range(2):
-        keys = AggregatorFolder(path).hpke
-        assert not keys.rotates
-        assert keys.is_on(old)
-        assert keys.open(seal(pair.config, INFO, AAD, b"a share"), INFO, AAD) == b"a share"
-        assert keys.signed_list(NOW) == b""
-        assert HpkeConfigList.decode(keys.config_list(NOW)).hpke_configs == (pair.config,)
-        keys.maintain(NOW + 4000 * DAY, nothing)
-    assert not (path / "keys" / "hpke.key").exists()
-    with pytest.raises(ConfigError, match=r"made by version 1\.0\.0"):
-        keys.rotate(NOW)
-    (path / HPKE_KEYS_FILE).unlink()
-    with pytest.raises(StorageError, match="bring them back"):
-        _ = AggregatorFolder(path).hpke.config
 
 
 def test_secrets_are_not_shown() -> None:

@@ -461,7 +461,7 @@ def issue(
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.website import serve_website
 
-    service = ServiceFolder(folder, only_read=True)
+    service = ServiceFolder(folder)
     metrics = Metrics(stage="giving tokens")
     issuer = TokenIssuer(service.path / "runs")
     with (

@@ -1,9 +1,5 @@
 """Files: atomic writes, locks, and numbered layouts of folders.
 
-A folder is migrated when it is opened. Each step may be repeated after a crash; its number is
-written when it is done. A folder of a newer version is refused before anything in it is read or
-written.
-
 Linux and macOS have the modules ``fcntl`` and ``resource``, Windows has ``msvcrt``. They are
 imported where they are needed, so that the library can be imported anywhere.
 """
@@ -15,7 +11,7 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,67 +142,34 @@ _CONFIG_FILE = "config.toml"  # every folder of ours has one
 
 @dataclass(frozen=True)
 class FolderLayout:
-    """A kind of folder.
+    """The layout that folders of a kind have; one of another layout is neither read nor written."""
 
-    Attributes:
-        first: The oldest layout that this version reads.
-        steps: Migrations, each from one layout to the next.
-    """
-
-    name: str
-    first: int = 1
-    steps: tuple[Callable[[Path], None], ...] = ()
-
-    @property
-    def newest(self) -> int:
-        """The layout that this version makes."""
-        return self.first + len(self.steps)
+    number: int
 
     def mark(self, folder: Path) -> None:
-        """Write the number of the newest layout into a new folder."""
-        atomic_write(folder / LAYOUT_FILE, f"{self.newest}\n".encode())
+        """Write the number into a new folder."""
+        atomic_write(folder / LAYOUT_FILE, f"{self.number}\n".encode())
 
-    def migrate(self, folder: Path) -> None:
-        """Bring a folder to the newest layout. A folder without a config is left alone.
+    def check(self, folder: Path) -> None:
+        """Refuse a folder of another version. One without a config is left alone.
 
         Raises:
-            ConfigError: It is of a newer version, or from before 1.0.
-            StorageError: The disk refused. Nothing is lost, and the next try goes on.
+            ConfigError: It is of an older or a newer version.
+            StorageError: Its number cannot be read.
         """
-        if not (folder / _CONFIG_FILE).exists() or self._found(folder) == self.newest:
+        if not (folder / _CONFIG_FILE).exists():
             return
-        with folder_lock(folder):
-            found = self._found(folder)  # another process may have been faster
-            for number in range(found, self.newest):
-                self.steps[number - self.first](folder)
-                atomic_write(folder / LAYOUT_FILE, f"{number + 1}\n".encode())
-
-    def require_newest(self, folder: Path) -> None:
-        """Refuse a folder that would have to be migrated; write nothing.
-
-        Raises:
-            ConfigError: It has an older layout, or is of a newer version.
-        """
-        if (folder / _CONFIG_FILE).exists() and self._found(folder) != self.newest:
-            raise ConfigError(
-                f"{folder} has an older layout; any command that may write migrates it"
-            )
-
-    def _found(self, folder: Path) -> int:
         path = folder / LAYOUT_FILE
         try:
-            text = path.read_text("ascii").strip()
+            found = int(path.read_text("ascii"))
         except FileNotFoundError:
             raise ConfigError(made_by_older(folder)) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"cannot read {path}: {error}") from error
-        if not (text.isdigit() and len(text) < 10 and int(text)):
-            raise StorageError(f"{path} is damaged: it has to be the number of a layout")
-        if int(text) > self.newest:
-            raise ConfigError(made_by_newer(folder))
-        if int(text) < self.first:
-            raise ConfigError(made_by_older(folder))
-        return int(text)
+        except (OSError, ValueError) as error:
+            raise StorageError(
+                f"{path} cannot be read, or is no number of a layout: {error}"
+            ) from error
+        if found != self.number:
+            raise ConfigError((made_by_newer if found > self.number else made_by_older)(folder))
 
 
 @contextmanager

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,43 +94,6 @@ def logging_json(stream: TextIO, **always: str) -> Iterator[None]:
     finally:
         logger.handlers, logger.propagate = before[:2]
         logger.setLevel(before[2])
-
-
-_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-
-
-@contextmanager
-def level_by_signals() -> Iterator[None]:
-    """Log one step more at SIGUSR1, and one less at SIGUSR2, while inside.
-
-    Steps are warning, info and debug. In another thread than the main one nothing changes.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loggers = (LOG, logging.getLogger(OURS))
-    levels = [logger.level for logger in loggers]
-    steps = {signal.SIGUSR1: 1, signal.SIGUSR2: -1}
-    before = {
-        number: signal.signal(number, lambda number, _: _step_level(steps[signal.Signals(number)]))
-        for number in steps
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-def _step_level(step: int) -> None:
-    now = LOG.getEffectiveLevel()
-    index = min(range(len(_LEVELS)), key=lambda each: abs(_LEVELS[each] - now)) + step
-    level = _LEVELS[max(0, min(index, len(_LEVELS) - 1))]
-    for logger in (LOG, logging.getLogger(OURS)):
-        logger.setLevel(level)
-    event("log-level", logging.WARNING, now=logging.getLevelName(level).lower())
 
 
 def log_to_stderr(**always: str) -> None:

@@ -41,7 +41,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.base.files import FolderLayout, atomic_write, read_config
 from hdpmf.common.net.certificates import Certificates, certificate_end, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
@@ -191,19 +190,7 @@ def _toml(value: object) -> str:
 
 _PARTY = "party.key"
 _SIGNING = "signing.key"
-_CARD_HPKE = "hpke.key"  # of layout 1
-
-
-def _move_hpke_key(folder: Path) -> None:
-    """Bring the key of layout 1, which is on the card and stays, to where all keys are."""
-    path = folder / "keys" / _CARD_HPKE
-    if path.exists():
-        HpkeKeyRing(KeyFile(folder / HPKE_KEYS_FILE), None).add(KeyPair.from_bytes(_read(path)))
-        path.unlink(missing_ok=True)
-
-
-LAYOUT = FolderLayout("a server's folder", steps=(_move_hpke_key,))
-"""Add a step for every change that this version could not read. The database has its own."""
+LAYOUT = FolderLayout(2)
 
 _METRICS = "metrics.token"
 _ADMITTED = "admitted"  # the table of cards
@@ -215,7 +202,7 @@ class AggregatorFolder:
     """The folder of a server; ``config`` is its configuration."""
 
     def __init__(self, path: Path) -> None:
-        LAYOUT.migrate(path)
+        LAYOUT.check(path)
         self.path = path
         missing = f"{path} is no server's folder; set one up with: hdpmf aggregator init"
         self.config = read_config(path / "config.toml", AggregatorConfig, missing)

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from hdpmf.common.base.logs import event, level_by_signals, log_to_stderr
+from hdpmf.common.base.logs import event, log_to_stderr
 from hdpmf.common.base.traces import exporting
 from hdpmf.common.net.certificates import ServerTls
 from hdpmf.common.net.server import (
@@ -105,7 +105,6 @@ def run_worker(
         lambda why: metrics.turned_away.labels(why).inc(),
     )
     with (
-        level_by_signals(),
         exporting(f"hdpmf-{folder.config.role}"),
         open_server(folder, metrics.transaction) as engine,
     ):
@@ -179,9 +178,6 @@ class _Workers:
         """Run until a signal."""
         before = {
             number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)
-        } | {
-            number: signal.signal(number, self._pass_on)
-            for number in (signal.SIGUSR1, signal.SIGUSR2)
         }
         try:
             for index in range(self._number):
@@ -201,23 +197,13 @@ class _Workers:
     def _stop(self, *_: object) -> None:
         self._stopping.set()
 
-    def _pass_on(self, number: int, _: object) -> None:
-        """Give a signal to all workers that are ready: it would end one that is starting."""
-        for process, pipe in self._processes.values():
-            if process.pid is not None and process.is_alive() and pipe.poll():
-                os.kill(process.pid, number)
-
     def _start(self, index: int) -> None:
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
         process = context.Process(
             target=_worker, args=(self._path, self._listener, theirs), name=f"worker-{index}"
         )
-        numbers = (signal.SIGUSR1, signal.SIGUSR2)
-        before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
-        process.start()  # what is ignored here is ignored there, until the worker has handlers
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
+        process.start()
         theirs.close()
         self._processes[index] = process, ours
 

@@ -109,14 +109,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ServiceFolder:
-    """The folder of a service that was set up with ``create``.
+    """The folder of a service that was set up with ``create``."""
 
-    Args:
-        only_read: Write nothing: one of an older layout is refused instead of brought forward.
-    """
-
-    def __init__(self, folder: Path, *, only_read: bool = False) -> None:
-        (LAYOUT.require_newest if only_read else LAYOUT.migrate)(folder)
+    def __init__(self, folder: Path) -> None:
+        LAYOUT.check(folder)
         self.path = folder
         self.config = self._read_config()
 
@@ -400,5 +396,4 @@ def begun_runs(folder: Path) -> list[Path]:
     return [path.parent for path in (folder / "runs").glob("*/settings.json") if path.is_file()]
 
 
-LAYOUT = FolderLayout("a recommender's folder", first=2)
-"""A change after which older folders could not be read needs a step."""
+LAYOUT = FolderLayout(2)

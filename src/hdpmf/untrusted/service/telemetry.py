@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO, get_args
 
-from hdpmf.common.base.logs import event, level_by_signals, logging_json, remove_ids
+from hdpmf.common.base.logs import event, logging_json, remove_ids
 from hdpmf.common.net.metrics import ProcessMetrics, certificate_metrics
 from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, HdpmfError, needs
@@ -195,7 +195,7 @@ def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callabl
             seen = now
 
     out = sys.stderr if stream is None else stream
-    with logging_json(out, role="recommender"), level_by_signals():
+    with logging_json(out, role="recommender"):
         metrics.listeners.append(tick)
         try:
             yield say
