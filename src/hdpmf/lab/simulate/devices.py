@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
+from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.net import DeviceReply, InProcessNetwork, RecommenderTransport
 from hdpmf.common.protocol import DeviceCard
 from hdpmf.common.protocol.servers import Servers
@@ -76,6 +77,7 @@ class DevicesHere:
     def __init__(
         self, parts: Sequence[DeviceRatings], policy: str, seed: int, first: int = 0
     ) -> None:
+        compile_kernels()  # there are many of them
         agreed = Policy.from_toml(policy)
         self._devices = [
             VirtualDevice.create(part, agreed, number, seed)

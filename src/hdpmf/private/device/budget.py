@@ -223,4 +223,7 @@ def _accountant(terms: Terms, factors: int, noise: str) -> str:
     )
     shared = METHODS[terms.method].trains and terms.view == "messages"
     whose = f" (an item with {TYPICAL_RATERS} raters)" if shared else ""
-    return f"The accountant, for a rating of weight 1{whose}: {cost_of_one}."
+    # A pure epsilon needs no composition, for which a device would load SciPy.
+    pure = cost_of_one.pure
+    found = str(cost_of_one) if math.isinf(pure) else f"epsilon {pure:g} ({cost_of_one.status})"
+    return f"The accountant, for a rating of weight 1{whose}: {found}."

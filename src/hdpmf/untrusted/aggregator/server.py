@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
+from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import ConfigError, TransportError, needs
@@ -115,6 +116,7 @@ class Aggregator:
     ) -> None:
         if keys.role != self.role:
             raise ConfigError(f"these keys are the {keys.role}'s")
+        compile_kernels()
         database.claim_role(keys.role)
         self._keys = keys
         self._database = database

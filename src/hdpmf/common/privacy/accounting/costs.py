@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -38,14 +39,13 @@ _STATUS: dict[Covers, CostStatus] = {
 DELTA = 1e-5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
     """The privacy cost against one observer.
 
     Attributes:
         pure: Pure epsilon; infinite where none is finite.
         zcdp: rho of zero-concentrated differential privacy.
-        epsilon_at_delta: The smallest proved epsilon at ``delta``.
         status: ``proved``; ``nominal`` where the numbers count one channel of several and are no
             guarantee; ``author's claim`` for a method that is not ours; ``no guarantee`` where no
             number is finite.
@@ -64,7 +64,6 @@ class Cost:
     neighbours: Neighbours
     pure: float
     zcdp: float
-    epsilon_at_delta: float
     delta: float
     status: CostStatus
     covers: Covers
@@ -74,6 +73,11 @@ class Cost:
     guess: float
     guess_is_exact: bool
     event: Event
+
+    @cached_property
+    def epsilon_at_delta(self) -> float:
+        """The smallest proved epsilon at ``delta``."""
+        return accountants.epsilon_at(self.event, self.delta)
 
     def __str__(self) -> str:
         return f"{self.in_numbers()} ({self.status})"
@@ -166,7 +170,6 @@ def cost(
         neighbours=subject.neighbours,
         pure=accountants.pure(event),
         zcdp=rho,
-        epsilon_at_delta=accountants.epsilon_at(event, delta),
         delta=delta,
         status="no guarantee" if math.isinf(rho) else _STATUS[found.covers],
         covers=found.covers,

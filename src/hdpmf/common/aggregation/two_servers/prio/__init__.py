@@ -5,7 +5,12 @@ for ratings. It imports nothing else of ours. What it does and does not promise 
 ``docs/two-servers.md``.
 """
 
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, Field
+from hdpmf.common.aggregation.two_servers.prio.field import (
+    FIELD64,
+    FIELD128,
+    Field,
+    compile_kernels,
+)
 from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem, prio3_one_rating
 from hdpmf.common.aggregation.two_servers.prio.prio3 import (
     NONCE_SIZE,
@@ -27,6 +32,7 @@ __all__ = [
     "Prio3",
     "ReportShares",
     "SumVec",
+    "compile_kernels",
     "prio3_one_rating",
     "prio3_sum_vec",
     "prio3_sum_vec_multiproof",

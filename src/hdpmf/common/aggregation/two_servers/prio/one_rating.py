@@ -116,27 +116,27 @@ class OneRatingPerItem(Circuit):
         shares: int,
     ) -> np.ndarray:
         """As in ``Circuit``, without a copy of the wires."""
-        return np.asarray(kernels.rating_inputs(weights, seeds, vector, self.items, self.slots))
+        return np.asarray(kernels().rating_inputs(weights, seeds, vector, self.items, self.slots))
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """Sum constraints 1 and 2 and the wires' part of 3 and 4 over all slots, weighted."""
         factors = self._factors(joint)
         # Constraints 3 and 4 are the weight times a polynomial of the level each: add these first.
-        valued = kernels.rating_values(factors, self._polynomials)
+        valued = kernels().rating_values(factors, self._polynomials)
         own = factors[: 3 * self.slots].reshape(3, self.slots)
-        return np.asarray(kernels.sum_of_constraints(points, own, valued, self._constants))
+        return np.asarray(kernels().sum_of_constraints(points, own, valued, self._constants))
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The calls with their factors, less the scores and subtotals, which are no wires."""
         factors = self._factors(joint)
         return np.asarray(
-            kernels.rating_result(outputs, vector, factors, joint, self.items, self.slots)
+            kernels().rating_result(outputs, vector, factors, joint, self.items, self.slots)
         )
 
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """Scores, weights, total."""
         upper = self._constants[UPPER : UPPER + 1]
-        return np.asarray(kernels.rating_outputs(vector, self.items, upper))
+        return np.asarray(kernels().rating_outputs(vector, self.items, upper))
 
     def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
         """Lower digits, upper digits, levels, scores, subtotals."""

@@ -1,7 +1,7 @@
 """The kernels in NumPy: on whole arrays, with the formulas of ``arithmetic``.
 
-For one person's device, which makes one report at a time and need not have Numba. All results are
-those of ``compiled``, to the bit.
+For one person's device, which makes one report at a time. All results are those of ``compiled``, to
+the bit.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class SumVec(Circuit):
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over pairs of wires of their products."""
-        return np.asarray(kernels.sum_of_products(points))
+        return np.asarray(kernels().sum_of_products(points))
 
     def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over all calls."""
