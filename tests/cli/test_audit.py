@@ -77,14 +77,10 @@ def test_a_claim_for_another_view_is_called_so(call):
     assert "not made for the view of this audit" in result.out
 
 
-@pytest.mark.parametrize("attack", ["reconstruct", "difference", "zero-h"])
-def test_attacks(call, attack):
-    result = call("audit", "attack", attack, "--users", "3", "--runs", "20", "--json", *FAST)
-    assert result.code == 0
-    assert result.json["attack"] == attack
-    assert 0 < result.json["exact"] <= 1
-    plain = call("audit", "attack", attack, "--users", "3", "--runs", "20", *FAST)
-    assert "%" in plain.out
+def test_attack(call):
+    command = ("audit", "attack", "reconstruct", "--users", "3", *FAST)
+    assert 0 < call(*command, "--json").json["exact"] <= 1
+    assert "exactly right" in call(*command).out
 
 
 @pytest.mark.slow

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.lab.audit.game import AuditResult
 
-_ATTACKS = ("reconstruct", "difference", "zero-h")
+_ATTACKS = ("reconstruct",)
 _RUNS = 10_000
-_ATTACK_RUNS = 1_000
 
 _Method = Annotated[str, option("The method.", "METHOD", "--method", words=METHODS)]
 _Weight = Annotated[
@@ -44,18 +43,18 @@ _Weight = Annotated[
 _Epsilon = Annotated[float, privacy_option("Of every method that has one.", "E", "--epsilon")]
 
 
-@dataclass(frozen=True)
-class TrialOptions:
-    """The number of runs, and the data."""
+_Runs = Annotated[
+    int,
+    run_option(
+        "Runs of each of the two worlds to measure on; more again choose the test.", "N", "--runs"
+    ),
+]
 
-    runs: Annotated[
-        int | None,
-        run_option(
-            "Runs of each of the two worlds to measure on; more again choose the test.",
-            "N",
-            default=f"{_RUNS:,}; attacks: {_ATTACK_RUNS:,}",
-        ),
-    ] = None
+
+@dataclass(frozen=True)
+class WorldOptions:
+    """The data, and the seed of everything that is drawn."""
+
     data: Annotated[
         str, data_option(f"The data set: {', '.join(DATASET_NAMES)}.", "NAME", words=DATASET_NAMES)
     ] = "synthetic"
@@ -83,7 +82,8 @@ class AttackOptions(MethodOptions):
 def run(
     method: _Method,
     options: AttackOptions,
-    trial: TrialOptions,
+    trial: WorldOptions,
+    runs: _Runs = _RUNS,
     view: Annotated[
         str, option("What the attacker sees.", "messages|sums|sums-h-hidden|final")
     ] = "messages",
@@ -100,16 +100,14 @@ def run(
     audit = Audit(
         method,
         view,
-        runs=_RUNS if trial.runs is None else trial.runs,
+        runs=runs,
         weight=weight,
         delta=delta,
         seed=trial.seed,
         adjacency=adjacency,
         **options.arguments(method),
     )
-    world = trial.world()
-    with progress_bar(f"auditing {method}, {view}") as advance:
-        result = run_audit(audit, world, advance)
+    result = run_audit(audit, trial.world())
     return Result({**result.as_dict(), **_made()}, _audit_text(result))
 
 
@@ -117,7 +115,7 @@ def run(
 def attack(
     name: Annotated[str, argument("Which attack.", "|".join(_ATTACKS))],
     options: AttackOptions,
-    trial: TrialOptions,
+    trial: WorldOptions,
     method: _Method = "hdpmf",
     users: Annotated[int, option("How many users to attack.", "N")] = 50,
     weight: Annotated[
@@ -125,30 +123,33 @@ def attack(
         privacy_option("Everybody's privacy weight.", "W", default="drawn as in the paper"),
     ] = None,
 ) -> Result:
-    """Reconstruct ratings from noisy gradients, subtract noise used twice, or ask for no noise."""
+    """Reconstruct star ratings from the noisy gradients of all rounds."""
     if name not in _ATTACKS:
         raise ConfigError(f"there is no attack {name!r}; choose from {', '.join(_ATTACKS)}")
-    from hdpmf.lab.audit import attacks
+    from hdpmf.lab.audit.reconstruction import AttackSetting, reconstruct
 
-    setting = attacks.AttackSetting(
-        method, weight=weight, seed=trial.seed, **options.arguments(method)
-    )
-    runs = _ATTACK_RUNS if trial.runs is None else trial.runs
+    setting = AttackSetting(method, weight=weight, seed=trial.seed, **options.arguments(method))
     with progress_bar(name) as advance:
-        result = attacks.run(name, setting, trial.world(), users=users, runs=runs, progress=advance)
-    fields = {
-        "attack": name,
-        "method": method,
-        **asdict(result),
-        **asdict(setting),
-        "data": trial.data,
-    }
-    return Result(fields, attacks.in_words(result))
+        found = reconstruct(setting, trial.world(), users, advance)
+    fields = {"attack": name, **asdict(found), **asdict(setting), "data": trial.data}
+    return Result(
+        fields,
+        [
+            f"{found.ratings:,} ratings of {found.users} users, from their noisy gradients of all "
+            "rounds:",
+            f"  this attack:         {found.exact:6.1%} exactly right, RMSE {found.rmse:.3f}",
+            f"  the commonest star:  {found.modal_exact:6.1%} exactly right, RMSE "
+            f"{found.modal_rmse:.3f}",
+            f"  the item's mean:     {found.item_mean_exact:6.1%} exactly right, RMSE "
+            f"{found.item_mean_rmse:.3f}",
+        ],
+    )
 
 
 @command
 def report(
-    trial: TrialOptions,
+    trial: WorldOptions,
+    runs: _Runs = _RUNS,
     out: Annotated[Path, option("Where it goes.", "FOLDER", "--out", "-o")] = Path("out") / "audit",
     epsilon: _Epsilon = 1.0,
     weight: _Weight = 1.0,
@@ -161,7 +162,6 @@ def report(
     from hdpmf.lab.audit.game import cells, run_audit
 
     world = trial.world()
-    runs = _RUNS if trial.runs is None else trial.runs
     audits = cells(runs, epsilon, weight, trial.seed)
     results = []
     with progress_bar("auditing", len(audits)) as advance:

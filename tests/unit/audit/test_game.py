@@ -10,8 +10,7 @@ from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.lab.audit.figure import audit_png
 from hdpmf.lab.audit.game import VIEWS, Audit, audited, pairs, run_audit
 from hdpmf.lab.audit.scores import BROKEN, NO_CLAIM, STANDS
-from hdpmf.lab.audit.training import SMALL_ITEMS, SMALL_USERS, small_world
-from hdpmf.lab.audit.world import choose_target
+from hdpmf.lab.audit.world import SMALL_ITEMS, SMALL_USERS, choose_target, small_world
 
 pytestmark = pytest.mark.slow
 
@@ -109,22 +108,6 @@ def test_a_weight_below_the_grid_sends_nothing(world):
             run_audit(_audit(method, view, epsilon=50.0, weight=0.01), world).epsilon_lower_bound
             == 0.0
         )
-
-
-def test_progress_reaches_its_end(world):
-    for method, view in (
-        ("hdpmf", "messages"),
-        ("hdp-sum", "final"),
-        ("hdp-bit", "sums"),
-        ("user-mean", "sums"),
-    ):
-        told = []
-        run_audit(
-            _audit(method, view, 20),
-            world,
-            lambda done, total, told=told: told.append((done, total)),
-        )
-        assert told[-1][0] == told[-1][1]
 
 
 def test_what_makes_no_sense_is_refused(world):

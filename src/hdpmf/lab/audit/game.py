@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,26 @@ from hdpmf.common.methods import METHODS, Method, method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
+from hdpmf.lab.audit.gradients import device_scores, record, retrain_scores
 from hdpmf.lab.audit.one_round import bit_scores, final_scores, sum_scores
-from hdpmf.lab.audit.replay import record
-from hdpmf.lab.audit.scores import CONFIDENCE, Halves, Scores, ceiling, lower_bound, verdict
-from hdpmf.lab.audit.training import device_scores, refit_scores, retrain_scores, small_world
-from hdpmf.lab.audit.world import Design, Target, check_runs, choose_target
+from hdpmf.lab.audit.scores import (
+    CONFIDENCE,
+    Halves,
+    Scores,
+    best_attack,
+    ceiling,
+    lower_bound,
+    verdict,
+)
+from hdpmf.lab.audit.world import (
+    Design,
+    Target,
+    check_runs,
+    choose_target,
+    rating_in_worlds,
+    small_world,
+    with_rating,
+)
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.factorization import Factorization
 
@@ -37,19 +51,12 @@ _FINAL_PILOT = 1_000
 
 _SETTINGS = ("adjacency", "epsilon", "weight", "factors", "epochs", "delta", "seed")
 
-Progress = Callable[[int, int], None]
-"""Called with the simulations done and all there will be."""
-
 
 def audited() -> tuple[str, ...]:
     """Return the methods that can be audited: those with a game, and all that are not ours."""
     return tuple(
         name for name, method in METHODS.items() if method.audited or not METHODS.is_ours(method)
     )
-
-
-def _ours() -> tuple[str, ...]:
-    return tuple(name for name in audited() if METHODS.is_ours(name))
 
 
 def _hides_presence(method: Method) -> bool:
@@ -154,14 +161,8 @@ class AuditResult:
         return asdict(self)
 
 
-def run_audit(
-    audit: Audit, ratings: Ratings | None = None, progress: Progress | None = None
-) -> AuditResult:
-    """Play the game.
-
-    The world is a synthetic one by default; the view ``final`` uses a small part of it.
-    ``progress`` is called with the simulations done and their total.
-    """
+def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
+    """Play the game, in a synthetic world by default; ``final`` uses a small part of it."""
     begin = time.perf_counter()
     world = synthetic_world() if ratings is None else ratings
     method = method_named(audit.method)
@@ -171,8 +172,7 @@ def run_audit(
     claim = _claim(audit)
     repeated = audit.view == "final" and method.one_round
     pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
-    step = _counter(progress, 2 * (pilot + audit.runs))
-    attacks = _observer(audit)(audit, target, pilot, step)
+    attacks = _observer(audit)(audit, target, pilot)
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
     best = bounds.pop("everything")
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
@@ -205,7 +205,8 @@ def pairs() -> list[tuple[str, str]]:
     """Return every method of ours with each of its views."""
     return [
         (name, view)
-        for name in _ours()
+        for name in audited()
+        if METHODS.is_ours(name)
         for view in VIEWS
         if view != HIDDEN_H or METHODS[name].has_h
     ]
@@ -219,10 +220,8 @@ def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
 Attacks = dict[str, Halves]
 """Scores of ``everything`` that an observer sees, and of parts of it."""
 
-Step = Callable[[int], None]
-
-Observer = Callable[[Audit, Target, int, Step], Attacks]
-"""Plays so many pilot runs and the audit's runs of each world; counts them; returns the scores."""
+Observer = Callable[[Audit, Target, int], Attacks]
+"""Plays so many pilot runs and the audit's runs of each world; returns the scores."""
 
 
 def _observer(audit: Audit) -> Observer:
@@ -236,52 +235,92 @@ def _observer(audit: Audit) -> Observer:
     return _observe_published if audit.view == "final" else _observe_contributions
 
 
-def _observe_gradients(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
+def _observe_gradients(audit: Audit, target: Target, pilot: int) -> Attacks:
     path = record(_model(audit), target.ratings, target.privacy_weights(), audit.seed)
-    scored = device_scores(target, path, audit.view, pilot + audit.runs, audit.seed, step)
-    names = ("everything", "direct", "indirect")
-    return {name: getattr(scored, name).split(pilot) for name in names}
+    scored = device_scores(target, path, audit.view, pilot + audit.runs, audit.seed)
+    return {name: scores.split(pilot) for name, scores in scored.items()}
 
 
-def _observe_factors(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
-    return {"everything": retrain_scores(_model(audit), target, audit.runs, audit.seed, step)}
+def _observe_factors(audit: Audit, target: Target, pilot: int) -> Attacks:
+    return {"everything": retrain_scores(_model(audit), target, audit.runs, audit.seed)}
 
 
-def _observe_published(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
+def _observe_published(audit: Audit, target: Target, pilot: int) -> Attacks:
     scores = final_scores(
-        target, _design(audit), pilot, audit.runs, audit.seed, step, adjacency=audit.adjacency
+        target, _design(audit), pilot, audit.runs, audit.seed, adjacency=audit.adjacency
     )
     return {"everything": scores}
 
 
-def _observe_contributions(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
+def _observe_contributions(audit: Audit, target: Target, pilot: int) -> Attacks:
     design = _design(audit)
     total = pilot + audit.runs
     if design.kind == "L":
         scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
-        step(2 * total)
     else:
         scores = sum_scores(
-            target, design, audit.view, total, audit.seed, step, adjacency=audit.adjacency
+            target, design, audit.view, total, audit.seed, adjacency=audit.adjacency
         )
     return {"everything": scores.split(pilot)}
 
 
-def _observe_own(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
-    """Fit a method that is not ours anew in every run, and look at what it says is seen."""
+_LEAST_T = 4.0
+"""A number differs between the worlds if its means are so many standard errors apart."""
+
+
+def _observe_own(audit: Audit, target: Target, pilot: int) -> Attacks:
+    """Fit a method that is not ours anew in every run, and score what it says is seen.
+
+    The attacker looks at the numbers that differ most in the pilot runs: at the best one alone, at
+    all that differ beyond chance, and at all of them by their differences in units of their spread.
+    It keeps what did best there.
+    """
     method = method_named(audit.method)
     wanted = method.own(n_factors=audit.factors, epochs=audit.epochs, epsilon=audit.epsilon)
+    seen: list[np.ndarray] = []
+    for world, rating in enumerate(rating_in_worlds(target, audit.adjacency)):
+        ratings, weights = with_rating(target, rating)
+        rows = []
+        for run in range(pilot + audit.runs):
+            seeded = method.own(rng=audit.seed + 2 * run + world, n_threads=1)
+            model = method.configure(**wanted, **seeded).fit(ratings, weights)
+            rows.append(_seen(model, audit.view, target))
+        if len({len(row) for row in rows}) > 1:
+            raise ConfigError(
+                f"released({audit.view!r}) must have the same number of numbers in every run"
+            )
+        seen.append(np.stack(rows))
+    low, high = seen
+    if low.shape != high.shape:  # the number of messages already tells
+        apart = np.ones(pilot + audit.runs)
+        return {"everything": Scores(-apart, apart).split(pilot)}
+    differences = high[:pilot].mean(axis=0) - low[:pilot].mean(axis=0)
+    spread = low[:pilot].var(axis=0) + high[:pilot].var(axis=0)
+    direction = differences / np.maximum(spread, 1e-12)
+    far = np.abs(differences) / np.sqrt(np.maximum(spread / pilot, 1e-12))
+    best = np.arange(len(far)) == np.argmax(far)
+    scores = [
+        Scores(low @ (direction * kept), high @ (direction * kept)).split(pilot)
+        for kept in (best, far >= _LEAST_T, np.ones(len(far), bool))
+    ]
+    return {"everything": best_attack(scores)}
 
-    def make(seed: int) -> Estimator:
-        model: Estimator = method.configure(**wanted, **method.own(rng=seed, n_threads=1))
-        return model
 
-    runs = (pilot, audit.runs)
-    scores = refit_scores(make, target, audit.view, runs, audit.adjacency, audit.seed, step)
-    return {"everything": scores}
+def _seen(model: Estimator, view: str, target: Target) -> np.ndarray:
+    if view == "final" and type(model).released is Estimator.released:
+        ratings = target.ratings
+        others = np.setdiff1d(np.arange(ratings.n_users), ratings.user_codes[target.row])
+        items = np.arange(ratings.n_items)
+        found = model.predict(np.repeat(others, len(items)), np.tile(items, len(others)))
+    else:
+        found = model.released(view)
+    numbers = np.asarray(found, np.float64).ravel()
+    if not np.isfinite(numbers).all():
+        raise ConfigError(f"released({view!r}) must be finite numbers")
+    return numbers
 
 
-def _observe_nothing(audit: Audit, target: Target, pilot: int, step: Step) -> Attacks:
+def _observe_nothing(audit: Audit, target: Target, pilot: int) -> Attacks:
     """Compare the recommender's part of a model that sends nothing in both worlds."""
     ratings = target.ratings
     parts = []
@@ -291,7 +330,6 @@ def _observe_nothing(audit: Audit, target: Target, pilot: int, step: Step) -> At
         )
         catalogue = make_model(audit.method).fit(world).catalogue_
         parts.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
-    step(2 * (pilot + audit.runs))
     apart = 0.0 if np.array_equal(parts[0], parts[1]) else 1.0
     scores = Scores(np.full(audit.runs, -apart), np.full(audit.runs, apart))
     return {"everything": (scores, scores)}
@@ -318,17 +356,3 @@ def _claim(audit: Audit) -> PrivacyClaim:
         return claim
     view = "sums" if METHODS.is_ours(method) else audit.view
     return replace(claim, epsilon=cost(audit.method, view, neighbours="presence", **chosen).pure)
-
-
-def _counter(progress: Progress | None, total: int) -> Step:
-    done = 0
-    lock = Lock()
-
-    def step(more: int) -> None:
-        nonlocal done
-        with lock:  # blocks of runs report from their threads
-            done += more
-            if progress is not None:
-                progress(min(done, total), total)
-
-    return step

@@ -7,8 +7,6 @@ published it is Fisher's discriminant of the item's numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hdpmf.common.data import Ratings
@@ -20,14 +18,10 @@ from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_l
 from hdpmf.lab.audit.world import Design, Target, moved_by, rating_in_worlds, with_rating
 from hdpmf.untrusted.recommender.sums import coding_of
 
-Progress = Callable[[int], None]
-
 # streams of the seed
 _SUMS = 900_000
 _BITS = 900_010
 _FINAL = 900_020
-
-_REPORT_EVERY = 500
 
 
 def sum_scores(
@@ -36,11 +30,10 @@ def sum_scores(
     view: str,
     runs: int,
     seed: int,
-    progress: Progress = lambda done: None,
     *,
     adjacency: str = "value",
 ) -> Scores:
-    """Return scores against designs A and S in the view ``sums`` or ``messages``."""
+    """Return scores against sums in the view ``sums`` or ``messages``."""
     contributors = max(target.ratings.n_users, 2)
     n_users = contributors if view == "sums" else 1
     coding = coding_of(design.survey(target.ratings, contributors))
@@ -55,7 +48,6 @@ def sum_scores(
             (sent,) = recommender.hear([design.client(alone, weights, noise, n_users)])
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
-            _report(progress, run, runs)
         worlds.append(entries)
     moved = [
         moved_by(target, coding, rating, target.row)
@@ -67,7 +59,7 @@ def sum_scores(
         for column, channel in enumerate((channels.score, channels.weight, channels.total)):
             if channel is None or moved[0][column] == moved[1][column]:
                 continue
-            scale = float(channel.scale) * design.noise_factor
+            scale = float(channel.scale)
             for by, sign in ((moved[1], 1.0), (moved[0], -1.0)):
                 noise = seen[:, column] - by[column]
                 law = (
@@ -83,13 +75,8 @@ def sum_scores(
     return Scores(ratio(worlds[0]), ratio(worlds[1]))
 
 
-def _report(progress: Progress, run: int, runs: int) -> None:
-    if run % _REPORT_EVERY == _REPORT_EVERY - 1 or run == runs - 1:
-        progress(run % _REPORT_EVERY + 1)
-
-
 def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
-    """Return scores against design L in the view ``messages`` or ``sums``."""
+    """Return scores against bits in the view ``messages`` or ``sums``."""
     design = Design("L", epsilon)
     ratings = target.ratings
     rows = (
@@ -147,7 +134,6 @@ def final_scores(
     pilot: int,
     runs: int,
     seed: int,
-    progress: Progress = lambda done: None,
     *,
     adjacency: str = "value",
 ) -> Halves:
@@ -159,10 +145,9 @@ def final_scores(
         present, weights = with_rating(target, rating)
         noise = SeededNoise(seed, _FINAL + world)
         published = []
-        for run in range(pilot + runs):
+        for _ in range(pilot + runs):
             client = design.client(present, weights, noise, ratings.n_users)
             published.append(_published(recommender.facts(recommender.hear([client])), target.item))
-            _report(progress, run, pilot + runs)
         worlds.append(np.array(published))
     return discriminated(worlds[0], worlds[1], pilot).split(pilot)
 

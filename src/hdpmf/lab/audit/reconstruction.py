@@ -16,9 +16,11 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
+from hdpmf.common.methods import METHODS, method_named
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.errors import ConfigError
-from hdpmf.lab.audit.replay import Copies, RecordedRun, SimulatedDevice, messages
+from hdpmf.lab.audit.gradients import Copies, RecordedRun, SimulatedDevice, messages, record
 from hdpmf.private.client.devices import SPREAD
 
 _ITERATIONS = 20
@@ -50,21 +52,61 @@ class Reconstruction:
     item_mean_rmse: float
 
 
+def attackable_methods() -> tuple[str, ...]:
+    """Return the methods whose noisy gradients can be attacked: those without a proof."""
+    return tuple(
+        name
+        for name, method in METHODS.items()
+        if method.audited and method.trains and method.claim().status == "nominal"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AttackSetting:
+    """Settings of the attacked training; ``weight`` None draws the paper's privacy weights."""
+
+    method: str = "hdpmf"
+    epsilon: float = 1.0
+    weight: float | None = None
+    factors: int = 10
+    epochs: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        names = attackable_methods()
+        if self.method not in names:
+            raise ConfigError(
+                f"this attack is on rounds of noisy gradients: choose one of {', '.join(names)}"
+            )
+        if self.seed < 0:
+            raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
+
+
 def reconstruct(
-    path: RecordedRun,
+    setting: AttackSetting,
     ratings: Ratings,
-    weights: np.ndarray,
     n_users: int = 50,
-    seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reconstruction:
-    """Attack some users who took part in the recorded run.
-
-    They are spread evenly over all.
-    """
+    """Train once, and attack some users who took part, spread evenly over all."""
     if n_users < 1:
         raise ConfigError(f"a reconstruction needs at least one user, not {n_users}")
-    stars = levels_of(ratings)
+    seed = setting.seed
+    wishes = (
+        PrivacySpec().draw(ratings, seed)
+        if setting.weight is None
+        else PrivacyWeights.uniform(ratings, setting.weight)
+    )
+    method = method_named(setting.method)
+    model = method.configure(
+        rng=seed,
+        **method.own(
+            n_factors=setting.factors, epochs=setting.epochs, epsilon=setting.epsilon, noise="epoch"
+        ),
+    )
+    path = record(model, ratings, wishes, seed)
+    weights = np.asarray(wishes.for_ratings(ratings))
+    stars = _stars(ratings)
     levels = np.abs(ratings.values[:, None] - stars).argmin(axis=1)
     prior = np.log(np.bincount(levels, minlength=len(stars)) + 1.0)
     rated = np.flatnonzero(ratings.user_counts() > 0)
@@ -86,11 +128,7 @@ def reconstruct(
             stream = messages(path, copies, raters, noise, seed, workers)
             kept = next(stream)
             seen = np.concatenate(list(stream)).astype(np.float64)
-            if path.budget is None:
-                known = solve_without_noise(path, copies, seen[0], stars)
-                posterior = np.eye(len(stars))[np.abs(known[:, None] - stars).argmin(axis=1)]
-            else:
-                posterior = _solve(path, copies, kept, seen, raters, stars, prior)
+            posterior = _solve(path, copies, kept, seen, raters, stars, prior)
             rows.append(own)
             expected.append(posterior @ stars)
             guessed.append(posterior.argmax(axis=1))
@@ -141,7 +179,7 @@ def _solve(
     )
     for _ in range(_ITERATIONS):
         guess = Copies(copies.ids, copies.items, (posterior @ stars)[None], copies.weights)
-        device = SimulatedDevice(path, guess, kept, np.zeros((1, plan.n_factors)), 0)
+        device = SimulatedDevice(path, guess, kept, 0, np.zeros((1, plan.n_factors)))
         information = np.zeros(len(weights))
         evidence = np.zeros(len(weights))
         # Variance of what is known of u: at first, of a first vector.
@@ -176,44 +214,7 @@ def _solve(
     return posterior
 
 
-def solve_without_noise(
-    path: RecordedRun, copies: Copies, seen: np.ndarray, stars: np.ndarray
-) -> np.ndarray:
-    """Solve for a user's ratings from a first round's messages (ratings, factors) without noise.
-
-    All messages are multiples of one vector ``a d``, of unknown length and sign a. For a given a,
-    each message gives its rating: ``t = a d.v - m.d / (2 c a)``. The right a is the one that puts
-    all ratings on stars.
-    """
-    weights = copies.weights[0]
-    coefficient = path.mechanism.coefficient(weights)
-    c = np.ones(len(weights)) if coefficient is None else coefficient
-    per_star = path.mechanism.target(np.ones(len(weights)), weights)
-    d = np.linalg.svd(seen, full_matrices=False)[2][0]
-    forecast = path.factors[0][copies.items].astype(np.float64) @ d
-    along = seen @ d / (2.0 * c)
-
-    def ratings_at(a: np.ndarray) -> np.ndarray:
-        return np.asarray((a[:, None] * forecast - along / a[:, None]) / per_star)
-
-    lengths = np.geomspace(0.01, 2.0, 20_000)
-    candidates = np.concatenate((lengths, -lengths))
-    for width in (5e-4, 1e-6):
-        best = candidates[_off_stars(ratings_at(candidates), stars).argmin()]
-        candidates = best * (1.0 + np.linspace(-width, width, 2_001))
-    best = candidates[_off_stars(ratings_at(candidates), stars).argmin()]
-    return np.asarray(ratings_at(np.array([best]))[0])
-
-
-def _off_stars(candidates: np.ndarray, stars: np.ndarray) -> np.ndarray:
-    """Return the mean squared distance of each row of ratings from the nearest stars."""
-    total = np.full(candidates.shape, np.inf)
-    for star in stars:
-        np.minimum(total, (candidates - star) ** 2, out=total)
-    return np.asarray(total.mean(axis=1))
-
-
-def levels_of(ratings: Ratings) -> np.ndarray:
+def _stars(ratings: Ratings) -> np.ndarray:
     """Return the values that a rating can take; five on a scale without a step."""
     scale = ratings.scale
     steps = _LEVELS_WITHOUT_STEP - 1 if scale.step is None else round(scale.width / scale.step)

@@ -10,6 +10,7 @@ scores that had no say in the choice, each bounded by Clopper and Pearson at hal
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -221,3 +222,8 @@ def discriminated(low: np.ndarray, high: np.ndarray, pilot: int) -> Scores:
     spread = spread + max(1e-9 * float(np.trace(spread)), 1e-12) * np.eye(len(spread))
     direction = np.linalg.solve(spread, first_high.mean(axis=0) - first_low.mean(axis=0))
     return Scores(low @ direction, high @ direction)
+
+
+def best_attack(attacks: Sequence[Halves]) -> Halves:
+    """Return the attack that proves most on its pilot runs."""
+    return max(attacks, key=lambda pair: lower_bound(pair[0], pair[0]).epsilon)

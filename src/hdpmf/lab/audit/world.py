@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from hdpmf.common.base.threads import available_cores
 from hdpmf.common.data import Ratings
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.coding import Coding, make_ruler, weight_units
-from hdpmf.common.privacy.sampling import Noise, SeededNoise
+from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Survey
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
 from hdpmf.models.hdp_bit import HDPBit
@@ -130,44 +129,6 @@ def check_runs(runs: int) -> None:
         raise ConfigError(f"an audit needs at least 10 runs of each world, not {runs}")
 
 
-class PlantedNoise:
-    """Noise with a planted fault, which an audit must find: a smaller scale, and sharper bits.
-
-    Args:
-        noise: Noise as it should be.
-        factor: Multiplies the scale, and divides the logits of bits.
-    """
-
-    def __init__(self, noise: Noise, factor: float) -> None:
-        self._noise = noise
-        self._factor = factor
-
-    def laplace_share(
-        self, scale: float | Fraction, n_shares: int, size: int | tuple[int, ...], *, count: int = 1
-    ) -> np.ndarray:
-        """Return noise of a smaller scale."""
-        smaller = Fraction(scale) * Fraction(self._factor)
-        return self._noise.laplace_share(smaller, n_shares, size, count=count)
-
-    def discrete_laplace(self, scale: float | Fraction, size: int | tuple[int, ...]) -> np.ndarray:
-        """Return noise of a smaller scale."""
-        return self.laplace_share(scale, 1, size)
-
-    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
-        """Return noise of a smaller sigma."""
-        return self._noise.discrete_gaussian(sigma * self._factor)
-
-    def uniforms(self, n: int) -> np.ndarray:
-        """Return uniform numbers, unchanged."""
-        return self._noise.uniforms(n)
-
-    def bits(self, p_plus: np.ndarray, epsilon: np.ndarray | float | None = None) -> np.ndarray:
-        """Return sharper bits, and bounds that allow them."""
-        wider = None if epsilon is None else np.asarray(epsilon) / self._factor
-        logits = (np.log(p_plus) - np.log1p(-p_plus)) / self._factor
-        return self._noise.bits(1.0 / (1.0 + np.exp(-logits)), wider)
-
-
 _CATALOGUE = "audit"
 
 
@@ -176,14 +137,11 @@ class Design:
     """A one-round design as it is audited.
 
     Attributes:
-        kind: ``A`` or ``S`` (sums), ``L`` (bits).
-        noise_factor: 1 for the design as it is. Less makes a control with so much of its noise,
-            which an audit must find. The attacker knows the factor.
+        kind: ``A`` (sums) or ``L`` (bits).
     """
 
     kind: str
     epsilon: float
-    noise_factor: float = 1.0
 
     def survey(self, ratings: Ratings, contributors: int) -> Survey:
         """Return the recommender's survey."""
@@ -205,13 +163,10 @@ class Design:
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
     ) -> OneRoundClient:
         """Return a client with these ratings, which holds ``n_users`` of all contributors."""
-        source: Any = noise
-        if self.noise_factor != 1.0:
-            source = PlantedNoise(noise, self.noise_factor)
         return OneRoundClient(
             ratings,
             weights,
-            source,
+            noise,
             epsilon=self.epsilon,
             catalogue=_CATALOGUE,
             n_users=n_users,
@@ -250,3 +205,25 @@ def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyW
         world = world.take(others)
         weights = weights[others]
     return world, PrivacyWeights.per_rating(world, weights)
+
+
+SMALL_USERS = 30
+SMALL_ITEMS = 20
+SMALL_RATINGS_EACH = 10
+
+
+def small_world(ratings: Ratings) -> Ratings:
+    """Return the most rated items and users who rated about ten of them."""
+    items = np.argsort(-ratings.item_counts(), kind="stable")[:SMALL_ITEMS]
+    among = ratings.take(np.isin(ratings.item_codes, items))
+    counts = among.user_counts()
+    distance = np.where(counts >= 2, np.abs(counts - SMALL_RATINGS_EACH), len(items) + 1)
+    users = np.argsort(distance, kind="stable")[:SMALL_USERS]
+    rows = among.take(np.isin(among.user_codes, users[distance[users] <= len(items)]))
+    return Ratings.from_arrays(
+        np.unique(rows.user_codes, return_inverse=True)[1],
+        np.unique(rows.item_codes, return_inverse=True)[1],
+        rows.values,
+        scale=rows.scale,
+        name=f"{ratings.name}, {SMALL_USERS} users and {SMALL_ITEMS} items",
+    )
