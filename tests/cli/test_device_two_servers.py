@@ -12,21 +12,16 @@ import pytest
 from hdpmf.cli.device.join import PinOptions, pin
 from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.private.device import participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     KEYS,
-    N_ITEMS,
     SERVERS,
     World,
     make_facts,
     make_task,
     server,
-    survey,
-    table,
 )
 
 from .conftest import Call
@@ -34,7 +29,6 @@ from .conftest import Call
 pytestmark = pytest.mark.slow
 
 WHERE = "https://films.example:8443"
-BOOKS = table(titles=tuple(f"Book {place}" for place in range(N_ITEMS)))
 OTHERS = Servers(leader=server("Leaders", KEYS[0], "a"), helper=server("Elsewhere", KEYS[2], "d"))
 
 
@@ -154,55 +148,3 @@ def test_another_pair_needs_the_owners_word(
 
 def world_begin(world: World) -> int:
     return int(world.now // 3600 * 3600)
-
-
-def test_one_more_recommender_beside_the_first(
-    path: Path, given: dict[str, Path], world: World, call: Call
-) -> None:
-    """Each has its pins, its items and its model; commands ask for the one of last time, or by
-    --recommender.
-    """
-    more, join = "https://books.example:8443", ("device", "join", path)
-    world.publish(task=make_task())
-    first = call(
-        *join, WHERE, "--ca", given["ca"], "--servers", given["servers"], "--once", "--json"
-    )
-    assert first.code == 0, first.err
-    refused = call(*join, more, "--servers", given["others"], "--once", "--json")
-    assert refused.code == 2
-    assert "add --another" in refused.json["error"]["message"]
-    begin = world_begin(world) + 7200
-    world.publish(catalogue=encode(BOOKS), task=_task_of_books(begin))
-    second = call(*join, more, "--servers", given["others"], "--another", "--once", "--json")
-    assert second.code == 0, second.err
-    assert (second.json["address"], second.json["reports"]) == (more, 1)
-    known = call("device", "recommenders", path, "--json").json["recommenders"]
-    assert [(each["address"], each["servers"], each["item_namespace"]) for each in known] == [
-        (WHERE, SERVERS.digest, ""),
-        (more, OTHERS.digest, "2"),
-    ]
-    status = call("device", "status", path, "--json").json
-    assert (status["address"], status["catalogue"]["ratings_left_out"]) == (more, 2)
-    status = call("device", "status", path, "--recommender", WHERE, "--json").json
-    assert (status["address"], status["catalogue"]["ratings_left_out"]) == (WHERE, 0)
-    assert call("device", "rate", path, "item 00", "4").code == 0
-    assert call("device", "rate", path, "item 00", "2", "--recommender", WHERE).code == 0
-    rated = call("device", "rate", path, "--list", "--json").json["ratings"]
-    assert {(each["item"], each["item_namespace"], each["value"]) for each in rated} == {
-        ("item 00", "", 2.0), ("item 01", "", 5.0), ("item 00", "2", 4.0),
-    }  # fmt: skip
-    assert call("device", "status", path, "--recommender", "https://nobody.example:1").code == 2
-    forgotten = call("device", "recommenders", path, more, "--forget", "--json")
-    assert [each["address"] for each in forgotten.json["recommenders"]] == [WHERE]
-    assert "cannot be recalled" in forgotten.err
-    assert call("device", "recommend", path, "--recommender", more).code != 0
-    assert call("device", "recommend", path, "--recommender", WHERE).code == 0
-    assert (
-        "joined already"
-        in call(*join, WHERE, "--another", "--once", "--json").json["error"]["message"]
-    )
-
-
-def _task_of_books(begin: int) -> bytes:
-    asked = survey(catalogue=known_items(BOOKS).fingerprint)
-    return make_task(asked, servers=OTHERS, begin=begin, end=begin + 7200)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hdpmf.cli.device.store import OldCopy, PassphraseFile, first_line
+from hdpmf.cli.device.store import FILE_VARIABLE, first_line
 from hdpmf.cli.options.common import SameHost, argument, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.errors import ConfigError
@@ -16,41 +16,20 @@ if TYPE_CHECKING:
     from hdpmf.private.page.address import PageAddress
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """The port of a page, and how long it stays open."""
-
-    port: Annotated[
-        int, option("Port on this machine; 0: one is chosen.", "N", min=0, max=65535)
-    ] = 0
-    browser: Annotated[
-        bool, option("Open the page, or only print its link.", None, "--browser/--no-browser")
-    ] = True
-    idle: Annotated[float, option("Lock the page after so long without use.", "MINUTES")] = 15.0
-
-    def __post_init__(self) -> None:
-        if not 0.1 <= self.idle <= 1440:
-            raise ConfigError("--idle takes 0.1 to 1440 minutes")
-
-
-@dataclass(frozen=True)
-class PageStore:
-    """The store of a page; without one the usual one of this user."""
-
-    path: Annotated[
-        Path | None, argument("The device's file; without it the usual one of yours.", "[STORE]")
-    ] = None
-    passphrase_file: PassphraseFile = None
-    old_copy: OldCopy = False
-
-
 @command
 def open_(
-    target: PageStore,
-    options: PageOptions,
-    every: Annotated[
-        float | None, option("How often to look for something new.", "SECONDS", default="300")
+    store: Annotated[
+        Path | None, argument("The device's file; without it the usual one of yours.", "[STORE]")
     ] = None,
+    port: Annotated[
+        int, option("Port on this machine; 0: one is chosen.", "N", min=0, max=65535)
+    ] = 0,
+    browser: Annotated[
+        bool, option("Open the page, or only print its link.", None, "--browser/--no-browser")
+    ] = True,
+    idle: Annotated[
+        float, option("Lock the page after so long without use.", "MINUTES", min=0.1, max=1440)
+    ] = 15.0,
     same_host: SameHost = False,
     background: Annotated[
         bool, option("As a service: print no link, open no browser.", None, "--background")
@@ -68,31 +47,23 @@ def open_(
     from hdpmf.private.page.address import PageAddress
     from hdpmf.private.page.serving import PageServing, default_store, only_server
 
-    if target.old_copy:
-        raise ConfigError(
-            "the page does not open old copies; open the store once with another command and "
-            "--old-copy"
-        )
-    if every is not None and not 1 <= every <= 86_400:
-        raise ConfigError("--every takes 1 to 86400 seconds")
-    path = target.path or default_store()
-    given = None if target.passphrase_file is None else first_line(target.passphrase_file)
+    path = store or default_store()
+    secret = os.environ.get(FILE_VARIABLE)
     with only_server(path) as running:
         if running is not None and background:
             raise ConfigError(f"the page of {path} is served already")
         if running is not None:
-            _show_running(running, PageAddress.of(path), path, options)
+            _show_running(running, PageAddress.of(path), path, port, browser)
             return
         serving = PageServing(
-            port=options.port,
-            idle=options.idle * 60,
-            every=every,
+            port=port,
+            idle=idle * 60,
             same_host=same_host,
-            passphrase=given,
+            passphrase=None if secret is None else first_line(Path(secret)),
             log=note,
             relink=(lambda link: None) if background else _say_link,
         )
-        with browser_opener(options.browser and not background) as show:
+        with browser_opener(browser and not background) as show:
 
             def ready(link: OneTimeLink, address: PageAddress) -> None:
                 if background:  # logs are read by others, too
@@ -114,12 +85,12 @@ def _say_link(link: str) -> None:
     note(f"The page was locked. Open it again: {link}")
 
 
-def _show_running(link: str, address: PageAddress, store: Path, options: PageOptions) -> None:
+def _show_running(link: str, address: PageAddress, store: Path, port: int, browser: bool) -> None:
     """Open a page that another process serves."""
     from hdpmf.common.web.browser import browser_opener
     from hdpmf.private.page.serving import BROWSER_SECONDS
 
-    if options.port not in (0, address.port):
+    if port not in (0, address.port):
         raise ConfigError(
             f"the page of {store} is open already, at port {address.port}; end that one first, or "
             "leave out --port"
@@ -130,7 +101,7 @@ def _show_running(link: str, address: PageAddress, store: Path, options: PageOpt
             [f"Your page is open already: {link}", "The link works once."],
         )
     )
-    with browser_opener(options.browser, BROWSER_SECONDS) as show:
+    with browser_opener(browser, BROWSER_SECONDS) as show:
         show(link)
 
 

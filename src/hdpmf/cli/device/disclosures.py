@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.device.store import OldCopy, PassphraseFile, StoreOptions
+from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.options.common import argument, command, option, read_bytes
 from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
@@ -305,15 +305,13 @@ def receipt(
         Path | None, option("Write the signed receipt there, to keep and to show.", "FILE")
     ] = None,
     check: Annotated[Path | None, option("Check the signature on a receipt.", "FILE")] = None,
-    passphrase_file: PassphraseFile = None,
-    old_copy: OldCopy = False,
 ) -> Result:
     """Print what left in a run, who asked, the terms and the answer, signed by this device."""
     from hdpmf.common.base.files import atomic_write
     from hdpmf.private.device.disclosures.receipts import read_receipt, receipt_of
 
     if check is not None:
-        if path is not None or out is not None or passphrase_file is not None or old_copy:
+        if path is not None or out is not None:
             raise ConfigError("--check FILE stands alone: it needs no store")
         found = read_receipt(read_bytes(check, "the receipt"))
     elif path is None or run is None:
@@ -323,7 +321,7 @@ def receipt(
     else:
         if out is not None and out.exists():
             raise ConfigError(f"{out} exists already; choose another name for the receipt")
-        with StoreOptions(path, passphrase_file, old_copy).open(moved=True) as store:
+        with StoreOptions(path).open(moved=True) as store:
             found = receipt_of(store, run)
         if out is not None:
             atomic_write(out, found.to_json(), mode=0o600)

@@ -52,16 +52,12 @@ def init(
         )
     if name is not None and not (1 <= len(name) <= 200 and name.isprintable()):
         raise ConfigError("a name has 1 to 200 printable characters")
-    if target.passphrase_file is not None and not encrypt:
-        raise ConfigError("--passphrase-file belongs to --encrypt; give both or neither")
-    if target.old_copy:
-        raise ConfigError("--old-copy is for a store that is there; init makes a new one")
     with new_device(
         path,
         name=name,
         users=users,
         policy=Policy() if policy is None else Policy.from_toml(read_text(policy)),
-        passphrase=new_passphrase(target.passphrase_file) if encrypt else None,
+        passphrase=new_passphrase() if encrypt else None,
         scale=None if scale is None else RatingScale.of(scale),
     ) as store:
         identity = card_of(store)
@@ -116,11 +112,18 @@ _SPENT = 1e-9
 def status(
     target: RecommenderStoreOptions,
     card: Annotated[Path | None, option("Write the device's card once more.", "FILE")] = None,
+    old_copy: Annotated[
+        bool,
+        option(
+            "Go on with an old or uncounted copy: what was sent since it was made may be sent "
+            "again."
+        ),
+    ] = False,
 ) -> Result:
     """Show what this device is, what it holds, and what its ratings have left to spend."""
     from hdpmf.private.device.device_identity import card_of
 
-    with target.open(moved=True) as store:
+    with target.open(moved=True, old_copy=old_copy) as store:
         if card is not None:
             write_card(card_of(store), card)
         fields = {"store": str(target.path), **_status_fields(store)}

@@ -18,36 +18,22 @@ if TYPE_CHECKING:
     from hdpmf.private.device.store.device_store import DeviceStore
 
 VARIABLE = "HDPMF_DEVICE_PASSPHRASE"
+FILE_VARIABLE = "HDPMF_DEVICE_PASSPHRASE_FILE"
+"""Names a file whose first line is the passphrase."""
 
 StorePath = Annotated[Path, argument("The device's file.", "STORE")]
-PassphraseFile = Annotated[
-    Path | None,
-    option(
-        f"The first line of FILE is the passphrase. Otherwise {VARIABLE}, or a question.",
-        "FILE",
-        "--passphrase-file",
-    ),
-]
-OldCopy = Annotated[
-    bool,
-    option(
-        "Take an old or uncounted copy: what was sent since it was made may be sent again.",
-        None,
-        "--old-copy",
-    ),
-]
 User = Annotated[str, option("Whose, on a device of several users.", "NAME", "--user")]
 
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """The store, and its passphrase."""
+    """The store; its passphrase is in the environment, or asked for."""
 
     path: StorePath
-    passphrase_file: PassphraseFile = None
-    old_copy: OldCopy = False
 
-    def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
+    def open(
+        self, *, serving: bool = False, moved: bool = False, old_copy: bool = False
+    ) -> DeviceStore:
         """Open the store. Ask for a passphrase only if one is needed.
 
         With ``moved`` also one that was moved away, for reading or deleting.
@@ -58,7 +44,7 @@ class StoreOptions:
             self.path,
             passphrase=self.passphrase(),
             serving=serving,
-            old_copy=self.old_copy,
+            old_copy=old_copy,
             moved=moved,
         )
 
@@ -67,12 +53,7 @@ class StoreOptions:
         from hdpmf.private.device.store.device_store import DeviceStore
 
         if DeviceStore.is_encrypted(self.path):
-            return find_passphrase(self.passphrase_file) or _ask(f"Passphrase of {self.path}")
-        if self.passphrase_file is not None:
-            raise ConfigError(
-                f"{self.path} is not encrypted, so it needs no passphrase; leave out "
-                "--passphrase-file"
-            )
+            return find_passphrase() or _ask(f"Passphrase of {self.path}")
         return None
 
 
@@ -85,11 +66,13 @@ class RecommenderStoreOptions(StoreOptions):
         option("Whose items, if you have joined several.", "ADDRESS", default="the last one used"),
     ] = None
 
-    def open(self, *, serving: bool = False, moved: bool = False) -> DeviceStore:
+    def open(
+        self, *, serving: bool = False, moved: bool = False, old_copy: bool = False
+    ) -> DeviceStore:
         """Open the store for the recommender."""
         from hdpmf.private.device.memberships import at_recommender
 
-        store = super().open(serving=serving, moved=moved)
+        store = super().open(serving=serving, moved=moved, old_copy=old_copy)
         try:
             return at_recommender(store, self.recommender)
         except BaseException:
@@ -97,9 +80,9 @@ class RecommenderStoreOptions(StoreOptions):
             raise
 
 
-def new_passphrase(passphrase_file: Path | None) -> str:
+def new_passphrase() -> str:
     """Return the passphrase of a new store."""
-    return find_passphrase(passphrase_file) or _ask_new("New passphrase")
+    return find_passphrase() or _ask_new("New passphrase")
 
 
 def second_passphrase(passphrase_file: Path | None, option: str, words: str) -> str:
@@ -126,16 +109,15 @@ def first_line(passphrase_file: Path) -> str:
     return lines[0]
 
 
-def find_passphrase(passphrase_file: Path | None) -> str | None:
-    """Return the passphrase from a file or the environment; None if it can be asked for."""
-    if passphrase_file is not None:
-        return first_line(passphrase_file)
+def find_passphrase() -> str | None:
+    """Return the passphrase from the environment; None if it can be asked for."""
+    if FILE_VARIABLE in os.environ:
+        return first_line(Path(os.environ[FILE_VARIABLE]))
     if VARIABLE in os.environ:
         return os.environ[VARIABLE]
     if not sys.stdin.isatty():
         raise PrivacyError(
-            f"a passphrase is needed: set {VARIABLE}, give --passphrase-file, or run this "
-            "in a terminal"
+            f"a passphrase is needed: set {VARIABLE} or {FILE_VARIABLE}, or run this in a terminal"
         )
     return None
 
@@ -165,7 +147,7 @@ def passphrase(
     new = second_passphrase(
         new_passphrase_file, "--new-passphrase-file", f"New passphrase of {target.path}"
     )
-    change_passphrase(target.path, new, old=old, old_copy=target.old_copy)
+    change_passphrase(target.path, new, old=old)
     done = "encrypted now" if old is None else "sealed again"
     return Result(
         {"store": str(target.path), "encrypted": True, "was_encrypted": old is not None},
@@ -280,7 +262,7 @@ def export(
     new = second_passphrase(
         export_passphrase_file, "--export-passphrase-file", f"Passphrase of {file}"
     )
-    export_store(target.path, file, new, passphrase=passphrase, old_copy=target.old_copy)
+    export_store(target.path, file, new, passphrase=passphrase)
     text = [
         f"{target.path} is in {file} now, whole: ratings, weights, policy, ledger, "
         "keys, models. Here it is closed.",
@@ -298,12 +280,11 @@ def export(
 def import_(
     file: Annotated[Path, argument("The export (hdpmf device export).", "FILE")],
     path: StorePath,
-    passphrase_file: PassphraseFile = None,
 ) -> Result:
     """Import a store from another machine. FILE is deleted: it is imported once."""
     from hdpmf.private.device.store.transfer import import_store
 
-    import_store(file, path, find_passphrase(passphrase_file) or _ask(f"Passphrase of {file}"))
+    import_store(file, path, find_passphrase() or _ask(f"Passphrase of {file}"))
     text = [
         f"{path} is here, whole, with its ledger, and {file} is deleted. It opens with the "
         "export's passphrase (hdpmf device passphrase changes it).",
@@ -333,9 +314,7 @@ def unmove(
             otherwise="if the export was imported after all, both stores spend: confirm --lost "
             "with --yes",
         )
-    take_back(
-        target.path, file, lost=lost, passphrase=target.passphrase(), old_copy=target.old_copy
-    )
+    take_back(target.path, file, lost=lost, passphrase=target.passphrase())
     fields = {
         "store": str(target.path),
         "export": None if file is None else str(file),

@@ -34,7 +34,7 @@ _MODULUS = 1 << (8 * _BYTES)
 
 NEWEST = (
     "bring the newest copy (the store and the file {counter} beside it); if there "
-    "is none, --old-copy goes on with "
+    "is none, hdpmf device status --old-copy goes on with "
     "this one, which has forgotten what was sent since and may send it again"
 )
 

@@ -39,15 +39,12 @@ from hdpmf.private.device.store.tables import ONLY, RawRow, Runs, Tables, read_h
 _NEW_FILE = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
-def change_passphrase(
-    path: str | os.PathLike[str], new: str, *, old: str | None = None, old_copy: bool = False
-) -> None:
+def change_passphrase(path: str | os.PathLike[str], new: str, *, old: str | None = None) -> None:
     """Seal a store with a new passphrase; one that was plain is encrypted from now on.
 
     Args:
         path: The store's file; nobody may answer a recommender from it meanwhile.
         old: The one before, where the store is encrypted.
-        old_copy: As in ``DeviceStore.open``.
 
     Raises:
         ConfigError: Both are the same, or the new one is empty.
@@ -57,7 +54,7 @@ def change_passphrase(
     """
     if new == old:
         raise ConfigError("the new passphrase is the old one; nothing was changed")
-    with _open_rows(path, old, old_copy=old_copy) as (database, before):
+    with _open_rows(path, old) as (database, before):
         after = before.renewed(new)
         database.rewrite_rows(after, lambda: _rewrite(database, before, after))
         database.shred()
@@ -65,12 +62,12 @@ def change_passphrase(
 
 @contextmanager
 def _open_rows(
-    path: str | os.PathLike[str], passphrase: str | None, *, old_copy: bool
+    path: str | os.PathLike[str], passphrase: str | None
 ) -> Iterator[tuple[Database, StoreCipher]]:
     """Open a store, also one that was moved away, as the only one who answers from it."""
     with closing(Database(path)) as database:
         cipher = StoreCipher.unlock(read_header(database), passphrase)
-        database.check_rows(cipher, old_copy=old_copy)
+        database.check_rows(cipher)
         database.serve()
         yield database, cipher
 
@@ -121,7 +118,6 @@ def export_store(
     export_passphrase: str,
     *,
     passphrase: str | None = None,
-    old_copy: bool = False,
 ) -> None:
     """Write everything in a store to a file, sealed with a passphrase, and close the store.
 
@@ -130,7 +126,6 @@ def export_store(
         file: Must not exist.
         export_passphrase: Seals the file, and then the new store.
         passphrase: Of the store, where it is encrypted.
-        old_copy: As in ``DeviceStore.open``.
 
     Raises:
         ConfigError: The file exists, or the store was moved already.
@@ -139,7 +134,7 @@ def export_store(
     if file.exists():
         raise ConfigError(f"{file} exists already; choose another name for the export")
     part = _part(file)
-    with _open_rows(path, passphrase, old_copy=old_copy) as (database, cipher):
+    with _open_rows(path, passphrase) as (database, cipher):
         device = Tables(database, cipher).device
         mark = device.need(ONLY).transfer
         if mark is None:
@@ -189,7 +184,6 @@ def take_back(
     *,
     lost: bool = False,
     passphrase: str | None = None,
-    old_copy: bool = False,
 ) -> None:
     """Use a store again that was moved away; its export is deleted.
 
@@ -197,7 +191,6 @@ def take_back(
         file: The export, which proves that it was not imported: an import deletes it.
         lost: In place of the file: the owner's word that it was never imported and never will be.
         passphrase: Of the store, where it is encrypted.
-        old_copy: As in ``DeviceStore.open``.
 
     Raises:
         ConfigError: The store was not moved, or this is not its export.
@@ -207,9 +200,7 @@ def take_back(
             "give the export, which is deleted then; if it is lost and was never imported, "
             "say --lost"
         )
-    with DeviceStore.open(
-        path, passphrase=passphrase, serving=True, old_copy=old_copy, moved=True
-    ) as store:
+    with DeviceStore.open(path, passphrase=passphrase, serving=True, moved=True) as store:
         mark = store.device.transfer
         if mark is None or mark.state not in ("left", "returning"):
             raise ConfigError(f"{path} was not moved away, so that there is nothing to take back")
