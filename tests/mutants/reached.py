@@ -30,7 +30,6 @@ _Cached = type(lru_cache(lambda: None))
 PACKAGES = (
     "common/privacy",
     "private/client",
-    "common/aggregation/masks",
     "private/device",
     "untrusted/aggregator",
     "common/aggregation/two_servers",

@@ -23,7 +23,6 @@ than --least are killed.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -51,11 +50,6 @@ TESTS = {
     "common/privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
     "common/privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/client"),
     "private/client": (_NUMBERS, "tests/unit/client", "tests/unit/device", "tests/attacks"),
-    "common/aggregation/masks": (
-        _NUMBERS,
-        "tests/unit/masks",
-        "tests/unit/device/test_agent_sums.py",
-    ),
     "private/device": (
         _NUMBERS,
         "tests/unit/device",
@@ -399,7 +393,7 @@ def measured(copy: Copy, packages: Collection[str]) -> Reached:
     return Reached.read(REACHED, ROOT)
 
 
-def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool, everything: bool) -> list[Trial]:
+def to_try(mutants: Sequence[Mutant], copy: Copy, everything: bool) -> list[Trial]:
     """The mutants with their tests: of all packages, or only of those that the mutants are in."""
     here = {package_of(mutant.path) or "" for mutant in mutants}
     reached = measured(copy, TESTS if everything else here)
@@ -407,9 +401,10 @@ def to_try(mutants: Sequence[Mutant], copy: Copy, quick: bool, everything: bool)
     for mutant in mutants:
         package = package_of(mutant.path) or ""
         likely, others, slow = tests_of(mutant, package, reached)
-        batches = [_batch(FAST_TESTS, likely)]
-        if not quick:
-            batches += [_batch(FAST_TESTS, others), Batch(TYPES), _batch(SLOW_TESTS, slow)]
+        batches = [
+            *(_batch(FAST_TESTS, likely), _batch(FAST_TESTS, others)),
+            *(Batch(TYPES), _batch(SLOW_TESTS, slow)),
+        ]
         batches = [batch for batch in batches if batch.tests or batch.kind == TYPES]
         trials.append(Trial(str(mutant), package, mutant.path, _content(mutant), tuple(batches)))
     return trials
@@ -431,9 +426,6 @@ def main() -> int:
         "--only", metavar="PATH", help="a folder, file or file:line below src/hdpmf"
     )
     parser.add_argument("--planted", action="store_true")
-    parser.add_argument(
-        "--quick", action="store_true", help="only the likely tests; some survive that others kill"
-    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument(
         "--least",
@@ -442,23 +434,12 @@ def main() -> int:
         help="part that has to be killed (default: 110 of 120)",
     )
     parser.add_argument("--list", action="store_true")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="write every result here as a line of JSON; what is there is not tried again",
-    )
     arguments = parser.parse_args()
     if arguments.list:
         print(*chosen(arguments), sep="\n")
         return 0
     with tempfile.TemporaryDirectory(prefix="hdpmf-mutants-") as folder:
         return _run(Path(folder), arguments)
-
-
-def _known(out: Path | None) -> dict[str, tuple[str | None, str]]:
-    """What an earlier run that was broken off has found."""
-    lines = out.read_text().splitlines() if out is not None and out.exists() else ()
-    return {row["mutant"]: (row["killed"], row["by"]) for row in map(json.loads, lines)}
 
 
 def _believed(copy: Copy, found: Sequence[tuple[str | None, str]]) -> list[str | None]:
@@ -475,17 +456,13 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
     trials = (
         planted(arguments.only)
         if arguments.planted
-        else to_try(chosen(arguments), each[0], arguments.quick, arguments.only is None)
+        else to_try(chosen(arguments), each[0], arguments.only is None)
     )
     copies: SimpleQueue[Copy] = SimpleQueue()
     for copy in each:
         copies.put(copy)
 
-    known = _known(arguments.out)
-
     def attempt(trial: Trial) -> tuple[str | None, str]:
-        if trial.name in known:
-            return known[trial.name]
         copy = copies.get()
         try:
             killed, words = copy.with_fault(trial)
@@ -493,10 +470,6 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
             copies.put(copy)
         late = f" ({TOO_LONG})" if words == TOO_LONG else ""
         print(f"{'killed' if killed else 'SURVIVED':9} {trial.name}{late}", flush=True)
-        if arguments.out is not None:
-            line = {"mutant": trial.name, "package": trial.package, "killed": killed, "by": words}
-            with arguments.out.open("a") as stream:
-                stream.write(json.dumps(line) + "\n")
         return killed, words
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
