@@ -94,9 +94,14 @@ def mutants_of(path: Path, source: bytes) -> list[Mutant]:
     return sorted(found, key=lambda mutant: (mutant.start, mutant.end, mutant.new))
 
 
-def _skipped(tree: ast.AST, lines: list[str]) -> set[int]:
-    """Lines with the comment, and all lines of a statement that has it at its end or before it."""
+def _skipped(tree: ast.Module, lines: list[str]) -> set[int]:
+    """Lines with the comment, all lines of a statement that has it at its end or before it, and
+    constants of modules: they are decisions (tests/unit/test_numbers.py has those that matter).
+    """
     found = {number for number, line in enumerate(lines, 1) if _SKIPPED in line}
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
             end = node.end_lineno or node.lineno
