@@ -68,12 +68,12 @@ def statement(
     options: StatementOptions,
     out: Annotated[
         list[Path] | None,
-        option("Write it there: .html, .md or .json; repeatable.", "FILE", "--out", "-o"),
+        option("Write it there: .html or .json; repeatable.", "FILE", "--out", "-o"),
     ] = None,
 ) -> Result:
     """Write a privacy statement: who sees what, at which cost, and what is not protected.
 
-    Every number is computed from what was spent and rounded up. Without --out it is printed.
+    Every number is computed from what was spent and rounded up. Without --out a summary is printed.
     """
     from hdpmf.common.base.files import atomic_write
     from hdpmf.common.privacy.statement import render
@@ -87,17 +87,36 @@ def statement(
 
 
 def _text(made: PrivacyStatement, files: list[Path]) -> Iterator[Block]:
-    from hdpmf.common.privacy.statement import render
-
-    if not files:
-        yield from render(made, "statement.md").decode().splitlines()
-        return
     for warning in made.warnings:
         yield Paragraph(f"Warning. {warning}")
+    if not files:
+        yield from _summary(made)
     if made.confidential:
         yield "CONFIDENTIAL: it is exact about private ratings; --public leaves that out."
     for file in files:
         yield f"privacy statement of {made.name}: {file}"
+
+
+def _summary(made: PrivacyStatement) -> Iterator[Block]:
+    parties = [party for party in made.parties if party.value and party.presence]
+    yield Table(
+        ("who", "value", "presence"),
+        [(party.who, party.value.words, party.presence.words) for party in parties],  # type: ignore[union-attr]
+        title=f"{made.name}, {made.title}: what one rating of weight 1 costs",
+    )
+    rows = made.people.rows if made.people.bound is None else (made.people.bound,)
+    if rows:
+        yield Table(
+            ("person", "ratings", "values", "presence"),
+            [
+                (row.place, f"{row.ratings:,}", row.value.epsilon, row.presence.epsilon)
+                for row in rows
+            ],
+            numeric=("ratings",),
+            title="all ratings of a person together",
+        )
+    yield from map(Paragraph, made.budget)
+    yield "The whole document: --out statement.html"
 
 
 def _statement_of(path: Path, options: StatementOptions) -> PrivacyStatement:

@@ -209,7 +209,7 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
 
 def _warnings(model: Estimator) -> list[str]:
     """Return what should make somebody stop who relies on the model's epsilon."""
-    from hdpmf.common.privacy.statement.sections import LARGE_EPSILON, ONE_USER, large_epsilon
+    from hdpmf.common.privacy.statement import LARGE_EPSILON, ONE_USER, large_epsilon
 
     epsilon = model.privacy.epsilon or 0.0
     lines = [large_epsilon(f"{epsilon:g}")] if epsilon > LARGE_EPSILON else []

@@ -17,14 +17,13 @@ from hdpmf.common.methods import Method, method_of
 from hdpmf.common.privacy.accounting import DELTA, Setting
 from hdpmf.common.privacy.accounting.costs import People, rounded_down, rounded_up
 from hdpmf.common.privacy.statement import (
+    Amount,
     PeopleCosts,
     PersonRow,
     PrivacyStatement,
+    Provenance,
     Subject,
-    make_statement,
-    provenance,
 )
-from hdpmf.common.privacy.statement.document import Amount
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError
 from hdpmf.models.base import Estimator
@@ -77,22 +76,20 @@ def statement_of_model(
         setting=setting_of(model),
         view=method.headline,
         claim=model.privacy,
-        users=None if public else users or None,
-        minimum=users if users == 1 else None,  # a warning, also where numbers are left out
+        alone=users == 1,  # also where numbers are left out
         trainings=1 + tried,
-        tuned=tried > 0,
         delta=delta,
     )
-    files = {} if folder is None else {
+    folder = folder or Path()
+    files = {
         path.relative_to(folder).as_posix(): path
-        for path in sorted((folder / "recommender").glob("*")) if path.is_file()
-    }  # fmt: skip
-    return make_statement(
-        subject,
-        people=_people(model, subject, weights, public),
-        provenance=provenance(command, files=files),
-        budget=_budget(subject, budget),
-    )
+        for path in sorted((folder / "recommender").glob("*"))
+        if path.is_file()
+    }
+    people = PeopleCosts(users=None, note="Left out of a statement for the public.")
+    if not public:
+        people = _people(model, subject, weights, users)
+    return subject.statement(people, Provenance.now(command, files), _budget(subject, budget))
 
 
 def weights_of(model: Estimator, sources: Any, missing: float | None = None) -> PrivacyWeights:
@@ -116,18 +113,16 @@ def _ratings(model: Estimator) -> Ratings:
 
 
 def _people(
-    model: Estimator, subject: Subject, weights: PrivacyWeights | None, public: bool
+    model: Estimator, subject: Subject, weights: PrivacyWeights | None, users: int
 ) -> PeopleCosts:
-    if public:
-        return PeopleCosts(users=subject.users, note="Left out of a statement for the public.")
     later = _later(model)
-    if subject.users is None:
+    if not users:
         none = "Nobody whom this model knows was in its training." if later else ""
         note = " ".join(filter(None, (none or "This model knows no person.", later)))
         return PeopleCosts(users=None, note=note)
     if weights is None and not getattr(model, "weights_by_user_and_item_", False):
         return PeopleCosts(
-            users=subject.users,
+            users=users,
             note="Not computed: the model was trained with weights of single ratings, and does "
             "not know them. Give the file that it was trained with: --weights FILE.",
         )
@@ -154,7 +149,7 @@ def _people(
         return PersonRow(place=place, ratings=ratings, value=value, presence=presence)
 
     return PeopleCosts(
-        users=subject.users,
+        users=users,
         rows=tuple(row(place, people.at(part)) for place, part in _PLACES.items()),
         note="Exact about private ratings and wishes: CONFIDENTIAL. People are in the order of the "
         "sum of their weights." + (f" {later}" if later else ""),

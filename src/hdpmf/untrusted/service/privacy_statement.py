@@ -16,10 +16,9 @@ from hdpmf.common.privacy.statement import (
     PeopleCosts,
     PersonRow,
     PrivacyStatement,
+    Provenance,
     RunRow,
     Subject,
-    make_statement,
-    provenance,
 )
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -59,39 +58,28 @@ def statement_of_recommender(
     ended = [each for each in runs if folder.summary(each) is not None]
     about = run if run is not None else (ended or runs)[-1]
     counted = [about] if run is not None else runs
-    record = folder.record(about)
-    settings = record.settings
+    settings = folder.record(about).settings
     rows = {each: _row(folder, each, numbers[each]) for each in counted}
     scale = folder.known.scale
-    claim = settings.kind.claim(settings.view, labels=settings.labels is not None)
+    claim = settings.kind.claim(settings.view)
     row = rows[about]
     subject = Subject(
         kind="recommender" if run is None else "run",
         name=folder.config.name if run is None else f"{folder.config.name}, run {row.number}",
         setting=_with_limits(setting_of(settings, scale)),
         view=settings.view,
-        claim=PrivacyClaim(
-            row.epsilon,
-            claim.status,
-            claim.against,
-            claim.reason,
-            honest=str(_stated(folder, about)["honest"]),
-        ),
-        users=row.users,
-        minimum=settings.minimum,
+        claim=PrivacyClaim(row.epsilon, claim.status, claim.against, claim.reason),
+        alone=row.users == 1,
         trainings=1 + tried,
         others=tuple(
             (_with_limits(setting_of(other, scale)), other.view)
             for other in (folder.record(each).settings for each in counted if each != about)
         ),
-        tuned=tried > 0,
         delta=delta,
     )
     value = subject.amount("value")
     model = folder.path / "runs" / about.hex() / "model"
-    files = {} if not model.is_dir() else {
-        f"model/{path.name}": path for path in sorted(model.iterdir()) if path.is_file()
-    }  # fmt: skip
+    files = {f"model/{path.name}": path for path in sorted(model.glob("*")) if path.is_file()}
     spent = "no bound" if value.at_delta is None else f"epsilon {value.epsilon}"
     budget = [
         f"A rating of weight 1 that was in {'all runs' if run is None else 'this run'} has spent "
@@ -104,14 +92,11 @@ def statement_of_recommender(
             f"life, so that at least {rounded_down(left)} is left. Owners may have chosen less or "
             "more: only devices know (hdpmf device status)."
         )
-    return make_statement(
-        subject,
-        people=_people(subject, len(folder.known.items), row.users, person_limit),
-        provenance=provenance(
-            command, files=files, runs={str(numbers[each]): each.hex() for each in counted}
-        ),
-        budget=budget,
-        runs=tuple(rows.values()),
+    return subject.statement(
+        _people(subject, len(folder.known.items), row.users, person_limit),
+        Provenance.now(command, files, {str(numbers[each]): each.hex() for each in counted}),
+        budget,
+        tuple(rows.values()),
     )
 
 
@@ -132,8 +117,7 @@ def _people(subject: Subject, items: int, users: int | None, limit: float | None
     if limit is not None:
         note += (
             f"A device with the default policy has a limit, too: all ratings of a person "
-            f"together spend at most {rounded_up(limit)} in their whole life (max_total; half as "
-            "much again if that person begins to share ratings late). "
+            f"together spend at most {rounded_up(limit)} in their whole life (max_total). "
         )
     note += (
         "People see their own cost on their own device: hdpmf device ledger, or the page that "
@@ -152,21 +136,16 @@ def _with_limits(setting: Setting) -> Setting:
     return replace(setting, max_ratings=1_000_000) if limited else setting
 
 
-def _stated(folder: ServiceFolder, run: bytes) -> dict[str, object]:
-    """Return the epsilon of a run and what it stands on: as it ended, else as it is planned."""
-    found = (folder.summary(run) or {}).get("privacy")
-    if isinstance(found, dict):
-        return found
-    return state(folder.record(run).settings, folder.known.scale).as_dict()
-
-
 def _row(folder: ServiceFolder, run: bytes, number: int) -> RunRow:
-    record, summary, stated = folder.record(run), folder.summary(run), _stated(folder, run)
+    """Return a run as it ended, else as it is planned."""
+    record, summary = folder.record(run), folder.summary(run)
+    stated = (summary or {}).get("privacy")
+    if not isinstance(stated, dict):
+        stated = state(record.settings, folder.known.scale).as_dict()
     users = None if summary is None else summary.get("users")
     return RunRow(
         number=number,
         method=record.settings.method,
-        view=record.settings.view,
         epsilon=stated["epsilon"] if isinstance(stated["epsilon"], float) else None,
         status=str(stated["status"]),
         users=users if isinstance(users, int) else None,

@@ -1,0 +1,458 @@
+"""Privacy statements: one document that says who sees what, what it costs, and what it leaves out.
+
+A statement is a value with every number on its page, made where its facts are: beside a model or in
+a recommender's folder. ``templates/statement.html`` has the words that need no number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files as files_of
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from hdpmf.common.methods import method_named
+from hdpmf.common.methods.method import Method, PrivacyClaim
+from hdpmf.common.methods.registry import at_most
+from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
+from hdpmf.common.privacy.accounting.costs import rounded_up
+from hdpmf.common.privacy.accounting.events import Composed
+from hdpmf.errors import ConfigError, StorageError
+
+FORMATS = (".html", ".json")
+TYPICAL_RATERS = 20
+"""Raters of the item that costs of the paper's methods, which depend on it, are stated for."""
+LARGE_EPSILON = 10.0
+"""Above this a bound says next to nothing: a guess may be right more than 99.99 % of the time."""
+ONE_USER = "The sum is over one person: everything that is learned is about this person."
+
+_STATUSES = ("proved", "author's claim", "nominal", "no guarantee")  # the strongest first
+
+
+def large_epsilon(epsilon: str) -> str:
+    """Return the warning of an epsilon above ``LARGE_EPSILON``."""
+    return (
+        f"One rating of weight 1 has epsilon {epsilon}, which is above {LARGE_EPSILON:g}: such a "
+        "bound promises a person next to nothing."
+    )
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a statement, as JSON has it."""
+
+
+class Amount(_Part, frozen=True, kw_only=True):
+    """A privacy cost; None where no number bounds it.
+
+    Attributes:
+        at_delta: The smallest proved epsilon at the statement's delta.
+        guess: How often a guess between two equally likely truths is right, at most.
+    """
+
+    pure: float | None = None
+    at_delta: float | None = None
+    guess: float = 1.0
+    status: str = "no guarantee"
+
+    @classmethod
+    def of(cls, *costs: Cost) -> Amount:
+        """Return what an accountant finds for all of these together."""
+        event = costs[0].event if len(costs) == 1 else Composed(tuple(one.event for one in costs))
+        at_delta = epsilon_at(event, costs[0].delta)
+        if math.isinf(at_delta):
+            return cls()
+        whole = pure(event)
+        return cls(
+            pure=whole if math.isfinite(whole) else None,
+            at_delta=at_delta,
+            guess=guess(event),
+            status=max((one.status for one in costs), key=_STATUSES.index),
+        )
+
+    @property
+    def words(self) -> str:
+        """The cost for people, rounded up."""
+        if self.at_delta is None or self.pure == 0:
+            return "no bound" if self.at_delta is None else "0: nothing"
+        return f"{self.epsilon}; a guess is right at most {at_most(self.guess)}" + {
+            "nominal": ", NOMINAL: no guarantee",
+            "author's claim": ", AUTHOR'S CLAIM: not checked",
+        }.get(self.status, "")
+
+    @property
+    def epsilon(self) -> str:
+        """The epsilon alone, rounded up; a star marks one at delta."""
+        if self.at_delta is None:
+            return "no bound"
+        if self.pure is not None and self.at_delta >= 0.95 * self.pure:
+            return rounded_up(self.pure)
+        exact = "" if self.pure is None else f"{rounded_up(self.pure)}, or "
+        return f"{exact}{rounded_up(self.at_delta)}*"
+
+
+class Party(_Part, frozen=True, kw_only=True):
+    """Somebody who sees something, and what one rating of weight 1 then costs its person."""
+
+    who: str
+    sees: str
+    value: Amount | None = None
+    presence: Amount | None = None
+
+
+class PersonRow(_Part, frozen=True, kw_only=True):
+    """What all ratings of one person cost together; the person is known by a place alone."""
+
+    place: str
+    ratings: int
+    value: Amount
+    presence: Amount
+
+
+class PeopleCosts(_Part, frozen=True, kw_only=True):
+    """The costs of whole people, from the least to the most.
+
+    Attributes:
+        users: How many there are; None where that is not known here.
+        note: Why there are no rows, or what they leave out.
+        bound: Where rows are not known: the most that public parameters allow anyone to cost.
+    """
+
+    users: int | None
+    rows: tuple[PersonRow, ...] = ()
+    note: str = ""
+    bound: PersonRow | None = None
+
+
+class RunRow(_Part, frozen=True, kw_only=True):
+    """A run of a recommender."""
+
+    number: int
+    method: str
+    epsilon: float | None
+    status: str
+    users: int | None
+    state: str
+
+
+class Provenance(_Part, frozen=True, kw_only=True):
+    """What changes from one making of the statement to the next, and nothing else does.
+
+    Attributes:
+        code: SHA-256 of the installed package's sources.
+        files: SHA-256 of public files that the statement is about, by name.
+        runs: Ids of the runs, by number.
+    """
+
+    date: str
+    command: str
+    versions: dict[str, str]
+    code: str
+    files: dict[str, str] = {}
+    runs: dict[str, str] = {}
+
+    @classmethod
+    def now(
+        cls, command: str, files: Mapping[str, Path], runs: Mapping[str, str] | None = None
+    ) -> Provenance:
+        """Return what holds at this moment, in this installation."""
+        package = Path(str(files_of("hdpmf")))
+        code = hashlib.sha256()
+        for source in sorted(package.rglob("*.py")):
+            code.update(source.relative_to(package).as_posix().encode() + b"\0")
+            code.update(hashlib.sha256(source.read_bytes()).digest())
+        return cls(
+            date=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            command=command,
+            versions={"Python": platform.python_version()}
+            | {name: version(name) for name in ("hdpmf", "msgspec", "numpy", "scipy")},
+            code=code.hexdigest(),
+            files={
+                name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+            },
+            runs=dict(runs or {}),
+        )
+
+
+class PrivacyStatement(_Part, frozen=True, kw_only=True):
+    """A privacy statement.
+
+    Attributes:
+        title: The method in a few words.
+        view: What the recommender sees, or would see.
+        claim: What the epsilon stands on, as ``PrivacyClaim``, with what it needs and its proof.
+        trainings: How many trainings on the same ratings are counted, the one at hand included.
+        sent: What leaves the device.
+        stays_open: What the method leaves unprotected, and what its protection needs.
+        warnings: What should make a reader stop.
+        confidential: Whether parts are exact about private ratings and wishes.
+    """
+
+    kind: Literal["model", "run", "recommender"]
+    name: str
+    method: str
+    title: str
+    view: str
+    claim: dict[str, Any]
+    delta: float
+    trainings: int
+    sent: str
+    stays_open: str
+    parties: tuple[Party, ...]
+    people: PeopleCosts
+    budget: tuple[str, ...]
+    runs: tuple[RunRow, ...]
+    audit_command: str
+    warnings: tuple[str, ...]
+    confidential: bool
+    provenance: Provenance
+
+    @classmethod
+    def from_json(cls, data: bytes) -> PrivacyStatement:
+        """Read a statement that `render` wrote."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as error:
+            raise StorageError(f"this is no privacy statement ({error}); make it again") from error
+
+    def lasting(self) -> dict[str, Any]:
+        """Return what making it again gives again: all but its provenance."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        del fields["provenance"]
+        return fields
+
+    @property
+    def against(self) -> Party:
+        """The claim's observer, with what one rating of weight 1 costs."""
+        return next(party for party in self.parties if party.value is not None)
+
+
+def render(statement: PrivacyStatement, name: str | Path) -> bytes:
+    """Return the statement in the format that a file's name ends in.
+
+    Raises:
+        ConfigError: It ends in none of ``FORMATS``.
+    """
+    ending = Path(name).suffix.lower()
+    if ending == ".json":
+        return msgspec.json.format(msgspec.json.encode(statement), indent=1) + b"\n"
+    if ending not in FORMATS:
+        raise ConfigError(
+            f"a statement is written as {', '.join(FORMATS)}; {Path(name).name} is none of them"
+        )
+    text = _templates().get_template("statement.html").render(s=statement, at_most=at_most)
+    return (text.rstrip() + "\n").encode()
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("hdpmf.common.privacy"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a statement is about.
+
+    Attributes:
+        setting: The method as it was run.
+        view: What the recommender sees, or would see.
+        claim: Its epsilon with what that stands on.
+        alone: A sum was over one person.
+        trainings: Trainings on the same ratings, this one included: each pays again.
+        others: Other runs that the same ratings may have taken part in, with their views.
+    """
+
+    kind: Literal["model", "run", "recommender"]
+    name: str
+    setting: Setting
+    view: str
+    claim: PrivacyClaim
+    alone: bool = False
+    trainings: int = 1
+    others: tuple[tuple[Setting, str], ...] = ()
+    delta: float = DELTA
+
+    @property
+    def method(self) -> Method:
+        """The method."""
+        return method_named(self.setting.method)
+
+    def amount(
+        self, neighbours: str, view: str | None = None, *, ratings: int | None = None
+    ) -> Amount:
+        """Return the cost of one rating of weight 1 that took part in everything.
+
+        With ``ratings``: of a person with this many such ratings, all together.
+        """
+        runs = [(self.setting, view or self.view, self.trainings)]
+        runs += [(setting, seen, 1) for setting, seen in self.others]
+        return Amount.of(
+            *(
+                cost(
+                    setting,
+                    seen,
+                    unit="rating" if ratings is None else "user",
+                    weight=1.0 if ratings is None else [1.0] * ratings,
+                    neighbours=neighbours,
+                    n_raters=TYPICAL_RATERS,
+                    releases=releases,
+                    delta=self.delta,
+                )
+                for setting, seen, releases in runs
+            )
+        )
+
+    def statement(
+        self,
+        people: PeopleCosts,
+        provenance: Provenance,
+        budget: Sequence[str],
+        runs: Sequence[RunRow] = (),
+    ) -> PrivacyStatement:
+        """Return the statement: what is known of the subject, and what follows for a person."""
+        method, claim = self.method, self.claim
+        stated = method.claim(self.view)
+        audit = f"hdpmf audit run --method {method.name} --view "
+        audit += "sums" if self.view == "two-servers" else self.view
+        return PrivacyStatement(
+            kind=self.kind,
+            name=self.name,
+            method=method.name,
+            title=f"{method.label}: {method.summary}",
+            view=self.view,
+            claim={
+                "epsilon": claim.epsilon,
+                "status": claim.status,
+                "against": claim.view,
+                "reason": claim.reason,
+                "honest": claim.honest or None,
+                "noise": claim.noise or "released",
+                "items": claim.items or None,
+                "needs": stated.needs or None,
+                "proof": cost(self.setting, self.view, n_raters=TYPICAL_RATERS).reference or None,
+                "unit": "one rating; a rating of privacy weight W pays W times epsilon",
+            },
+            delta=self.delta,
+            trainings=self.trainings,
+            sent=method.plain.sent,
+            stays_open=method.plain.stays_open,
+            parties=self._parties_of_model() if self.kind == "model" else self._parties_of_run(),
+            people=people,
+            budget=tuple(budget),
+            runs=tuple(runs),
+            audit_command=f"{audit} --epsilon {self.setting.epsilon:g}" if method.audited else "",
+            warnings=tuple(self._warnings(people)),
+            confidential=bool(people.rows),
+            provenance=provenance,
+        )
+
+    def _party(self, who: str, sees: str, view: str | None = None) -> Party:
+        value, presence = self.amount("value", view), self.amount("presence", view)
+        return Party(who=who, sees=sees, value=value, presence=presence)
+
+    def _parties_of_model(self) -> tuple[Party, ...]:
+        names = {
+            "messages": "An observer of every message, were it run between machines",
+            "sums": "An observer of sums over users, were only these seen",
+            "two-servers": "The recommender with one of two servers, were it run with them",
+        }
+        return (
+            self._party(
+                "Anyone who has the model's folder recommender/, but not the seed",
+                "the published model, which is computed from what the claim's observer sees",
+            ),
+            *(
+                self._party(names[view], self.method.claim(view).sees, view)
+                for view in self.method.offered
+            ),
+            Party(
+                who="The operator of this training, and all who can read the folder devices/",
+                sees="ratings, privacy weights, user vectors and the seed of the noise: no epsilon "
+                "protects a person from them",
+            ),
+        )
+
+    def _parties_of_run(self) -> tuple[Party, ...]:
+        return (
+            self._party("The recommender", self.method.claim(self.view).sees),
+            self._party(
+                "The recommender together with one of the servers",
+                "the noised sums, and that server's shares",
+            ),
+            self._party(
+                "Other people, and everybody who has the published model",
+                "the model, which is computed from what the recommender sees",
+            ),
+            Party(
+                who="Each of the two servers, by itself",
+                sees="one share of every report, which is uniformly random; the leader also sees "
+                "when reports came and from which address, but no device's name",
+            ),
+            Party(
+                who="Both servers together",
+                sees="every report: nothing protects a rating from them",
+                value=Amount(),
+                presence=Amount(),
+            ),
+            Party(
+                who="Somebody on the network",
+                sees="that a device talks to a server, and when; messages are encrypted (TLS) and "
+                "as long whatever was rated",
+            ),
+            Party(
+                who="The person, on their own device", sees="their own ratings, which never leave"
+            ),
+        )
+
+    def _warnings(self, people: PeopleCosts) -> list[str]:
+        claim, found = self.claim, []
+        if claim.epsilon is None:
+            found.append(f"Nothing is protected: {claim.reason}.")
+        if claim.status == "nominal":
+            found.append(
+                f"Epsilon {claim.epsilon:g} is NOMINAL: it is the paper's number and no guarantee."
+                + (f" What it really costs: {claim.honest}." if claim.honest else "")
+            )
+        if claim.status == "author's claim":
+            found.append(
+                f"Epsilon {claim.epsilon:g} is what the author of {self.method.name} claims; hdpmf "
+                "has not checked it."
+            )
+        value = self.amount("value")
+        if value.status == "proved" and (value.at_delta or 0.0) > LARGE_EPSILON:
+            found.append(large_epsilon(value.epsilon))
+        heavy = [row for row in people.rows if (row.value.at_delta or 0.0) > LARGE_EPSILON]
+        if heavy:
+            found.append(
+                f"All ratings of one person together have an epsilon above {LARGE_EPSILON:g} from "
+                f"the place '{heavy[0].place}' on: about a whole person the bound promises next to "
+                "nothing there. A limit (max_ratings), smaller weights or a smaller epsilon bound "
+                "it."
+            )
+        if self.alone:
+            found.append(ONE_USER)
+        if claim.noise == "simulated":
+            found.append("The noise is SIMULATED: this model is to evaluate with, not to publish.")
+        if self.trainings > 1:
+            found.append(
+                f"Settings were chosen on private ratings. All numbers here count "
+                f"{self.trainings:,} trainings on the same ratings, as if an observer had seen "
+                "each of them. The choice itself, by errors on private ratings, is covered by no "
+                "epsilon: choose settings on public data where you can."
+            )
+        return found
