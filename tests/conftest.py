@@ -21,7 +21,7 @@ settings.load_profile("hdpmf")
 
 HERE = Path(__file__).resolve().parent
 # Federations of real processes and browsers: slow whatever they do.
-_MACHINES = ("tests/aggregator/", "tests/federation/", "tests/e2e/")
+_MACHINES = ("tests/aggregator/", "tests/deploy/", "tests/federation/", "tests/e2e/")
 # What tests of these folders share takes long to prepare: kernels to compile, PyTorch to import, a
 # store to fill, a browser to start.
 _TOGETHER = {
@@ -51,7 +51,10 @@ _SECONDS = {
     "gpu": 40,
 }
 # All tests of these folders are slow, and importing what they need takes seconds.
-_ALL_SLOW = ("tests/aggregator", "tests/e2e", "tests/federation", "tests/paper", "tests/unit/gpu")
+_ALL_SLOW = (
+    *("tests/aggregator", "tests/deploy", "tests/e2e", "tests/federation", "tests/paper"),
+    "tests/unit/gpu",
+)
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -33,7 +33,7 @@ def of_model(ratings: Ratings, folder: Path) -> np.ndarray:
     popularity = np.log(np.maximum(facts.popularity, 0.1))
     rows = np.column_stack([facts.bias, facts.variance, popularity, facts.patterns])
     rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    return -((rows[:, None] - rows[None]) ** 2).sum(axis=2)
+    return np.asarray(-((rows[:, None] - rows[None]) ** 2).sum(axis=2))
 
 
 def of_presence(ratings: Ratings, folder: Path) -> np.ndarray:
@@ -42,7 +42,7 @@ def of_presence(ratings: Ratings, folder: Path) -> np.ndarray:
     rated[ratings.user_codes, ratings.item_codes] = 1
     together = rated.T @ rated
     counts = np.maximum(together.diagonal(), 1)
-    return together / np.sqrt(np.outer(counts, counts))
+    return np.asarray(together / np.sqrt(np.outer(counts, counts)))
 
 
 def hits(ratings: Ratings, pairs: np.ndarray, person: int) -> float:
