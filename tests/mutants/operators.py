@@ -118,9 +118,7 @@ def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     alone, and assertions.
     """
     match tree:
-        case ast.keyword(
-            arg="strict"
-        ):  # of zip: another assertion, that two lists are equally long
+        case ast.keyword(arg="strict"):  # of zip: an assertion that two lists are equally long
             return
         case (
             ast.FunctionDef(name="__repr__" | "__str__")

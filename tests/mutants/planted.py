@@ -17,21 +17,15 @@ class Planted(NamedTuple):
     tests: tuple[str, ...]
 
 
-_NO_TOKEN = (
-    "tests/unit/page/test_safety.py::"
-    "test_without_the_pages_own_token_nothing_is_done[/rate/catalogue]"
-)
 _WITHDRAWN = "tests/attacks/test_withdrawn.py"
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
 _STORE = "tests/attacks/store/test_store.py"
-_ERASED = "tests/attacks/store/test_erased.py"
 
 _DISKS = "tests/attacks/servers/test_server_disks.py"
 _RECORDED = "tests/attacks/servers/test_recorded_uploads.py"
 _ONE_AS_TWO = "tests/attacks/servers/test_one_server_as_two.py"
 _CLOCKS = "tests/unit/aggregator/test_partner_clock.py"
 _ISSUER = "tests/unit/service/test_token_issuer.py"
-_BLIND = "tests/unit/protocol/test_tokens.py"
 _TOKENS = "tests/attacks/servers/test_tokens.py"
 
 PLANTED = (
@@ -41,13 +35,6 @@ PLANTED = (
         "max_total: float | None = 50.0",
         "max_total: float | None = None",
         ("tests/attacks/test_policy.py",),
-    ),
-    Planted(
-        "a file written in place",
-        "common/base/files.py",
-        "os.replace(temporary, target)",
-        "target.write_bytes(data); target.chmod(mode); os.unlink(temporary)",
-        ("tests/unit/base/test_files.py",),
     ),
     Planted(
         "h without its floor",
@@ -80,21 +67,6 @@ PLANTED = (
         (_STORE,),
     ),
     Planted(
-        "deleted bytes of a store stay",
-        "private/device/store/database.py",
-        "PRAGMA secure_delete = ON",
-        "PRAGMA secure_delete = OFF",
-        (_ERASED,),
-    ),
-    Planted(
-        "uploads on the owner's page without CSRF token",
-        "private/page/http.py",
-        "return fields if equal_secrets(given, session.csrf) else None",
-        "return fields if equal_secrets(given, session.csrf) or hasattr(request.state, 'file') "
-        "else None",
-        (_NO_TOKEN,),
-    ),
-    Planted(
         "devices' TLS without host names",
         "common/net/https.py",
         "return ssl.create_default_context(cadata=text or None)",
@@ -112,13 +84,6 @@ PLANTED = (
         "headers=sent)\n"
         '            self._tag = answer.headers.get("etag", "x")',
         ("tests/attacks/wire/test_visits.py::test_nothing_that_a_server_gave_a_device_comes_back",),
-    ),
-    Planted(
-        "what was refused is forgotten by a restart",
-        "private/device/published_files.py",
-        "if not self._setup.simulation:\n            self._book",
-        "if False:\n            self._book",
-        ("tests/attacks/wire/test_downloads.py::test_a_refused_catalogue_is_loaded_once",),
     ),
     Planted(
         "any admitted recommender collects another's task",
@@ -229,13 +194,6 @@ PLANTED = (
         "max_epsilon_per_run: float | None = RUN_EPSILON",
         "max_epsilon_per_run: float | None = None",
         ("tests/attacks/test_policy.py",),
-    ),
-    Planted(
-        "headers leave before the last look",
-        "common/net/https.py",
-        'event.endswith("send_request_headers.started")',
-        'event.endswith("send_request_body.started")',
-        ("tests/unit/net/test_web.py",),
     ),
     Planted(
         "a rating that is too much is left out, not cut short",

@@ -17,7 +17,7 @@ tests that have killed run once without a fault: one that fails then has killed 
 is printed for each kind.
 A few seconds each, a minute or more for what survives, which is printed with its location. A line
 whose change means nothing is left out with the comment "no mutant: why". Exit status 1 where fewer
-than --least are killed.
+than 110 of 120 are killed.
 """
 
 from __future__ import annotations
@@ -427,12 +427,6 @@ def main() -> int:
     )
     parser.add_argument("--planted", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument(
-        "--least",
-        type=float,
-        default=LEAST,
-        help="part that has to be killed (default: 110 of 120)",
-    )
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     if arguments.list:
@@ -483,7 +477,7 @@ def _run(folder: Path, arguments: argparse.Namespace) -> int:
         print(f"by {kind:33} {count:5}")
     score = caught.total() / max(len(killed), 1)
     print(f"{'together':36} {caught.total():5} of {len(killed):5} killed: {score:.1%}")
-    return 0 if score >= (1.0 if arguments.planted else arguments.least) else 1
+    return 0 if score >= (1.0 if arguments.planted else LEAST) else 1
 
 
 if __name__ == "__main__":
