@@ -139,19 +139,9 @@ class TimedHelper:
         """As the helper does."""
         return self.helper.aggregate_share(task_id, body)
 
-    def exchange_logs(self, body: bytes) -> bytes:
+    def meet(self, theirs: int) -> int:
         """As the helper does."""
-        return self.helper.exchange_logs(body)
-
-
-class LaterLeader:
-    """The leader as the helper's witness: it is made after the helper."""
-
-    leader: Leader
-
-    def exchange_logs(self, body: bytes) -> bytes:
-        """As the leader does."""
-        return self.leader.exchange_logs(body)
+        return self.helper.meet(theirs)
 
 
 def keys() -> tuple[ServerKeys, ServerKeys]:
@@ -215,9 +205,8 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     states = [folder / role for role in ("leader", "helper")]
     for state in states:
         state.mkdir()
-    witness = LaterLeader()
-    helper = Helper(both[1], databases[1], state=states[1], witness=witness, **options)
-    leader = witness.leader = Leader(
+    helper = Helper(both[1], databases[1], state=states[1], **options)
+    leader = Leader(
         both[0],
         databases[0],
         TimedHelper(helper, watch),
@@ -308,7 +297,7 @@ def measure_processes(items: int, reports: int, folder: Path, *, fresh: bool) ->
     """Both servers as processes."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from hdpmf.untrusted.aggregator.folder import Limits
-    from hdpmf.untrusted.aggregator.prefork import open_server
+    from hdpmf.untrusted.aggregator.serve import open_server
     from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task
     from uploads import cpu_seconds, put_request, upload_all
 

@@ -44,7 +44,7 @@ from hdpmf.common.net.server import listen
 from hdpmf.common.protocol.task import OneRating
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import Limits
-from hdpmf.untrusted.aggregator.prefork import open_server, run_worker
+from hdpmf.untrusted.aggregator.serve import open_server, run_worker
 from tests.aggregator.server_processes import LEADER, Asked, Pair, make_task
 from tests.world.tokens import make_token
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import httpx
 import sqlalchemy as sa
 
-from hdpmf.untrusted.aggregator.datastore import released
+from hdpmf.untrusted.aggregator.datastore import batches, tasks
 from tests.aggregator.server_processes import (
     HELPER,
     LEADER,
@@ -119,9 +119,10 @@ def one_period(pair: Pair, seed: int, kills: int, timeout: float = 240.0) -> End
         ended.faults.append("another sum for the same batch: noise was drawn again")
     for role, folder in pair.folders.items():
         with closing(folder.open_database()) as database, database.read() as connection:
-            log = sa.select(released.c.server).where(released.c.task == asked.id)
-            entries = sorted(connection.execute(log).scalars())
-        if entries != [0, 1]:  # its own, and the other server's
+            closed = sa.select(sa.func.count()).select_from(batches)
+            number = sa.select(tasks.c.number).where(tasks.c.id == asked.id).scalar_subquery()
+            found = connection.execute(closed.where(batches.c.task == number)).scalar()
+        if found != 1:
             ended.faults.append(f"the {role} has not closed the batch once")
     ended.seconds, ended.reports = round(time.monotonic() - begin, 1), count
     return ended

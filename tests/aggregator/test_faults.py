@@ -5,15 +5,9 @@ nothing else is.
 from __future__ import annotations
 
 import resource
-import signal
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.untrusted.aggregator.folder import Limits
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 from tests.aggregator.soak_servers import one_period
@@ -73,38 +67,3 @@ def test_a_full_disk_confirms_nothing_and_passes(tmp_path: Path) -> None:
         found, count = pair.collect(asked)
         assert count == 3
         assert near(found, [sum(column) for column in zip(*VECTORS, strict=True)])
-
-
-@pytest.mark.parametrize("ends", [("",), ("", "-wal", "-shm")])
-def test_an_old_copy_over_the_database_of_a_running_leader_confirms_nothing(
-    tmp_path: Path, ends: tuple[str, ...]
-) -> None:
-    """As ``cp old.sqlite data.sqlite`` does, with SQLite's log and its index or without them."""
-    with Pair(tmp_path) as pair:
-        pair.start(HELPER, LEADER)
-        files = [pair.folders[LEADER].path / f"data.sqlite{end}" for end in ends]
-        copies = [file.read_bytes() for file in files]
-        asked = make_task(pair.servers, pair.collector.card)
-        pair.give(asked)
-        report = asked.report(VECTORS[0])
-        assert pair.upload(asked, report).status_code == 201
-        with closing(sqlite3.connect(files[0].with_name("data.sqlite"))) as other:
-            other.execute("PRAGMA wal_checkpoint(PASSIVE)")  # as the server does now and then
-        assert pair.upload(asked, asked.report(VECTORS[1])).status_code == 201
-        process = pair.deployment.child(LEADER).process
-        process.send_signal(signal.SIGSTOP)  # while the index is empty, any process would end
-        for file, copy in zip(files, copies, strict=True):
-            file.write_bytes(copy)
-        process.send_signal(signal.SIGCONT)
-        for again in (asked.report(VECTORS[2]), report):
-            answer = pair.upload(asked, again)
-            assert (answer.status_code, answer.json()["taskid"]) == (503, id_to_text(asked.id))
-            assert int(answer.headers["retry-after"]) > 0
-        assert pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/healthz")).status_code == 503
-        assert "overwritten while the server runs" in pair.log(LEADER)
-        failed = 'hdpmf_aggregator_uploads_total{outcome="failed"} 2.0'  # alert HdpmfReportsLost
-        assert failed in pair.metrics(LEADER)
-        end = time.monotonic() + 60
-        while 'troubles_total{what="StorageError"} 0.0' in pair.metrics(LEADER):
-            assert time.monotonic() < end
-            time.sleep(0.1)

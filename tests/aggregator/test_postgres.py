@@ -11,11 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from hdpmf.errors import ConfigError
-from hdpmf.untrusted.aggregator import datastore
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from tests.aggregator.postgres import cluster, new_database
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 
@@ -34,38 +30,6 @@ def children(pid: int) -> list[int]:
         for child in found
         if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]
-
-
-def test_a_database_comes_forward_by_its_steps_and_a_newer_one_is_refused(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = new_database(url, "steps")
-    first = ServerDatabase(database)
-    named = first.identity
-    first.close()
-
-    def colour(connection: sa.Connection) -> None:
-        connection.execute(sa.text("ALTER TABLE facts ADD COLUMN colour TEXT DEFAULT 'red'"))
-
-    def fails(connection: sa.Connection) -> None:
-        raise KeyboardInterrupt
-
-    ours = datastore.MIGRATIONS
-    monkeypatch.setattr(datastore, "MIGRATIONS", (*ours, colour, fails))
-    with pytest.raises(KeyboardInterrupt):
-        ServerDatabase(database)
-    monkeypatch.setattr(datastore, "MIGRATIONS", (*ours, colour))
-    with ThreadPoolExecutor(4) as threads:  # workers that start together
-        opened = list(threads.map(lambda _: ServerDatabase(database), range(4)))
-    with opened[0].read() as connection:
-        found = connection.execute(sa.text("SELECT * FROM facts")).all()
-        facts = {name: value for name, value, painted in found if painted == "red"}
-        assert facts == {"schema": str(2 + len(ours)), "identity": named}
-    for connected in opened:
-        connected.close()
-    monkeypatch.undo()
-    with pytest.raises(ConfigError, match="newer hdpmf; upgrade"):
-        ServerDatabase(database)
 
 
 def test_workers_share_a_database_and_one_that_dies_is_replaced(url: str, tmp_path: Path) -> None:

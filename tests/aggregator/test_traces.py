@@ -98,7 +98,7 @@ def test_nothing_is_imported_or_sent_without_an_endpoint(monkeypatch) -> None:
     monkeypatch.delenv(ENDPOINT, raising=False)
     program = """
 import sys
-import hdpmf.untrusted.aggregator.prefork, hdpmf.untrusted.service.service
+import hdpmf.untrusted.aggregator.serve, hdpmf.untrusted.service.service
 from hdpmf.common.base import traces
 with traces.exporting("x"), traces.span("y", {"traceparent": "z"}, reports=1):
     traces.count(reports=2)

@@ -16,7 +16,7 @@ pytest.importorskip("prometheus_client")
 from prometheus_client import generate_latest
 
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.prefork import open_server
+from hdpmf.untrusted.aggregator.serve import open_server
 from hdpmf.untrusted.service.health import NAMES, CertificateEnd, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.telemetry import UNREADABLE, RecommenderMetrics

@@ -40,7 +40,7 @@ IMPORTS = {
     "servers": (
         "hdpmf.untrusted.aggregator.http",
         "hdpmf.untrusted.aggregator.server",
-        "hdpmf.untrusted.aggregator.prefork",
+        "hdpmf.untrusted.aggregator.serve",
     ),
 }
 

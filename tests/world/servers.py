@@ -164,7 +164,6 @@ class ServerPair:
             self.databases[1],
             noise=self.noises[1],
             state=states[1],
-            witness=self,
             **options,
         )
         self.leader = Leader(
@@ -175,10 +174,6 @@ class ServerPair:
             state=states[0],
             **options,
         )
-
-    def exchange_logs(self, body: bytes) -> bytes:
-        """The leader, as the helper's witness: it is made after the helper."""
-        return self.leader.exchange_logs(body)
 
     def state(self, role: str) -> Path:
         """The folder of what a server keeps outside its database."""

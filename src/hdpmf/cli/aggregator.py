@@ -47,13 +47,9 @@ def init(
             default="a SQLite file in FOLDER",
         ),
     ] = "",
-    shared_keys: Annotated[
-        bool,
-        option("Keep keys that change in the database, sealed: for a server on several hosts."),
-    ] = False,
 ) -> Result:
     """Set up a server: its keys, its certificate, and the card that it gives to everybody."""
-    from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, KeyRules
+    from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 
     config = AggregatorConfig(
         role=role.value,
@@ -62,7 +58,6 @@ def init(
         host=host,
         port=port,
         database=database,
-        keys=KeyRules(shared=shared_keys),
     )
     server = AggregatorFolder.create(folder, config)
     text = [
@@ -130,7 +125,7 @@ def status(folder: Folder) -> Result:
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 
     server = AggregatorFolder(folder)
-    tasks, releases, forgotten = _database(server)
+    epoch, tasks = _database(server)
 
     def text() -> Iterator[Block]:
         config = server.config
@@ -142,12 +137,8 @@ def status(folder: Folder) -> Result:
             yield f"digest: {server.servers.digest}"
         yield _key_line(server)
         yield _collector_block(server)
-        yield f"released batches and tasks given up: {releases}"
-        if forgotten:
-            yield (
-                f"WARNING: the database is an old copy. It has forgotten {forgotten} releases; "
-                "they stay closed. Stop the server and bring back the newest copy"
-            )
+        if epoch:
+            yield f"epoch: {epoch}"
         if tasks:
             names = ("task", "recommender", "ends", "waiting", "counted", "rejected", "batches")
             rows = [(task["task"][:16], *(str(task[name]) for name in names[1:])) for task in tasks]
@@ -157,8 +148,7 @@ def status(folder: Folder) -> Result:
         **_server_fields(server),
         "keys": _keys(server),
         "collectors": _collectors(server),
-        "releases": releases,
-        "forgotten_releases": forgotten,
+        "epoch": epoch,
         "tasks": tasks,
     }
     return Result(fields, text())
@@ -190,6 +180,26 @@ def rotate_keys(
 
 
 @command
+def epoch(folder: Folder) -> Result:
+    """Begin a new epoch, after a restore of the database. It ends all open tasks at both servers.
+
+    A restored database has forgotten what was counted and released since. What devices sent in the
+    tasks that end stays paid.
+    """
+    from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+    from hdpmf.untrusted.aggregator.serve import open_server
+
+    with open_server(AggregatorFolder(folder), restored=True) as engine:
+        ended = engine.begin_epoch()
+        begun = engine.epoch
+    text = [
+        f"epoch {begun} has begun; open tasks that ended: {ended}",
+        "the other server ends them, too, as soon as it hears of it; recommenders make new ones",
+    ]
+    return Result({"epoch": begun, "ended_tasks": ended}, text)
+
+
+@command
 def serve(
     folder: Folder,
     workers: Annotated[
@@ -198,7 +208,7 @@ def serve(
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. It logs to stderr, one line of JSON per event."""
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
-    from hdpmf.untrusted.aggregator.prefork import serve as run
+    from hdpmf.untrusted.aggregator.serve import serve as run
 
     server = AggregatorFolder(folder)
     config = server.config
@@ -229,34 +239,27 @@ def _keys(server: AggregatorFolder) -> list[dict[str, Any]]:
     """Return the HPKE keys that are not erased, newest first."""
     from hdpmf.common.protocol.key_list import time_text
 
-    rotates = server.hpke.rotates
-    return [
-        {"id": found, "made": time_text(made) if rotates else None}
-        for found, made in server.hpke.ages
-    ]
+    return [{"id": found, "made": time_text(made)} for found, made in server.hpke.ages]
 
 
 def _key_line(server: AggregatorFolder) -> str:
     keys = _keys(server)
-    if not server.hpke.rotates:
-        return "one key for devices, on the card of version 1.0.0: it never changes"
     older = "none older" if len(keys) == 1 else f"{len(keys) - 1} older, for reports under way"
     return f"key for devices: number {keys[0]['id']}, made {keys[0]['made']}; {older}"
 
 
-def _database(server: AggregatorFolder) -> tuple[list[dict[str, Any]], int, int]:
-    """Return the tasks in the server's database; how much was released, and forgotten of that."""
+def _database(server: AggregatorFolder) -> tuple[int | None, list[dict[str, Any]]]:
+    """Return the epoch of the server's database and its tasks."""
     from datetime import UTC, datetime
 
-    from hdpmf.untrusted.aggregator.prefork import open_server
+    from hdpmf.untrusted.aggregator.serve import open_server
 
     has_database = server.config.database or (server.path / "data.sqlite").exists()
     if server.servers is None or not has_database:
-        return [], 0, 0
+        return None, []
     rows = []
     with open_server(server) as engine:
-        releases = engine.releases()
-        forgotten = engine.forgotten_releases()
+        epoch = engine.epoch
         for found in engine.task_ids():
             task = engine.task(found).document
             counts = engine.counts(found)
@@ -271,7 +274,7 @@ def _database(server: AggregatorFolder) -> tuple[list[dict[str, Any]], int, int]
                     "batches": counts.batches,
                 }
             )
-    return rows, releases, forgotten
+    return epoch, rows
 
 
 def _collectors(server: AggregatorFolder) -> list[dict[str, str]]:

@@ -36,7 +36,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.http import LeaderResources, Resources
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.prefork import open_server
+from hdpmf.untrusted.aggregator.serve import open_server
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import pin_servers as pin_at_recommender
 from tests.aggregator.server_processes import CollectorHere, make_task

@@ -18,7 +18,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
 )
 from hdpmf.errors import DapError, PrivacyError, StorageError
-from hdpmf.untrusted.aggregator.datastore import accumulators, payloads, reports
+from hdpmf.untrusted.aggregator.datastore import payloads, reports
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Pair, plain_sum
 from tests.world import make_report
@@ -215,47 +215,6 @@ def test_what_is_sealed_is_bound_to_its_row(tmp_path: Path) -> None:
     pair.aggregate_all()
     counts = pair.leader.counts(task)
     assert (counts.counted, sum(counts.rejected.values())) == (0, 2)
-
-
-def test_rows_of_a_version_without_seals_are_sealed_when_it_starts(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    pair.upload(task, [2])
-    waiting = pair.report(task, 3)
-    pair.leader.upload(task, waiting)
-    person = "ab" * 32  # on the list that the leader had
-    plain: list[bytes] = [waiting, person.encode()]
-    for role, database, server in zip(
-        ROLES, pair.databases, (pair.leader, pair.helper), strict=True
-    ):
-        with database.write() as connection:  # as schema 1 had it
-            for row in connection.execute(sa.select(accumulators)).all():
-                total = server._seals.open_total(task, row.bucket, row.shard, row.total)
-                connection.execute(sa.update(accumulators), {"total": total})
-                plain.append(total)
-            for row in connection.execute(sa.select(payloads)).all():
-                (body,) = server._seals.open_reports(task, [(row.report, BEGIN, row.body)])
-                here = payloads.c.report == row.report
-                connection.execute(sa.update(payloads).where(here), {"body": body})
-            connection.execute(sa.text("ALTER TABLE jobs ADD COLUMN request BLOB"))
-            connection.execute(sa.text("DELETE FROM facts WHERE name = 'identity'"))
-            connection.execute(sa.text("DROP TABLE released"))
-            connection.execute(sa.text("DROP TABLE keys"))
-            connection.execute(sa.text("ALTER TABLE tasks ADD COLUMN devices BLOB"))
-            connection.execute(sa.text("CREATE TABLE devices (task INTEGER, identity TEXT)"))
-            connection.execute(sa.text(f"INSERT INTO devices VALUES (1, '{person}')"))
-            connection.execute(sa.text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
-        database.close()
-        assert (tmp_path / role / "batch-keys").exists()
-    assert [secret for secret in plain if secret in on_disk(tmp_path)] == plain
-    pair.reopen()
-    for database in pair.databases:
-        database.close()
-    assert not [secret for secret in plain if secret in on_disk(tmp_path)]
-    pair.aggregate_all()
-    assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1, 2, 3])
 
 
 # Noise again

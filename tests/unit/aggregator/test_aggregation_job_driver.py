@@ -102,6 +102,9 @@ class Story:
             raise TransportError("away")
         self.partner_clock.compare(1_000_000.0 + self.now + self.skew)
 
+    def compare_epochs(self) -> None:
+        self.done.append(("epochs", self.now))
+
     def collect_garbage(self) -> None:
         self.done.append(("garbage", self.now))
 
@@ -175,7 +178,7 @@ def test_the_helpers_clock_and_keys_are_looked_at_now_and_then(
 ) -> None:
     story = Story(monkeypatch)
     _look_at_partner(story, 1300)
-    assert story.times("clock") == [30.0 * n for n in range(44)]
+    assert story.times("clock") == story.times("epochs") == [30.0 * n for n in range(44)]
     assert story.times("keys") == [0.0, 600.0, 1200.0]
     assert story.partner_clock.skew == 3.0
 
@@ -230,6 +233,7 @@ class Hanging:
     def __init__(self, helper: HelperApi) -> None:
         self.now = helper.now
         self.signed_keys = helper.signed_keys
+        self.meet = helper.meet
         self.asked, self.woken = threading.Event(), threading.Event()
 
     def aggregation_job(self, *request: bytes) -> bytes:
@@ -288,7 +292,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
         (DapError("a word", "reportRejected"), 400, True),
         (DapError("a word", "unrecognizedTask"), 404, True),
         (ProtocolError("a word"), 400, True),
-        (PrivacyError("/home/north: a word"), 400, False),
+        (PrivacyError("/home/north: a word"), 500, False),
         (ConfigError("/home/north: a word"), 500, False),
         (StorageError("/home/north: a word"), 503, False),
         (TransportError("a word"), 503, False),

@@ -56,9 +56,9 @@ class Wire:
         self.death.passes()
         return answer
 
-    def exchange_logs(self, body: bytes) -> bytes:
+    def meet(self, theirs: int) -> int:
         self.death.passes()
-        answer = self.helper.exchange_logs(body)
+        answer = self.helper.meet(theirs)
         self.death.passes()
         return answer
 
@@ -85,8 +85,6 @@ def lives(pair: Pair, task: bytes, reports: list[bytes], place: int) -> tuple[by
     death = Death(place)
     pair.between = lambda helper: Wire(helper, death)
     pair.start()
-    to_leader = Wire(pair.leader, death)
-    pair.exchange_logs = to_leader.exchange_logs  # type: ignore[method-assign]
     for database in pair.databases:
         database.write = lambda database=database: death.write(database)  # type: ignore[method-assign]
     died = False
@@ -95,7 +93,6 @@ def lives(pair: Pair, task: bytes, reports: list[bytes], place: int) -> tuple[by
     except KilledError:
         died = True
     death.left = 0  # never again
-    del pair.exchange_logs
     for database in pair.databases:
         del database.write
     pair.between = lambda helper: helper

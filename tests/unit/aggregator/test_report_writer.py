@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.logs import JsonLines, event
-from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import DapError, StorageError
-from hdpmf.untrusted.aggregator.datastore import payloads, reports, tasks
+from hdpmf.untrusted.aggregator.datastore import payloads, reports
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter, Upload
 from tests.unit.aggregator.server_pair import BEGIN, END, Pair, plain_sum
@@ -132,22 +130,6 @@ def test_enrolled_devices_have_one_report_for_each_token(pair: Pair) -> None:
     results = pair.leader.upload_many([Upload(task, it, last) for it in (report, clash)])
     assert [kind(result) for result in results] == [None, Problem.REPORT_REJECTED]
     assert pair.aggregate_all() == 2
-
-
-def test_a_task_with_a_list_of_version_1_takes_no_more_reports(pair: Pair) -> None:
-    """Its reports are counted; nobody is let in without a token."""
-    task = pair.add(pair.a_task_with_tokens())
-    report, token = pair.admitted(task, 0)
-    listed = encode(pair.a_task(enrolled=True))
-    old = task_id(listed)
-    with pair.databases[0].write() as connection:
-        changed = {"id": old, "document": listed}
-        connection.execute(sa.update(tasks).where(tasks.c.id == task), changed)
-    pair.restart()
-    for shown in (None, token):
-        with pytest.raises(DapError, match=r"a list, as version 1\.0\.0") as caught:
-            pair.leader.upload(old, report, shown)
-        assert caught.value.kind == Problem.UNAUTHORIZED_REQUEST
 
 
 def test_many_are_taken_singly(pair: Pair) -> None:

@@ -105,6 +105,7 @@ def test_any_order_and_any_repeats_give_the_same_sum(steps: list[tuple[str, int]
 
         def __init__(self, helper):
             self.helper = helper
+            self.meet = helper.meet
 
         def aggregation_job(self, *request: bytes) -> bytes:
             sent.append((request, self.helper.aggregation_job(*request)))

@@ -88,7 +88,7 @@ builtins.__import__ = without
 import hdpmf
 for name in hdpmf.__all__:
     getattr(hdpmf, name)
-import hdpmf.cli.main, hdpmf.private.device.store.database, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.prefork
+import hdpmf.cli.main, hdpmf.private.device.store.database, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.serve
 import hdpmf.common.net.mailbox, hdpmf.common.net.polling
 from hdpmf.common.base.files import allow_open_files
 allow_open_files(10_000)

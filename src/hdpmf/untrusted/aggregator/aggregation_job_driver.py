@@ -2,7 +2,7 @@
 
 One aggregates reports with the helper and deletes expired data. What it waits for may hang, so that
 back-pressure is no work of it: another thread counts what waits, and a third one asks the helper
-for its clock and its keys, and compares the logs of releases with it.
+for its clock and its keys.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class AggregationJobDriver:
         self._stopping = threading.Event()
         self._failures = 0
         self._away = False
-        self._unconfirmed = False
         self._collected_at = 0.0
         self._clock_at = self._keys_at = -_KEYS_SECONDS
         self._threads = [
@@ -150,13 +149,12 @@ class AggregationJobDriver:
             self._clock_at = now
             try:
                 self._leader.compare_clocks()
+                self._leader.compare_epochs()
                 self._away = False
             except Exception as error:
                 if not self._away:  # once, not at every look
                     self._failed("helper-away", error)
                 self._away = True
-            if not self._away:
-                self._confirm_releases()
         pause = _SOON_SECONDS if self._leader.lacks_partner_keys else _KEYS_SECONDS
         if now >= self._keys_at + pause and not self._away:
             self._keys_at = now
@@ -164,16 +162,6 @@ class AggregationJobDriver:
                 self._leader.follow_partner_keys()
             except Exception as error:  # without it reports are taken as before
                 self._failed("helper-keys-unknown", error)
-
-    def _confirm_releases(self) -> None:
-        """Compare the logs of releases, so that an old database is noticed before a batch ends."""
-        try:
-            self._leader.confirm_releases()
-            self._unconfirmed = False
-        except Exception as error:
-            if not self._unconfirmed:  # once, not at every look
-                self._failed("releases-not-confirmed", error)
-            self._unconfirmed = True
 
     def _failed(self, what: str, error: Exception, **fields: object) -> None:
         expected = isinstance(error, HdpmfError)

@@ -1,22 +1,16 @@
-"""Who may call a server: recommenders that were admitted, the other server, the operator.
-
-The cards of admitted recommenders are files of the server's folder. Hosts that share their keys
-share the cards, too: rows of the database, sealed with the key that only these hosts have, so that
-whoever can write to the database admits nobody.
-"""
+"""Who may call a server: recommenders that were admitted, the other server, the operator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from hmac import compare_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.protocol.servers import Collector, card_to_json, read_collector
 from hdpmf.errors import ConfigError, DapError, StorageError
-from hdpmf.untrusted.aggregator.key_table import KeyTable
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.aggregator.folder import AggregatorFolder
@@ -25,21 +19,8 @@ Cards = dict[str, Collector]
 """Cards of recommenders by their identity."""
 
 
-class AdmittedCards(Protocol):
-    """The cards of admitted recommenders: files, or rows of a database."""
-
-    def read(self) -> Cards:
-        """Return all cards; the same object if they are as they were."""
-
-    def put(self, card: Collector) -> None:
-        """Add a card; it replaces an older one of the same identity."""
-
-    def remove(self, identity: str) -> None:
-        """Remove a card."""
-
-
-class CardFiles:
-    """``AdmittedCards`` in files of a folder."""
+class AdmittedCards:
+    """The cards of admitted recommenders: files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +28,7 @@ class CardFiles:
         self._as_of = 0
 
     def read(self) -> Cards:
-        """As in ``AdmittedCards``."""
+        """Return all cards; the same object if they are as they were."""
         try:
             changed = self._folder.stat().st_mtime_ns
             if changed != self._as_of:
@@ -59,11 +40,11 @@ class CardFiles:
         return self._cards
 
     def put(self, card: Collector) -> None:
-        """As in ``AdmittedCards``."""
+        """Add a card; it replaces an older one of the same identity."""
         atomic_write(self._path(card.identity), card_to_json(card))
 
     def remove(self, identity: str) -> None:
-        """As in ``AdmittedCards``."""
+        """Remove a card."""
         path = self._path(identity)
         try:
             path.unlink(missing_ok=True)
@@ -72,42 +53,6 @@ class CardFiles:
 
     def _path(self, identity: str) -> Path:
         return self._folder / f"{identity}.json"
-
-
-class CardTable:
-    """``AdmittedCards`` in a table that hosts share; each of them looks every two seconds.
-
-    Cards in files, of an earlier configuration or version, move into the table, once; files beside
-    a table that has cards are old copies, and are removed.
-    """
-
-    def __init__(self, table: KeyTable, files: CardFiles) -> None:
-        self._table = table
-        self._rows: dict[bytes, bytes] = {}
-        self._cards: Cards = {}
-        earlier = files.read()
-        moves = bool(earlier) and not table.names()
-        for identity, card in earlier.items():
-            if moves:
-                self.put(card)
-            files.remove(identity)
-
-    def read(self) -> Cards:
-        """As in ``AdmittedCards``."""
-        rows = self._table.keys()
-        if rows != self._rows:
-            found = [read_collector(data) for data in rows.values()]
-            self._cards = {card.identity: card for card in found}
-            self._rows = rows
-        return self._cards
-
-    def put(self, card: Collector) -> None:
-        """As in ``AdmittedCards``."""
-        self._table.replace(card.identity.encode(), card_to_json(card))
-
-    def remove(self, identity: str) -> None:
-        """As in ``AdmittedCards``."""
-        self._table.erase([identity.encode()])
 
 
 def _read_card(path: Path) -> Collector:
@@ -122,8 +67,7 @@ def _read_card(path: Path) -> Collector:
 class BearerTokens:
     """Bearer tokens of the partner, the collectors and Prometheus.
 
-    Recommenders that are admitted or dismissed while the server runs count at once; on other hosts
-    of it, two seconds later.
+    Recommenders that are admitted or dismissed while the server runs count at once.
     """
 
     def __init__(self, folder: AggregatorFolder) -> None:

@@ -1,10 +1,7 @@
 """Closing a batch: its sum gets noise and is encrypted once, to the collector.
 
-The share and its entry in the log of releases (``released_batches``) are written together, and the
-share leaves after the other server has confirmed the entry. A batch with an entry and without its
-share was closed before the database was copied. Where all witnesses of the log were brought back,
-too, the same sum gets the same noise (``noise_key``). When a batch is closed, the keys that its
-reports were sealed with are erased.
+The same sum gets the same noise (``noise_key``). When a batch is closed, the keys that its reports
+were sealed with are erased.
 """
 
 from __future__ import annotations
@@ -34,9 +31,8 @@ from hdpmf.untrusted.aggregator.datastore import (
     lock_task,
     reports,
 )
-from hdpmf.untrusted.aggregator.key_file import KeyFolder
+from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE, NoiseKey
-from hdpmf.untrusted.aggregator.released_batches import ReleasedBatches, Witness
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
@@ -72,7 +68,6 @@ class Batches:
         seals: Opens the sums, until a batch is closed.
         noise: What is added to sums in a simulation; otherwise the noise of ``noise_key``.
         state: Folder of files that are no part of the database; None if that is in memory.
-        witness: The other server; None if the database is in memory.
     """
 
     def __init__(
@@ -83,25 +78,22 @@ class Batches:
         seals: BatchSeals,
         noise: Noise | None = None,
         state: Path | None = None,
-        witness: Witness | None = None,
     ) -> None:
         if noise is not None and not rules.simulation:
             raise PrivacyError(
                 f"{type(noise).__name__} must not make the noise of a sum that is released: a "
                 "server adds the noise of its own key"
             )
-        if not database.in_memory and (state is None or witness is None):
+        if not database.in_memory and state is None:
             raise ConfigError(
-                "a server with a database needs a folder for its keys, outside the database, and "
-                "the other server as a witness of what it releases"
+                "a server with a database needs a folder for its keys, outside the database"
             )
         self._database = database
         self._keys = keys
         self._rules = rules
         self._seals = seals
         self._noise = noise
-        self._noise_key = NoiseKey(KeyFolder(state).open(NOISE_KEY_FILE))
-        self.released = ReleasedBatches(database, keys, state, witness)
+        self._noise_key = NoiseKey(KeyFile(None if state is None else state / NOISE_KEY_FILE))
 
     def check(self, task: AggregatorTask, interval: Interval) -> None:
         """Raise DapError unless the interval is within the task and a multiple of its precision."""
@@ -133,25 +125,20 @@ class Batches:
 
         Raises:
             DapError: It is too small, it overlaps, or the servers do not have the same reports.
-            PrivacyError: It was released before, and the database does not know.
         """
         self.check(task, interval)
         batch = self.find(task, interval)
-        if batch is None or not self.released.has(task.id, interval):
+        if batch is None:
             self.check_overlap(task, interval)
-            self.released.confirm()  # an old copy of the database learns what it has forgotten
             with self._database.write() as connection:
                 if not lock_task(connection, task.number, alone=True):
                     raise DapError("the task is over", Problem.BATCH_INVALID)
                 batch = _find(connection, task, interval)
                 if batch is None:
-                    self.released.check(connection, task.id, interval)
                     if _waits(connection, task, interval):
                         return None
                     batch = self._draw(connection, task, interval, expected)
-                self.released.add(connection, task.id, interval, batch.share.encode())
         _compare(expected, batch.count, batch.checksum)
-        self.released.confirm()
         self._seals.erase(task.id, interval)
         self._database.empty_log()
         return batch

@@ -1,23 +1,29 @@
-"""The database of a server: tables, migrations, and transactions on SQLite or PostgreSQL.
+"""The database of a server: tables and transactions on SQLite or PostgreSQL.
 
 Both servers have the same tables; some stay empty at one of them. Whoever changes a table adds a
-migration. All migrations that a database lacks run in one transaction with its new schema number.
-What is committed is on the disk when ``write`` ends. Errors never contain what was written.
+migration (``migrations``). What is committed is on the disk when ``write`` ends. Errors never
+contain what was written.
+
+An old copy of a SQLite file is refused: a file beside it says how many transactions it had. With
+PostgreSQL nobody but its operator knows of a restore. After any restore they begin a new *epoch*,
+which ends all open tasks, here and at the other server: what was counted or released in them may be
+forgotten here.
 """
 
 from __future__ import annotations
 
-import secrets
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
 
-from hdpmf.errors import ConfigError, StorageError, made_by_newer, needs
-from hdpmf.untrusted.aggregator.sqlite_file import SqliteFile
+from hdpmf.errors import ConfigError, StorageError, needs
+from hdpmf.untrusted.aggregator.migrations import upgrade
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -56,11 +62,13 @@ def _task() -> sa.Column[int]:
     return sa.Column("task", sa.Integer, primary_key=True)
 
 
-facts = sa.Table(  # of the database itself: schema, role
-    "facts",
+server = sa.Table(  # one row
+    "server",
     metadata,
-    sa.Column("name", sa.String(40), primary_key=True),
-    sa.Column("value", sa.String(200), nullable=False),
+    sa.Column("role", sa.String(10), primary_key=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("partner_epoch", sa.BigInteger),  # as the other server said it last
+    sa.Column("changes", sa.BigInteger, nullable=False),  # SQLite: how many transactions
 )
 
 tasks = sa.Table(
@@ -171,79 +179,6 @@ collections = sa.Table(  # leader: what the collector asked for
     sa.Column("duration", sa.BigInteger, nullable=False),
 )
 
-released = sa.Table(  # the log of releases (released_batches): this server's, and the other's
-    "released",
-    metadata,
-    sa.Column("server", sa.SmallInteger, primary_key=True),
-    sa.Column("number", sa.BigInteger, primary_key=True),
-    sa.Column("task", sa.LargeBinary, nullable=False),  # its id: the task may be unknown here
-    sa.Column("start", sa.BigInteger, nullable=False),
-    sa.Column("duration", sa.BigInteger, nullable=False),
-    sa.Column("share", sa.LargeBinary, nullable=False),  # digest; empty if the task is void
-    sa.Column("statement", sa.LargeBinary, nullable=False),
-    sa.Column("signature", sa.LargeBinary, nullable=False),
-)
-
-sa.Index("released_tasks", released.c.server, released.c.task)
-
-key_rows = sa.Table(  # keys of a server on several hosts, sealed (key_table)
-    "keys",
-    metadata,
-    sa.Column("store", sa.String(40), primary_key=True),
-    sa.Column("name", sa.LargeBinary, primary_key=True),
-    sa.Column("value", sa.LargeBinary, nullable=False),
-)
-
-_UNSEALED = "unsealed"
-
-
-def _begin_to_seal(connection: sa.Connection) -> None:
-    """Mark rows that a server has to seal when it opens the database: it has the keys.
-
-    Requests of jobs go: they are made again from the reports, byte for byte.
-    """
-    connection.execute(facts.insert(), {"name": _UNSEALED, "value": "yes"})
-    connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN request"))
-
-
-_IDENTITY = "identity"
-
-
-def _give_identity(connection: sa.Connection) -> None:
-    """Name the database, so that its server knows it from another one."""
-    connection.execute(facts.insert(), {"name": _IDENTITY, "value": secrets.token_hex(16)})
-
-
-def _make_log(connection: sa.Connection) -> None:
-    """Make the log of releases, which was a file; a server takes it in when it starts."""
-    released.create(connection)
-
-
-def _make_key_table(connection: sa.Connection) -> None:
-    """Make the table for keys of a server on several hosts."""
-    key_rows.create(connection)
-
-
-def _drop_devices(connection: sa.Connection) -> None:
-    """Delete who may report, and who has: devices show tokens, and the leader knows none of them.
-
-    Tasks that had such a list take no more reports. Those that are here are counted.
-    """
-    connection.execute(sa.text("DROP TABLE devices"))
-    connection.execute(sa.text("ALTER TABLE tasks DROP COLUMN devices"))
-
-
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
-    _begin_to_seal,
-    _give_identity,
-    _make_log,
-    _make_key_table,
-    _drop_devices,
-)
-"""The first brings a database from schema 1 to 2, the second from 2 to 3, and so on, in SQLite and
-in PostgreSQL. None may forget a report's id, a closed batch or a share that has left: what was
-counted or released stays so."""
-
 _IN_MEMORY = "sqlite://"
 
 _WAIT_MS = 60_000  # for another process that writes
@@ -255,8 +190,6 @@ _LOG_PAGES = 4096  # 128 MiB: most reports are counted and gone before they are 
 _POSTGRES_SHARDS = 8
 
 _SCHEMA_LOCK = 0x68_64_70_6D_66  # any number that others do not lock
-_LOG_LOCK = _SCHEMA_LOCK + 1
-_KEY_LOCK = _SCHEMA_LOCK + 2
 
 
 Timer = Callable[[str], AbstractContextManager[object]]
@@ -269,13 +202,15 @@ class ServerDatabase:
         url: ``sqlite:///path``, ``postgresql+psycopg://user:password@host/name``, or ``sqlite://``
             in memory.
         timer: Called with ``read`` or ``write``; what it returns is around each transaction.
+        restored: Open an old copy of a SQLite file, too, in which a new epoch is about to begin.
 
     Attributes:
         shards: Rows that a sum is spread over, so that workers do not wait for each other.
-        made_now: It had no tables before.
     """
 
-    def __init__(self, url: str = _IN_MEMORY, timer: Timer = nullcontext) -> None:
+    def __init__(
+        self, url: str = _IN_MEMORY, timer: Timer = nullcontext, *, restored: bool = False
+    ) -> None:
         self._timer = timer
         try:
             parsed = sa.make_url(url)
@@ -289,7 +224,9 @@ class ServerDatabase:
             ) from None
         self._sqlite = kind == "sqlite"
         self.in_memory = self._sqlite and parsed.database in (None, "", ":memory:")
-        self._file = SqliteFile(Path(parsed.database or "")) if self._on_disk else None
+        self._counter = None
+        if self._on_disk:
+            self._counter = _Counter(Path(parsed.database or ""), restored=restored)
         self.shards = 1 if self._sqlite else _POSTGRES_SHARDS
         self._turn = threading.RLock()
         options: dict[str, Any] = {"poolclass": pool.StaticPool} if self.in_memory else {}
@@ -305,7 +242,7 @@ class ServerDatabase:
             event.listen(self._engine, "connect", self._connected)
             event.listen(self._engine, "begin", _begin)
         try:
-            self.made_now = self._prepare()
+            self._prepare()
         except BaseException:
             self.close()
             raise
@@ -316,21 +253,22 @@ class ServerDatabase:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Begin a durable transaction."""
-        number: int | None = None
+        changes = None
         with (
             self._timer("write"),
             self._connection(writes=True) as connection,
             connection.begin(),
         ):
-            if self._file is None:
+            if self._counter is None:
                 yield connection
                 return
             raw = _raw(connection.connection)
             before = raw.total_changes
             yield connection
             if raw.total_changes != before:
-                number = self._file.count(raw)
-        self._file.check(number)  # what is committed into another file is lost
+                one_more = sa.update(server).values(changes=server.c.changes + 1)
+                changes = connection.execute(one_more.returning(server.c.changes)).scalar()
+        self._counter.committed(changes)
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -345,17 +283,6 @@ class ServerDatabase:
     def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
         """Return an INSERT that supports ON CONFLICT."""
         return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
-
-    def lock_log(self, connection: sa.Connection) -> None:
-        """Let nobody else add to the log of releases until the transaction ends.
-
-        SQLite needs no such lock: it has one writer.
-        """
-        self._lock(connection, _LOG_LOCK)
-
-    def lock_keys(self, connection: sa.Connection) -> None:
-        """Let nobody else make or erase keys until the transaction ends."""
-        self._lock(connection, _KEY_LOCK)
 
     def _lock(self, connection: sa.Connection, number: int) -> None:
         if not self._sqlite:
@@ -389,50 +316,36 @@ class ServerDatabase:
         """Move SQLite's log into the database and cut it to nothing, if nobody is reading."""
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def rewrite(self) -> None:
-        """Rewrite the whole file, without its free pages. PostgreSQL does so by itself."""
-        self._run("VACUUM")
-        self.empty_log()
-
-    def take_over(self) -> None:
-        """Notice from now on if a copy is written over a SQLite file.
-
-        Only if no other process serves the database.
-        """
-        if self._file is not None:
-            self._outside_transaction(self._file.watch)
-
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
-        if self._file is not None:
-            self._file.close()
-
-    @property
-    def identity(self) -> str:
-        """The random name of this database, which its copies have, too."""
-        with self.read() as connection:
-            here = sa.select(facts.c.value).where(facts.c.name == _IDENTITY)
-            return str(connection.execute(here).scalar_one())
 
     def claim_role(self, role: str) -> None:
         """Record the role of this database; raise ConfigError if it is another one's."""
+        row = {"role": role, "epoch": int(time.time()), "changes": 0}
         with self.write() as connection:
-            connection.execute(
-                self.insert(facts).on_conflict_do_nothing(), {"name": "role", "value": role}
-            )
-            found = connection.execute(
-                sa.select(facts.c.value).where(facts.c.name == "role")
-            ).scalar_one()
+            found = connection.execute(sa.select(server.c.role)).scalar()
+            if found is None:
+                connection.execute(self.insert(server).on_conflict_do_nothing(), row)
+                found = role
         if found != role:
             raise ConfigError(
                 f"this database is of a {found}, not of a {role}; name another database"
             )
 
+    def begin_epoch(self, connection: sa.Connection) -> None:
+        """Begin a new epoch, within the caller's transaction. An old copy is the newest now."""
+        now = connection.execute(sa.select(server).with_for_update()).one()
+        seen = 0 if self._counter is None else self._counter.read()
+        # By the time, so that two copies of one database do not begin the same epoch.
+        epoch = max(now.epoch + 1, int(time.time()))
+        changes = max(now.changes, seen)
+        connection.execute(sa.update(server), {"epoch": epoch, "changes": changes})
+
     @contextmanager
     def _connection(self, *, writes: bool) -> Iterator[sa.Connection]:
-        if self._file is not None:
-            self._file.check()  # a new connection would make an empty file, or open another one
+        if self._counter is not None:
+            self._counter.check_file()  # a new connection would make an empty file
         if self.in_memory:
             self._turn.acquire()  # one connection for all threads
         try:
@@ -452,15 +365,12 @@ class ServerDatabase:
         return self._sqlite and not self.in_memory
 
     def _run(self, statement: str) -> None:
-        self._outside_transaction(lambda raw: raw.execute(statement).fetchall())
-
-    def _outside_transaction(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Do something with SQLite's own connection to a file; nothing with another database."""
+        """Run a statement of SQLite's, outside of transactions; nothing with another database."""
         if not self._on_disk:
             return
         with closing(self._engine.raw_connection()) as pooled:
             try:
-                work(_raw(pooled))
+                _raw(pooled).execute(statement).fetchall()
             except sqlite3.Error as error:
                 raise StorageError(f"the database refused: {error}; try again") from None
 
@@ -476,36 +386,86 @@ class ServerDatabase:
             cursor.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         cursor.close()
 
-    def _prepare(self) -> bool:
-        """Create or migrate the tables in one transaction; refuse a newer schema.
-
-        Returns True if there were none.
-        """
-        newest = 1 + len(MIGRATIONS)
+    def _prepare(self) -> None:
+        """Make or migrate the tables; refuse a database of a newer version, or an old copy."""
+        if self.in_memory:
+            with self.write() as connection:
+                metadata.create_all(connection)
+            return
         with self.write() as connection:
             self._lock(connection, _SCHEMA_LOCK)
-            present = set(sa.inspect(connection).get_table_names())
-            if facts.name not in present:
-                if present & set(metadata.tables):
-                    raise ConfigError("this database is another program's; name an empty one")
-                metadata.create_all(connection)
-                connection.execute(facts.insert(), {"name": "schema", "value": str(newest)})
-                _give_identity(connection)
-                return True
-            schema = facts.c.name == "schema"
-            found = connection.execute(sa.select(facts.c.value).where(schema)).scalar() or ""
-            if not (found.isdigit() and int(found)):
-                raise ConfigError(
-                    f"this database has schema {found!r}, which no version of hdpmf makes; name "
-                    "another"
-                )
-            if int(found) > newest:
-                raise ConfigError(made_by_newer("this database"))
-            if int(found) < newest:
-                for step in MIGRATIONS[int(found) - 1 :]:
-                    step(connection)
-                connection.execute(facts.update().where(schema), {"value": str(newest)})
-        return False
+            upgrade(connection)
+            if self._counter is not None:
+                self._counter.check(connection.execute(sa.select(server.c.changes)).scalar() or 0)
+
+
+class _Counter:
+    """The file beside a SQLite file that says how many transactions it had.
+
+    It is written after the commit, and may be behind after a loss of power, but never ahead.
+    """
+
+    def __init__(self, database: Path, *, restored: bool) -> None:
+        self._database = database
+        self._path = database.with_name(f"{database.name}.counter")
+        self._restored = restored
+        if not database.exists() and self.read() and not restored:
+            raise self._refusal("is gone")
+        try:
+            os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+            os.chmod(database, 0o600)  # SQLite's log has the same mode
+            self._known = self._look()
+        except OSError as error:
+            raise StorageError(
+                f"cannot open {database}: {error.strerror or error}; the server needs a database "
+                "that it can write"
+            ) from error
+
+    def check(self, changes: int) -> None:
+        """Raise ConfigError if the database has fewer transactions than it had."""
+        if changes < self.read() and not self._restored:
+            raise self._refusal("is an old copy")
+
+    def check_file(self) -> None:
+        """Raise StorageError if the file was deleted or replaced while it was open."""
+        try:
+            same = self._look() == self._known
+        except OSError:
+            same = False
+        if not same:
+            raise StorageError(
+                f"{self._database} was deleted or replaced while the server runs. Nothing is "
+                "confirmed any more. Stop the server and bring back the newest copy of the file"
+            )
+
+    def committed(self, changes: int | None) -> None:
+        """Remember the number of transactions; None if there was none to count."""
+        self.check_file()  # what is committed into a file that is gone is lost
+        if changes is not None and changes > self.read():
+            self._path.write_text(f"{changes}\n", "ascii")
+
+    def read(self) -> int:
+        """Return the number; 0 if there is none yet."""
+        try:
+            return int(self._path.read_text("ascii") or 0)
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError):
+            raise StorageError(
+                f"{self._path} is damaged or cannot be read. It says how many transactions the "
+                "database had; if the database is the newest copy, remove the file"
+            ) from None
+
+    def _look(self) -> tuple[int, int]:
+        stat = self._database.stat()
+        return stat.st_dev, stat.st_ino
+
+    def _refusal(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"{self._database} {what}: it does not know all reports that were counted, and all "
+            "batches that were released. Bring back the newest copy. If there is none, end all "
+            "open tasks: hdpmf aggregator epoch FOLDER"
+        )
 
 
 def _binary_cursor() -> type[Any]:
@@ -523,17 +483,6 @@ def _binary_cursor() -> type[Any]:
 def _raw(pooled: sa.PoolProxiedConnection) -> sqlite3.Connection:
     """Return SQLite's own connection."""
     return cast(sqlite3.Connection, pooled.driver_connection)
-
-
-def has_unsealed(connection: sa.Connection) -> bool:
-    """Return True if a version before seals has written rows, and nobody has sealed them yet."""
-    here = sa.select(facts.c.value).where(facts.c.name == _UNSEALED)
-    return connection.execute(here.with_for_update()).first() is not None
-
-
-def clear_unsealed(connection: sa.Connection) -> None:
-    """Record that all rows are sealed."""
-    connection.execute(sa.delete(facts).where(facts.c.name == _UNSEALED))
 
 
 def lock_task(connection: sa.Connection, number: int, *, alone: bool = False) -> bool:

@@ -15,15 +15,11 @@ Its organisation owns the folder; nobody else has the keys in it.
       servers.json          the pair, once it is paired: for recommenders and devices
       collectors/ID.json    recommenders that may have tasks
       data.sqlite           tasks, reports, sums, unless config.toml names another database
-      database              the name of that database; it starts with no other one
-      released-head         number and digest of the newest entry in the log of releases
+      data.sqlite.counter   how many transactions it had: an old copy is refused
       hpke-keys             decrypt what devices encrypt to it; rotated and erased (secret)
       hpke-list             the public parts of these keys, signed
       noise-key             makes the noise of its sums (secret)
       batch-keys            open reports and sums of batches that are not closed (secret)
-      database-key          seals keys that several hosts share in the database (secret)
-
-With ``shared`` in ``[keys]`` the database has hpke-keys, hpke-list, batch-keys and collectors.
 """
 
 from __future__ import annotations
@@ -53,12 +49,7 @@ from hdpmf.common.protocol.servers import (
     require_two_hosts,
 )
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.untrusted.aggregator.authentication import (
-    AdmittedCards,
-    CardFiles,
-    Cards,
-    CardTable,
-)
+from hdpmf.untrusted.aggregator.authentication import AdmittedCards, Cards
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HPKE_KEYS_FILE,
@@ -66,10 +57,8 @@ from hdpmf.untrusted.aggregator.hpke_keys import (
     HpkeKeyRing,
     SigningKey,
 )
-from hdpmf.untrusted.aggregator.key_file import KeyFile, KeyFolder, KeyStores
-from hdpmf.untrusted.aggregator.key_table import KeyTables, database_key
+from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE, NoiseKey
-from hdpmf.untrusted.aggregator.released_batches import OLD_LOG_FILE
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
 
@@ -103,10 +92,6 @@ class KeyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float,
         Meta(description="Seconds after which devices get a new key; old ones are erased."),
     ] = ROTATE_SECONDS
-    shared: Annotated[
-        bool,
-        Meta(description="Keep keys in PostgreSQL, sealed: for workers on several hosts."),
-    ] = False
 
     def __post_init__(self) -> None:
         if not self.rotate >= _SHORTEST_ROTATION:
@@ -143,11 +128,6 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if self.database and not self.database.startswith(("sqlite:///", "postgresql+psycopg://")):
             raise ConfigError(
                 "database must be sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME"
-            )
-        if self.keys.shared and not self.database.startswith("postgresql"):
-            raise ConfigError(
-                "shared = true in [keys] is for several hosts with one PostgreSQL database; a "
-                "server with SQLite is on one host, and keeps its keys in its folder"
             )
 
     @property
@@ -190,11 +170,11 @@ def _toml(value: object) -> str:
 
 _PARTY = "party.key"
 _SIGNING = "signing.key"
-LAYOUT = FolderLayout(2)
+
+
+LAYOUT = FolderLayout(3)
 
 _METRICS = "metrics.token"
-_ADMITTED = "admitted"  # the table of cards
-_DATABASE = "database"
 _SQLITE = "sqlite:///"
 
 
@@ -241,18 +221,9 @@ class AggregatorFolder:
     @property
     def hpke(self) -> HpkeKeyRing:
         """The secret keys that decrypt reports."""
-        signing = None
-        if isinstance(self.card.signing, str):
-            signing = SigningKey(self._read(f"keys/{_SIGNING}"))
-        store = self.key_stores.open(HPKE_KEYS_FILE)
+        signing = SigningKey(self._read(f"keys/{_SIGNING}"))
+        store = KeyFile(self.path / HPKE_KEYS_FILE)
         return HpkeKeyRing(store, signing, self.config.keys.rotate)
-
-    @cached_property
-    def key_stores(self) -> KeyStores:
-        """The stores of keys that are made and erased while the server runs."""
-        if not self.config.keys.shared:
-            return KeyFolder(self.path)
-        return KeyTables(self.open_database(), self.path)
 
     @property
     def keys(self) -> ServerKeys:
@@ -269,37 +240,11 @@ class AggregatorFolder:
         """The URL of its database."""
         return self.config.database or f"{_SQLITE}{self.path.resolve() / 'data.sqlite'}"
 
-    def open_database(self, timer: Timer = nullcontext) -> ServerDatabase:
-        """Open the server's database; ``timer`` is for transactions.
-
-        Raises:
-            ConfigError: The folder has had another database. It knows which reports are counted
-                and which batches are released, and without it they could be once more.
-        """
-        marker = self.path / _DATABASE
-        known = self._read(_DATABASE).decode("ascii", "replace").strip() if marker.exists() else ""
-        old_log = self.path / OLD_LOG_FILE
-        used = bool(known) or (old_log.exists() and old_log.stat().st_size > 0)
-        url = self.database_url
-        if used and url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists():
-            raise self._lost_database("is gone")
-        database = ServerDatabase(url, timer)
-        try:
-            if used and (database.made_now or (known and database.identity != known)):
-                raise self._lost_database("is empty, or another one")
-            if not known:
-                atomic_write(marker, database.identity.encode() + b"\n")
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _lost_database(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"the database of {self.path} {what}. It knows which reports are counted and which "
-            "batches are released. Bring back the newest copy; without one, set up a new server "
-            "(hdpmf aggregator init, pair), as for a lost disk"
-        )
+    def open_database(
+        self, timer: Timer = nullcontext, *, restored: bool = False
+    ) -> ServerDatabase:
+        """Open the server's database; arguments as for ``ServerDatabase``."""
+        return ServerDatabase(self.database_url, timer, restored=restored)
 
     def certificates(self) -> Certificates:
         """Return its certificates, renewed where needed."""
@@ -353,11 +298,7 @@ class AggregatorFolder:
     @cached_property
     def admitted(self) -> AdmittedCards:
         """The cards of recommenders that may have tasks."""
-        files = CardFiles(self.path / "collectors")
-        stores = self.key_stores
-        if isinstance(stores, KeyTables):
-            return CardTable(stores.open(_ADMITTED), files)
-        return files
+        return AdmittedCards(self.path / "collectors")
 
     @property
     def collectors(self) -> Cards:
@@ -397,7 +338,6 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
     # From the first day on, so that every copy of the folder has them.
     NoiseKey(KeyFile(folder / NOISE_KEY_FILE))
-    database_key(folder)
     made = ensure_certificates(folder / "tls", (config.name,))
     card = Server(
         organisation=config.organisation,

@@ -7,10 +7,9 @@ newest, by a list that the server signs (``key_list``); the others open reports 
 encrypt to it is valid any more, and every task that had begun by then is closed or purged: then
 there is no report that it has to open.
 
-The keys are in a file whose records are overwritten (``key_file``), or, for several hosts, sealed
-in the database (``key_table``). That store is the truth: the signed list is made of it, and made
-again if a process was killed in between. All workers of a server, and the command ``rotate-keys``,
-may use it at once.
+The keys are in a file whose records are overwritten (``key_file``). It is the truth: the signed
+list is made of it, and made again if a process was killed in between. All workers of a server, and
+the command ``rotate-keys``, may use it at once.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from hdpmf.common.protocol.key_list import (
 )
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError, ProtocolError, StorageError, needs
-from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyStore
+from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyFile
 
 with needs("cryptography"):
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -82,14 +81,11 @@ class HpkeKeyRing:
 
     Args:
         store: Of the keys and their list.
-        signing: The server's long-term key; None for a server whose card, of version 1.0.0, has
-            its only HPKE key, which stays.
+        signing: The server's long-term key.
         period: Seconds after which a new key is made.
     """
 
-    def __init__(
-        self, store: KeyStore, signing: SigningKey | None, period: float = ROTATE_SECONDS
-    ) -> None:
+    def __init__(self, store: KeyFile, signing: SigningKey, period: float = ROTATE_SECONDS) -> None:
         self._store = store
         self._signing = signing
         self._period = period
@@ -99,31 +95,18 @@ class HpkeKeyRing:
         return f"HpkeKeyRing({self._store})"
 
     @property
-    def rotates(self) -> bool:
-        """True unless the only key is on the server's card."""
-        return self._signing is not None
-
-    def sign(self, data: bytes) -> bytes:
-        """Return the server's signature; raise DapError if its card has no key for that."""
-        if self._signing is None:
-            raise DapError("the card of this server has no signing key; it is of version 1.0.0")
-        return self._signing.sign(data)
-
-    @property
     def config(self) -> HpkeConfig:
         """The public part of the newest key."""
         return next(iter(self._load().values())).config
 
     @property
     def ages(self) -> list[tuple[int, int]]:
-        """Id and time of making of every key, newest first; the time of a key that stays is 0."""
+        """Id and time of making of every key, newest first."""
         return [(_id(name), _made(name)) for name in self._names()]
 
     def is_on(self, card: Server) -> bool:
         """Return True if a card shows what these keys are known by."""
-        if self._signing is not None:
-            return card.signing == self._signing.public
-        return card.hpke == self.config.encode().hex()
+        return card.signing == self._signing.public
 
     def knows(self, config_id: int) -> bool:
         """Return True if there is a key of this id."""
@@ -141,17 +124,11 @@ class HpkeKeyRing:
 
     def config_list(self, now: float) -> bytes:
         """Return DAP's list of the public keys, newest first."""
-        if self._signing is None:
-            return _configs(self._load().values())
         return self._current(now)[1].configs
 
     def signed_list(self, now: float) -> bytes:
-        """Return the list as the server has signed it; empty if its only key is on its card."""
-        return b"" if self._signing is None else self._current(now)[0]
-
-    def add(self, pair: KeyPair) -> None:
-        """Add the key of a card of version 1.0.0."""
-        self._store.put(_name(0, pair.config.id), pair.to_bytes()[1:])
+        """Return the list as the server has signed it."""
+        return self._current(now)[0]
 
     def rotate(self, now: float, *, erase: bool = False) -> None:
         """Make a new key and sign a list that begins with it.
@@ -159,16 +136,7 @@ class HpkeKeyRing:
         Args:
             now: The time.
             erase: Erase all others at once, whatever is under way: for keys that may be stolen.
-
-        Raises:
-            ConfigError: The key is on the server's card.
         """
-        if self._signing is None:
-            raise ConfigError(
-                "the card of this server was made by version 1.0.0: its only key is on it and "
-                "cannot change. Set up a new folder (hdpmf aggregator init), pair it, and have "
-                "recommenders and devices pin the new pair"
-            )
         with self._store.alone():
             names = self._add(now)
             if erase:
@@ -184,8 +152,6 @@ class HpkeKeyRing:
             needed: Returns True if a task that had begun by a time may still have reports that
                 nobody has opened.
         """
-        if self._signing is None:
-            return
         with self._store.alone():
             names = self._names()
             if not names or now >= _made(names[0]) + self._period:
@@ -257,8 +223,6 @@ class HpkeKeyRing:
 
     def _publish(self, names: list[bytes], now: float) -> tuple[bytes, KeyList]:
         """Sign a list of these keys, and keep it."""
-        if self._signing is None:
-            raise ConfigError("a list of keys needs a signing key")
         before = self._stored()
         keys = KeyList(
             serial=max(int(now), 0 if before is None else before[1].serial + 1),
@@ -272,7 +236,7 @@ class HpkeKeyRing:
     def _stored(self) -> tuple[bytes, KeyList] | None:
         """The list that was signed last; None if there is none, or it is not of this key."""
         signed = self._store.read_list()
-        if not signed or self._signing is None:
+        if not signed:
             return None
         try:
             return signed, read_signed_list(signed, self._signing.public, "the list of keys")

@@ -9,7 +9,7 @@
     PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
     POST /tasks/{task}/aggregate_shares                 helper, the leader
     PUT  /tasks/{task}                                  ours: collectors that were admitted
-    POST /released_batches                              ours: the other server
+    POST /epoch                                         ours: helper, the leader
     GET  /healthz                                       ours: everybody
     GET  /metrics                                       ours: the operator
 
@@ -65,7 +65,6 @@ from hdpmf.common.protocol.task import (
 from hdpmf.errors import (
     DapError,
     PrioError,
-    PrivacyError,
     ProtocolError,
     StorageError,
     TransportError,
@@ -77,13 +76,13 @@ from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
-from hdpmf.untrusted.aggregator.released_batches import (
-    LOG_MEDIA_TYPE,
-    LOG_PATH,
-    MAX_LOG_MESSAGE,
-    OldDatabaseError,
-)
 from hdpmf.untrusted.aggregator.report_writer import ReportWriter, Upload
+from hdpmf.untrusted.aggregator.server import (
+    EPOCH_MEDIA_TYPE,
+    EPOCH_PATH,
+    EPOCH_SIZE,
+    read_epoch,
+)
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask
 
 with needs("starlette", "servers"):
@@ -111,15 +110,7 @@ def problem_response(error: Exception, retry_after: int, task: bytes | None = No
         event("unavailable", logging.ERROR, error)
         later = {"retry-after": str(retry_after)}
         why = "not possible at the moment; try again later"
-        if isinstance(error, OldDatabaseError):
-            why = (
-                "the database of this server is an old copy; nothing is released until its "
-                "operator has brought back the newest one"
-            )
         return _blank(503, why, task, later)
-    if isinstance(error, PrivacyError):
-        event("refused-to-release", logging.ERROR, error)
-        error = DapError("part of the batch was released before", Problem.BATCH_OVERLAP)
     if isinstance(error, (PrioError, ProtocolError)):
         dap = error if isinstance(error, DapError) else DapError(str(error))
         status = _STATUS.get(Problem(dap.kind), 400)
@@ -220,8 +211,6 @@ class Resources:
         self._metrics = metrics
         self._tasks: dict[bytes, AggregatorTask] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "request")
-        # Apart: requests wait for the other server, which may wait for this.
-        self._log_thread = ThreadPoolExecutor(1, "log")
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -229,7 +218,6 @@ class Resources:
             self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task),
-            self._route(LOG_PATH, "log", POST=self._exchange_logs),
             self._route(HEALTH_PATH, "health", GET=self._health),
             self._route("/metrics", "metrics", GET=self._get_metrics),
         ]
@@ -240,7 +228,6 @@ class Resources:
     async def stop(self) -> None:
         """Stop background work, after the last request."""
         self._threads.shutdown()
-        self._log_thread.shutdown()
 
     def app(self) -> Starlette:
         """Return the Starlette application."""
@@ -331,13 +318,6 @@ class Resources:
         body = await read_body(request, TASK_MEDIA_TYPE, self._limits.task_bytes)
         await self._in_thread(self._add_task, asking, stated, body)
         return Response(status_code=201)
-
-    async def _exchange_logs(self, request: Request) -> Response:
-        self._check_partner(request)
-        body = await read_body(request, LOG_MEDIA_TYPE, MAX_LOG_MESSAGE)
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._log_thread, self._engine.exchange_logs, body)
-        return Response(found, media_type=LOG_MEDIA_TYPE)
 
     async def _own_task(self, request: Request) -> AggregatorTask:
         """Return the task in the path; raise DapError unless its collector asks."""
@@ -514,8 +494,15 @@ class HelperResources(Resources):
         return [
             self._route(AGGREGATION_JOB_PATH, "aggregation", PUT=self._aggregate),
             self._route(AGGREGATE_SHARES_PATH, "share", POST=self._share),
+            self._route(EPOCH_PATH, "epoch", POST=self._meet),
             *super().routes(),
         ]
+
+    async def _meet(self, request: Request) -> Response:
+        self._check_partner(request)
+        theirs = read_epoch(await read_body(request, EPOCH_MEDIA_TYPE, EPOCH_SIZE))
+        found = await self._in_thread(self._helper.meet, theirs)
+        return Response(b"%d" % found, media_type=EPOCH_MEDIA_TYPE)
 
     async def _aggregate(self, request: Request) -> Response:
         self._check_partner(request)

@@ -14,10 +14,9 @@ import hmac
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
 
 from hdpmf.common.base.files import atomic_write, lock_file
 from hdpmf.errors import StorageError
@@ -33,63 +32,8 @@ _CHECK_SIZE = 8
 _RECORD_SIZE = NAME_SIZE + KEY_SIZE + _CHECK_SIZE
 
 
-class KeyStore(Protocol):
-    """Keys by name, shared by all workers of a server: in a file, or in a database."""
-
-    def names(self) -> list[bytes]:
-        """Return the names of all keys."""
-
-    def keys(self) -> dict[bytes, bytes]:
-        """Return all keys by name."""
-
-    def get(self, name: bytes) -> bytes | None:
-        """Return a key, or None if there is none or it was erased."""
-
-    def make(self, name: bytes) -> bytes:
-        """Return a key; a new one is drawn if there is none, and is on the disk then."""
-
-    def put(self, name: bytes, key: bytes) -> None:
-        """Add a key, unless there is one of this name."""
-
-    def erase(self, names: Iterable[bytes]) -> None:
-        """Erase keys; those that are not there are skipped."""
-
-    def read_list(self) -> bytes:
-        """Return the public list of the keys; empty if there is none."""
-
-    def write_list(self, data: bytes) -> None:
-        """Replace the public list of the keys."""
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Let nobody else be alone meanwhile."""
-
-
-class KeyStores(Protocol):
-    """The key stores of a server."""
-
-    def open(self, name: str) -> KeyStore:
-        """Return the store of this name."""
-
-    def move_forward(self) -> None:
-        """Do what is due every day."""
-
-
-class KeyFolder:
-    """Key stores that are files of a folder; None keeps keys in memory."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-
-    def open(self, name: str) -> KeyStore:
-        """Return the store of this name."""
-        return KeyFile(None if self._path is None else self._path / name)
-
-    def move_forward(self) -> None:
-        """Do nothing: a file needs no care."""
-
-
 class KeyFile:
-    """A ``KeyStore`` in a file; several processes may use it at once.
+    """Keys by name, shared by all workers of a server: in a file.
 
     A header counts changes, so that a process rereads the file only after another one changed it. A
     record that was cut by a crash has a wrong check and is free: nobody relied on it yet.
@@ -301,7 +245,7 @@ class DailyKey:
         first: The day of a new key, since 1970.
     """
 
-    def __init__(self, store: KeyStore, label: bytes, first: int = 0) -> None:
+    def __init__(self, store: KeyFile, label: bytes, first: int = 0) -> None:
         self._store = store
         self._label = label
         if not store.names():

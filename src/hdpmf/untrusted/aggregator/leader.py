@@ -46,9 +46,15 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
 )
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
 from hdpmf.untrusted.aggregator.hpke_keys import PartnerKeys
-from hdpmf.untrusted.aggregator.key_file import KeyStores
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
-from hdpmf.untrusted.aggregator.server import QUICK_SECONDS, Aggregator, PartnerClient
+from hdpmf.untrusted.aggregator.server import (
+    EPOCH_MEDIA_TYPE,
+    EPOCH_PATH,
+    QUICK_SECONDS,
+    Aggregator,
+    PartnerClient,
+    read_epoch,
+)
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
 with needs("sqlalchemy"):
@@ -73,8 +79,8 @@ class HelperApi(Protocol):
     def now(self) -> float:
         """Return the time of its clock, seconds since 1970."""
 
-    def exchange_logs(self, body: bytes) -> bytes:
-        """Take a message about the logs of releases, and answer. Idempotent."""
+    def meet(self, theirs: int) -> int:
+        """Take note of the leader's epoch, and return its own."""
 
 
 class Leader(Aggregator):
@@ -92,7 +98,6 @@ class Leader(Aggregator):
         noise: Noise | None = None,
         state: Path | None = None,
         rules: Rules | None = None,
-        key_stores: KeyStores | None = None,
     ) -> None:
         super().__init__(
             keys,
@@ -101,8 +106,6 @@ class Leader(Aggregator):
             noise=noise,
             state=state,
             rules=rules,
-            witness=helper,
-            key_stores=key_stores,
         )
         self._helper = helper
         self._partner_keys = PartnerKeys(keys.partner)
@@ -149,9 +152,12 @@ class Leader(Aggregator):
         self.partner_clock.compare(self._helper.now())
 
     def take_over(self) -> None:
-        """Resume jobs of a killed process at once, too."""
-        super().take_over()
+        """Resume jobs of a killed process at once. Only if no other one serves the database."""
         self._jobs.release_all()
+
+    def compare_epochs(self) -> None:
+        """State this server's epoch, and take note of the helper's; errors as in ``aggregate``."""
+        self.meet(self._helper.meet(self.epoch))
 
     def aggregate(self, limit: int = 256) -> int:
         """Check some of the stored reports with the helper, and add the valid ones to the sums.
@@ -168,6 +174,7 @@ class Leader(Aggregator):
         if job is None:
             return 0
         try:
+            self.compare_epochs()  # a task that ends now has no reports any more
             return self._run(job)
         except DapError:
             # the helper refuses this job: until its lease is over, other tasks' reports have their
@@ -224,6 +231,7 @@ class Leader(Aggregator):
                 return None
             self._task_store.require_open(task)
         if batch is None or batch.other is None:
+            self.compare_epochs()
             batch = self._batches.close(task, interval)
             if batch is None:
                 return None
@@ -333,13 +341,14 @@ class HelperClient(PartnerClient):
         """As in ``Helper``, to the second; a helper that hangs is soon given up."""
         return self._quick.now()
 
+    def meet(self, theirs: int) -> int:
+        """As in ``Helper``; a helper that hangs is soon given up."""
+        _, _, answer = self._quick.ask("POST", EPOCH_PATH, b"%d" % theirs, EPOCH_MEDIA_TYPE)
+        return read_epoch(answer)
+
     def signed_keys(self) -> bytes:
         """As in ``Helper``; a helper that hangs is soon given up."""
         return self._quick.signed_keys()
-
-    def exchange_logs(self, body: bytes) -> bytes:
-        """As in ``Helper``; a helper that hangs is soon given up."""
-        return self._quick.exchange_logs(body)
 
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """As in ``Helper``; errors as in ``ask``."""

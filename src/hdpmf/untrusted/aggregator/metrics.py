@@ -154,18 +154,12 @@ class _ServerState(Collector):
             last = self._server.last_batch()
             waiting = self._server.waiting()
             rejected = self._server.rejected()
-            forgotten = self._server.forgotten_releases()
         except HdpmfError:  # the other metrics are still useful, and say that it fails
             return
         yield GaugeMetricFamily(
             f"{_PREFIX}last_batch_timestamp_seconds",
             "End of the newest batch that was closed; 0 if there is none.",
             last,
-        )
-        yield GaugeMetricFamily(
-            f"{_PREFIX}forgotten_releases",
-            "Released batches that the database has forgotten: it is an old copy.",
-            forgotten,
         )
         yield GaugeMetricFamily(f"{_PREFIX}waiting_reports", "Reports to be aggregated.", waiting)
         reasons = GaugeMetricFamily(

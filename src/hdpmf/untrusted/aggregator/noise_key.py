@@ -33,7 +33,7 @@ from hashlib import sha256
 
 from hdpmf.common.privacy.sampling import KeyedNoise
 from hdpmf.errors import PrivacyError
-from hdpmf.untrusted.aggregator.key_file import DAY, DailyKey, KeyStore, derive_key
+from hdpmf.untrusted.aggregator.key_file import DAY, DailyKey, KeyFile, derive_key
 
 NOISE_KEY_FILE = "noise-key"
 _LABEL = b"noise key of a day"
@@ -49,7 +49,7 @@ class NoiseKey:
         store: Of the key; a new one is made if it is empty.
     """
 
-    def __init__(self, store: KeyStore) -> None:
+    def __init__(self, store: KeyFile) -> None:
         self._key = DailyKey(store, _LABEL)
 
     def noise(self, task_id: bytes, end: int, total: bytes) -> KeyedNoise:

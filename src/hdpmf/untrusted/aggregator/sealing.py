@@ -1,7 +1,6 @@
 """Seals report shares and sums in the database, until their batch is closed.
 
-Every step of a task's time (its bucket) has a key of its own, in a file outside the database (or
-sealed in it, ``key_table``). A
+Every step of a task's time (its bucket) has a key of its own, in a file outside the database. A
 report and the sums that it is added to are sealed with the key of its bucket. When the batch with
 the bucket is closed, or its task is purged, the key is erased. Whatever the database, its log, its
 dead rows or its backups still hold of them can then be opened by nobody, whoever gets the disk.
@@ -19,15 +18,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import TASK_ID_SIZE, Inte
 from hdpmf.errors import StorageError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ServerDatabase,
-    accumulators,
     batches,
-    clear_unsealed,
-    has_unsealed,
-    payloads,
-    reports,
     tasks,
 )
-from hdpmf.untrusted.aggregator.key_file import KeyStore
+from hdpmf.untrusted.aggregator.key_file import KeyFile
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidTag
@@ -51,7 +45,7 @@ class BatchSeals:
         keys: The store of its keys.
     """
 
-    def __init__(self, keys: KeyStore) -> None:
+    def __init__(self, keys: KeyFile) -> None:
         self._keys = keys
 
     def seal_reports(self, task_id: bytes, bodies: Sequence[ReportBody]) -> list[bytes]:
@@ -117,33 +111,6 @@ class BatchSeals:
             for row in connection.execute(closed):
                 intervals.setdefault(row.id, []).append(Interval(row.start, row.duration))
         self._keys.erase(_closed(names, purged, intervals))
-
-    def seal_old_rows(self, database: ServerDatabase) -> None:
-        """Seal what a version before seals has written, once."""
-        with database.write() as connection:
-            if not has_unsealed(connection):
-                return
-            ids = {row.number: row.id for row in connection.execute(sa.select(tasks))}
-            buckets = sa.select(reports.c.task, reports.c.id, reports.c.bucket).join_from(
-                reports,
-                payloads,
-                sa.and_(payloads.c.task == reports.c.task, payloads.c.report == reports.c.id),
-            )
-            for number, report, bucket in connection.execute(buckets).all():
-                here = sa.and_(payloads.c.task == number, payloads.c.report == report)
-                body = connection.execute(sa.select(payloads.c.body).where(here)).scalar_one()
-                (sealed,) = self.seal_reports(ids[number], [(report, bucket, body)])
-                connection.execute(sa.update(payloads).where(here), {"body": sealed})
-            for row in connection.execute(sa.select(accumulators)).all():
-                here = sa.and_(
-                    accumulators.c.task == row.task,
-                    accumulators.c.bucket == row.bucket,
-                    accumulators.c.shard == row.shard,
-                )
-                sealed = self.seal_total(ids[row.task], row.bucket, row.shard, row.total)
-                connection.execute(sa.update(accumulators).where(here), {"total": sealed})
-            clear_unsealed(connection)
-        database.rewrite()
 
 
 def _seal(cipher: AESGCM, about: bytes, plain: bytes) -> bytes:

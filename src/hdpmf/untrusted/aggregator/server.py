@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,33 +11,23 @@ from typing import ClassVar
 
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
+from hdpmf.common.base.logs import event
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
-from hdpmf.errors import ConfigError, TransportError, needs
+from hdpmf.errors import ConfigError, DapError, needs
 from hdpmf.untrusted.aggregator.collection import Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
-    accumulators,
-    answers,
     batches,
-    collections,
-    jobs,
-    lock_task,
-    payloads,
     rejections,
     reports,
+    server,
     tasks,
 )
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
-from hdpmf.untrusted.aggregator.key_file import KeyFolder, KeyStores
+from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
-from hdpmf.untrusted.aggregator.released_batches import (
-    LOG_MEDIA_TYPE,
-    LOG_PATH,
-    MAX_LOG_MESSAGE,
-    Witness,
-)
 from hdpmf.untrusted.aggregator.sealing import BATCH_KEYS_FILE, BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
     AggregatorTask,
@@ -52,24 +43,29 @@ with needs("sqlalchemy"):
 
 _DELETED_AT_ONCE = 10_000
 
+EPOCH_PATH = "/epoch"
+EPOCH_MEDIA_TYPE = "text/plain"
+EPOCH_SIZE = 16
+
+
+def read_epoch(body: bytes) -> int:
+    """Return an epoch as it travels: a number in decimals; raise DapError for anything else."""
+    if not (body.isdigit() and len(body) <= EPOCH_SIZE):
+        raise DapError("an epoch is a number")
+    return int(body)
+
+
 QUICK_SECONDS = 10.0
 """Seconds to wait for the other server where its answer takes no time."""
 
 
 class PartnerClient(ServerClient):
-    """The other server over HTTPS, as a ``Witness``; one that hangs is soon given up."""
+    """The other server over HTTPS; one that hangs is soon given up."""
 
     _continues_trace = True
 
     def __init__(self, keys: ServerKeys, timeout: float = QUICK_SECONDS) -> None:
         super().__init__(keys.partner, keys.party, timeout)
-
-    def exchange_logs(self, body: bytes) -> bytes:
-        """As in ``Aggregator``; errors as in ``ask``."""
-        _, kind, answer = self.ask("POST", LOG_PATH, body, LOG_MEDIA_TYPE)
-        if kind != LOG_MEDIA_TYPE or len(answer) > MAX_LOG_MESSAGE:
-            raise TransportError("the other server's address gave no log of releases")
-        return answer
 
 
 @dataclass(frozen=True)
@@ -95,9 +91,6 @@ class Aggregator:
         noise: Added to sums in a simulation; otherwise that of the server's noise key.
         state: Folder of its keys, outside the database; None if that is in memory.
         rules: Conditions for tasks.
-        witness: The other server, which confirms what is released; None if the database is in
-            memory.
-        key_stores: Of the keys that it makes and erases; by default files in ``state``.
     """
 
     role: ClassVar[ServerRole]
@@ -111,8 +104,6 @@ class Aggregator:
         noise: Noise | None = None,
         state: Path | None = None,
         rules: Rules | None = None,
-        witness: Witness | None = None,
-        key_stores: KeyStores | None = None,
     ) -> None:
         if keys.role != self.role:
             raise ConfigError(f"these keys are the {keys.role}'s")
@@ -124,17 +115,9 @@ class Aggregator:
         self._rules = Rules() if rules is None else rules
         self.partner_clock = PartnerClock(clock, self._rules.partner_skew)
         self._task_store = TaskStore(database, keys, self._rules, clock)
-        self._key_stores = KeyFolder(state) if key_stores is None else key_stores
-        self._seals = BatchSeals(self._key_stores.open(BATCH_KEYS_FILE))
-        if database.in_memory:
-            witness = None  # it cannot be an old copy
-        self._batches = Batches(database, keys, self._rules, self._seals, noise, state, witness)
-        self._seals.seal_old_rows(database)
+        self._seals = BatchSeals(KeyFile(None if state is None else state / BATCH_KEYS_FILE))
+        self._batches = Batches(database, keys, self._rules, self._seals, noise, state)
         self._seals.erase_closed(database)
-
-    def take_over(self) -> None:
-        """Be the process that serves the database. Only if no other one does."""
-        self._database.take_over()
 
     def task(self, task_id: bytes) -> AggregatorTask:
         """Return a task that this server takes part in."""
@@ -197,21 +180,45 @@ class Aggregator:
             )
             return {PrepareError(reason): int(total) for reason, total in found}
 
-    def exchange_logs(self, body: bytes) -> bytes:
-        """Take what the other server says about the logs of releases, and answer. Idempotent."""
-        return self._batches.released.answer(body)
+    @property
+    def epoch(self) -> int:
+        """The epoch of its database."""
+        with self._database.read() as connection:
+            return int(connection.execute(sa.select(server.c.epoch)).scalar_one())
 
-    def confirm_releases(self) -> None:
-        """Compare the logs of releases with the other server; errors as in ``confirm`` of them."""
-        self._batches.released.confirm()
+    def begin_epoch(self) -> int:
+        """Begin a new epoch and end all open tasks; return their number."""
+        with self._database.write() as connection:
+            self._database.begin_epoch(connection)
+            ended = self._end_tasks(connection)
+        self._seals.erase_closed(self._database)
+        return ended
 
-    def releases(self) -> int:
-        """Return the number of entries in the log of releases."""
-        return self._batches.released.size()
+    def meet(self, theirs: int) -> int:
+        """Take note of the other server's epoch, and return this one's.
 
-    def forgotten_releases(self) -> int:
-        """Return the number of releases that the database, an old copy then, does not know."""
-        return self._batches.released.forgotten()
+        Tasks belong to a pair of epochs: a new one of either server ends all that are open.
+        """
+        with self._database.read() as connection:
+            now = connection.execute(sa.select(server)).one()
+        if now.partner_epoch != theirs:
+            with self._database.write() as connection:
+                known = sa.select(server.c.partner_epoch).with_for_update()
+                if connection.execute(known).scalar() not in (None, theirs):
+                    event(
+                        "partner-began-an-epoch",
+                        logging.WARNING,
+                        ended=self._end_tasks(connection),
+                    )
+                connection.execute(sa.update(server), {"partner_epoch": theirs})
+            self._seals.erase_closed(self._database)
+        return int(now.epoch)
+
+    def _end_tasks(self, connection: sa.Connection) -> int:
+        numbers = self._task_store.row_numbers(connection)
+        for number in numbers:
+            self._task_store.purge(connection, number)
+        return len(numbers)
 
     def now(self) -> float:
         """Return the time of its clock, seconds since 1970."""
@@ -232,36 +239,16 @@ class Aggregator:
         with self._database.read() as connection:
             found = [(row.number, row.id) for row in connection.execute(old)]
         for number, task_id in found:
-            self._purge(number)
+            with self._database.write() as connection:
+                self._task_store.purge(connection, number)
             self._seals.erase(task_id)
         deleted = self._delete_ids()
         self._seals.erase_closed(self._database)
         self._batches.erase_noise_keys(oldest)
-        self._key_stores.move_forward()
         if found or deleted:
             self._database.empty_log()
         self.rotate_keys()
         return len(found)
-
-    def _purge(self, number: int) -> None:
-        """Delete all of a task but report ids, and take nothing of it any more."""
-        with self._database.write() as connection:
-            lock_task(connection, number, alone=True)
-            lost = connection.execute(
-                sa.select(sa.func.count())
-                .select_from(reports)
-                .where(reports.c.task == number, reports.c.state < ReportState.COUNTED)
-            ).scalar_one()
-            if lost:
-                self._database.add_rejections(
-                    connection, number, int(PrepareError.TASK_EXPIRED), lost
-                )
-            for table in (payloads, jobs, accumulators, answers, collections):
-                connection.execute(sa.delete(table).where(table.c.task == number))
-            released = {"checksum": b"", "share": b"", "other": None}
-            connection.execute(sa.update(batches).where(batches.c.task == number), released)
-            connection.execute(sa.update(tasks).where(tasks.c.number == number), {"purged": True})
-        self._task_store.forget(number)
 
     def _delete_ids(self) -> int:
         """Delete report ids of purged tasks, in steps: others write in between."""
