@@ -129,8 +129,7 @@ def test_a_report_on_the_users_own_experiment(
     call("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
     told = call("experiment", "report", tmp_path / "report", "--results", tmp_path / "out")
     assert told.code == 0, told.err
-    assert "The lowest MSE has" in told.out
-    assert "HDPMF: nominal" in told.out
+    assert "files written; open" in told.out
     fields = call(
         "experiment", "report", tmp_path / "report", "--results", tmp_path / "out", "--json"
     ).json

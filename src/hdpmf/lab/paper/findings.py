@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from hdpmf.common.methods import METHODS
 from hdpmf.lab.experiments import Cell
 from hdpmf.lab.paper import GRIDS, published
 from hdpmf.lab.paper.published import Reversal, paper_pairs, reversals
-from hdpmf.lab.report.content import METRIC_LABELS, Content, counted, four, p_value, plain, words
-from hdpmf.lab.report.findings import list_findings
+from hdpmf.lab.report.content import (
+    METRIC_LABELS,
+    Content,
+    counted,
+    four,
+    highest,
+    ndcg,
+    p_value,
+    plain,
+    table_place,
+    words,
+)
 from hdpmf.lab.report.tables import RATERS, honest_cost
 
 MARKS = (
@@ -25,8 +36,7 @@ MARKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A number of Table III with the paper's, and how they compare."""
 
     cell: Cell
@@ -35,28 +45,23 @@ class Comparison:
     mark: str
 
 
-def mark_of(cell: Cell, metric: str) -> Comparison | None:
-    """Compare a cell with the published number; None if the paper has none."""
-    number = published.table3(cell.dataset, cell.method, cell.factors, metric)
-    if number is None:
-        return None
+def mark_of(cell: Cell, metric: str, number: published.Published) -> str:
+    """Compare a cell with the published number."""
     if cell.status == "done":
-        mark: str = published.verdict(cell.metrics[metric].mean, number)
-    elif cell.status == "missing":
-        mark = "incomplete" if cell.metrics[metric].values else "not run"
-    else:
-        mark = cell.status
-    return Comparison(cell, metric, number, mark)
+        return published.verdict(cell.metrics[metric].mean, number)
+    if cell.status == "missing":
+        return "incomplete" if cell.metrics[metric].values else "not run"
+    return cell.status
 
 
 def marks(content: Content) -> list[Comparison]:
     """Compare every number of Table III that the paper has, too."""
-    pairs = [
-        mark_of(cell, metric)
+    return [
+        Comparison(cell, metric, number, mark_of(cell, metric, number))
         for metric in METRIC_LABELS
         for cell in content.cells.get("table3", ())
+        if (number := published.table3(cell.dataset, cell.method, cell.factors, metric))
     ]
-    return [marked for marked in pairs if marked is not None]
 
 
 def count_marks(content: Content) -> dict[str, int]:
@@ -72,7 +77,7 @@ def paper_findings(content: Content) -> list[str]:
         _order(content),
         _trivial(content),
         _proved_designs(content),
-        *list_findings(content),
+        *_best_lists(content),
     ]
 
 
@@ -296,6 +301,41 @@ def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
     if where.get(()):
         parts.append(f"{words(where[()])} nowhere")
     return ", ".join(parts)
+
+
+def _best_lists(content: Content) -> Iterator[str]:
+    """Name the best lists on each data set, with and without a proof, and the trivial ones."""
+    for experiment in content.with_lists:
+        cells = content.table_cells(experiment)
+        parts = []
+        for dataset in dict.fromkeys(cell.dataset for cell in cells):
+            here = [
+                cell
+                for cell in cells
+                if (cell.dataset, cell.factors) == (dataset, experiment.factors[0])
+            ]
+            best = highest(here)
+            if best is None:
+                continue
+            proved = [cell for cell in here if cell.claim and cell.claim.status == "proved"]
+            hiding = [cell for cell in proved if METHODS[cell.method].claim().presence is not None]
+            popular = [cell for cell in here if cell.method == "most-popular"]
+            shown = {
+                best.method: f"{best.dataset_title}: {best.label} {four(ndcg(best))}",
+            }
+            for kind, group in (
+                ("best of those with a proof", proved),
+                ("best of those that hide presence", hiding),
+                ("most popular", popular),
+            ):
+                cell = highest(group)
+                if cell is not None:
+                    name = "" if group is popular else f"{cell.label} "
+                    shown.setdefault(cell.method, f"{kind}: {name}{four(ndcg(cell))}")
+            parts.append("; ".join(shown.values()))
+        if parts:
+            place = table_place(experiment).replace(", ", " at ").replace(" = ", " ")
+            yield f"Best lists (NDCG@10{place}). {'. '.join(parts)}."
 
 
 def paper_headline(content: Content) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from os import PathLike
-from typing import Any
 
 import msgspec
 
@@ -12,15 +12,7 @@ from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
 from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals, statements
-from hdpmf.lab.report.charts import chart_data, figures_section, honest_section, lists_section
-from hdpmf.lab.report.content import (
-    METRIC_LABELS,
-    Content,
-    Section,
-    list_experiments,
-    plain,
-    read_content,
-)
+from hdpmf.lab.report.content import METRIC_LABELS, Content, plain, read_content
 from hdpmf.lab.report.exports import (
     LOWEST,
     Emphasis,
@@ -28,22 +20,24 @@ from hdpmf.lab.report.exports import (
     csv_files,
     escape,
     latex_table,
-    list_tables,
     lowest_bold,
     statistics_latex,
     to_csv,
     to_files,
     with_title,
 )
-from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.overview import overview
-from hdpmf.lab.report.page import Page, ReportFiles, make_folders, write_files
-from hdpmf.lab.report.tables import (
-    claims_section,
-    environment_section,
-    error_table,
-    runs_section,
-    tuning_section,
+from hdpmf.lab.report.page import (
+    AGAIN,
+    CLAIMS,
+    FIGURES,
+    HONEST,
+    LISTS,
+    RUNS,
+    TUNING,
+    Page,
+    ReportFiles,
+    Section,
+    write_files,
 )
 
 _BOLD = (
@@ -65,26 +59,20 @@ def paper_csv(content: Content) -> dict[str, bytes]:
     def beside(cell: Cell) -> dict[str, object]:
         row: dict[str, object] = {}
         for metric in METRIC_LABELS:
-            marked = mark_of(cell, metric)
+            number = published.table3(cell.dataset, cell.method, cell.factors, metric)
             for field in ("mean", "std", "stars"):
-                row[f"paper_{metric}_{field}"] = (
-                    None if marked is None else getattr(marked.published, field)
-                )
-            row[f"{metric}_mark"] = None if marked is None else marked.mark
-            duel = (
-                tests.get((metric, cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
-            )
-            row[f"{metric}_p_hdpmf_pdpmf"] = None if duel is None else duel.test.p
-            row[f"{metric}_stars"] = None if duel is None else duel.test.stars
+                row[f"paper_{metric}_{field}"] = number and getattr(number, field)
+            row[f"{metric}_mark"] = number and mark_of(cell, metric, number)
+            duel = tests.get((metric, cell.dataset, cell.factors))
+            duel = duel if cell.method == "hdpmf" else None
+            row[f"{metric}_p_hdpmf_pdpmf"] = duel and duel.test.p
+            row[f"{metric}_stars"] = duel and duel.test.stars
         return row
 
     files = csv_files(content, {"table3": beside})
     if files.pop("datasets.csv", None) is not None:
         files["table1.csv"] = _table1_csv(content)
-    head = ("side", "group", "ratio_name", "ratio", "weight_name", "low", "high")
-    files["table2.csv"] = to_csv(
-        head, [[getattr(row, name) for name in head] for row in privacy_groups()]
-    )
+    files["table2.csv"] = to_csv([asdict(row) for row in privacy_groups()])
     return files
 
 
@@ -94,12 +82,10 @@ def _table1_csv(content: Content) -> bytes:
     rows = []
     for name, facts in content.datasets.items():
         paper = printed.get(name)
-        theirs = [None if paper is None else getattr(paper, field) for field in fields]
-        slips = None if paper is None else "; ".join(paper.slips)
-        rows.append((name, facts["title"], *(facts[field] for field in fields), *theirs, slips))
-    return to_csv(
-        ("dataset", "title", *fields, *(f"paper_{field}" for field in fields), "paper_slips"), rows
-    )
+        row = {"dataset": name, "title": facts["title"]} | {key: facts[key] for key in fields}
+        row |= {f"paper_{key}": paper and getattr(paper, key) for key in fields}
+        rows.append(row | {"paper_slips": paper and "; ".join(paper.slips)})
+    return to_csv(rows)
 
 
 def paper_latex(content: Content) -> dict[str, bytes]:
@@ -107,17 +93,18 @@ def paper_latex(content: Content) -> dict[str, bytes]:
     tables = {"table2": _table2_latex()}
     if content.datasets:
         tables["table1"] = statistics_latex(content)
-    for name, cells in content.cells.items():
-        experiment = content.experiments[name]
-        if experiment.kind == "table" and experiment.errors:
-            note = _PUBLIC if name == "table3" else ""
+    for experiment in content.with_runs:
+        cells = content.cells.get(experiment.name, [])
+        if cells and experiment.kind == "table" and experiment.errors:
+            note = _PUBLIC if experiment.name == "table3" else ""
             # Only a table with both has something to say about the one against the other.
             emphasis, rule = (
                 (_ahead(cells), _BOLD) if duels(cells) else (lowest_bold(cells), LOWEST)
             )
-            added = bool(experiment.paper_methods)
-            tables[name] = accuracy_latex(experiment, cells, emphasis, rule, note=note, added=added)
-    return to_files(tables | list_tables(content))
+            tables[experiment.name] = accuracy_latex(
+                experiment, cells, emphasis, rule, note=note, added=bool(experiment.paper_methods)
+            )
+    return to_files(content, tables)
 
 
 def _ahead(cells: list[Cell]) -> Emphasis:
@@ -177,49 +164,9 @@ _SIGNS = {
 }
 
 
-def table3_section(content: Content) -> Section:
-    """Return Table III, our numbers over the paper's."""
-    cells = content.cells.get("table3")
-    facts: dict[str, Any] = {"errors": None}
-    if cells:
-        facts = {
-            "errors": error_table(content, content.experiments["table3"]),
-            "counts": count_marks(content),
-            "duels": duels(cells),
-            "mark_of": mark_of,
-            "signs": _SIGNS,
-        }
-    title = "Table III: accuracy at the default privacy wishes"
-    return Section("Table III", title, "table3.html", facts)
-
-
-def order_section(content: Content) -> Section:
-    """Return where the paper's order of methods holds, and where it does not."""
-    facts = {
-        "statements": statements(content),
-        "reversals": reversals(content),
-        "comparable": any(paper_pairs(content)),
-        "duels": list(duels(content.cells.get("table3", [])).values()),
-    }
-    title = "Does the paper's order of methods hold?"
-    return Section("Order of methods", title, "order.html", facts)
-
-
-def facts_section() -> Section:
-    """Return Tables I and II."""
-    facts = {
-        "printed": {row.dataset: msgspec.to_builtins(row) for row in published.table1()},
-        "printed_shares": published.table2(),
-        "groups": privacy_groups(),
-        "names": _split_names,
-    }
-    title = "Tables I and II: data sets and privacy wishes"
-    return Section("Tables I and II", title, "facts.html", facts)
-
-
-def _split_names(formula: str) -> list[str]:
-    return re.findall(r"\w+|\W+", formula)
-
+_TABLE3 = Section("Table III", "Table III: accuracy at the default privacy wishes", "table3.html")
+_ORDER = Section("Order of methods", "Does the paper's order of methods hold?", "order.html")
+_FACTS = Section("Tables I and II", "Tables I and II: data sets and privacy wishes", "facts.html")
 
 TITLE = "HDPMF: the paper's evaluation, run again"
 
@@ -256,44 +203,58 @@ def write_paper_report(
         The written report, and how many numbers of Table III got each mark.
     """
     content = read_content(results, NAMES)
-    make_folders(out)
-    figures = figure_files(content, [*charts(content), *list_experiments(content)])
-    written = write_files(
-        out, content, paper_page(content), paper_csv(content), paper_latex(content), figures
-    )
+    page = paper_page(content)
+    written = write_files(out, content, page, paper_csv(content), paper_latex(content))
     return written, count_marks(content)
 
 
 def paper_page(content: Content) -> Page:
     """Return the page about the paper."""
-    shown = charts(content)
-    absent = [
-        f"Not run here: the figure of {words} ({name})."
-        for name, words in _FIGURES.items()
-        if name not in content.experiments
-    ]
-    missing = "Not run here: it takes the runs of figure_epsilon."
     return Page(
         kind="hdpmf reproduction report",
         title=TITLE,
-        overview=overview(content),
+        sections={
+            "table3": _TABLE3,
+            "lists": LISTS,
+            "epsilon": CLAIMS,
+            "honest": HONEST,
+            "order": _ORDER,
+            "figures": FIGURES,
+            "facts": _FACTS,
+            "tuning": TUNING,
+            "again": AGAIN,
+            "runs": RUNS,
+        },
+        figures=charts(content),
+        facts={
+            "captions": _CAPTIONS,
+            "absent": [
+                f"Not run here: the figure of {words} ({name})."
+                for name, words in _FIGURES.items()
+                if name not in content.experiments
+            ],
+            "no_honest": "Not run here: it takes the runs of figure_epsilon.",
+            "counts_by_mark": count_marks(content),
+            "duels": duels(content.cells.get("table3", [])),
+            "mark_of": mark_of,
+            "published_number": published.table3,
+            "signs": _SIGNS,
+            "statements": statements(content),
+            "reversals": reversals(content),
+            "comparable": any(paper_pairs(content)),
+            "printed": {row.dataset: msgspec.to_builtins(row) for row in published.table1()},
+            "printed_shares": published.table2(),
+            "groups": privacy_groups(),
+            "names": _split_names,
+        },
         headline=paper_headline(content),
         findings=paper_findings(content),
-        sections={
-            "table3": table3_section(content),
-            "lists": lists_section(content),
-            "epsilon": claims_section(content),
-            "honest": honest_section(content, missing),
-            "order": order_section(content),
-            "figures": figures_section(content, shown, _CAPTIONS, absent),
-            "facts": facts_section(),
-            "tuning": tuning_section(content),
-            "again": environment_section(content),
-            "runs": runs_section(content),
-        },
-        charts=chart_data(content, shown),
         package="hdpmf.lab.paper",
     )
+
+
+def _split_names(formula: str) -> list[str]:
+    return re.findall(r"\w+|\W+", formula)
 
 
 def charts(content: Content) -> list[Experiment]:

@@ -28,8 +28,6 @@ METRIC_LABELS = {"mse": "MSE", "mae": "MAE"}
 
 NDCG = "ndcg_at_10"
 
-NDCG_MARGIN = "ndcg_margin_at_10"
-
 RANKING_LABELS = {
     NDCG: "NDCG@10",
     "recall_at_10": "Recall",
@@ -47,10 +45,7 @@ RANKING_LABELS = {
 
 LABELS = METRIC_LABELS | RANKING_LABELS
 
-
 STATUS_WORDS = {"none": "no privacy", "nominal": "nominal", "proved": "proved"}
-
-_GREEK = {"epsilon": "ε"}
 
 
 def plain(value: float) -> str:
@@ -61,11 +56,6 @@ def plain(value: float) -> str:
 def four(value: float) -> str:
     """Format an error with the paper's four digits."""
     return f"{value:.4f}" if math.isfinite(value) else "n/a"
-
-
-def two(value: float) -> str:
-    """Format an error at a glance."""
-    return f"{value:.2f}" if math.isfinite(value) else "n/a"
 
 
 def p_value(p: float) -> str:
@@ -80,16 +70,11 @@ def percent(share: float) -> str:
     return f"{100 * share:+.1f} %".replace("-", "−")
 
 
-def density(share: float) -> str:
-    """Format a density as the paper prints it."""
-    digits, _, power = f"{share:.2e}".partition("e")
-    return f"{digits}e{int(power)}"
-
-
 def counts(facts: Mapping[str, Any]) -> list[str]:
-    """Format the users, items, ratings and density of a data set."""
+    """Format the users, items, ratings and density of a data set, this as the paper prints it."""
     sizes = [f"{facts[key]:,}" for key in ("users", "items", "ratings")]
-    return [*sizes, density(facts["density"])]
+    digits, _, power = f"{facts['density']:.2e}".partition("e")
+    return [*sizes, f"{digits}e{int(power)}"]
 
 
 def duration(seconds: float | None) -> str:
@@ -124,23 +109,13 @@ def symbol_parts(name: str) -> tuple[str, str]:
     """Return the letter and the subscript of a name of the paper's; empty for other names."""
     base, _, subscript = name.partition("_")
     if base in ("epsilon", "f") and (not subscript or subscript.isalpha()):
-        return _GREEK.get(base, base), subscript
+        return "ε" if base == "epsilon" else base, subscript
     return "", ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of the page, which unfolds below its title.
-
-    Attributes:
-        template: The file that shows it.
-        facts: The variables of the template.
-    """
-
-    name: str
-    title: str
-    template: str
-    facts: Mapping[str, Any]
+def axis_value(x: float, experiment: Experiment) -> str:
+    """Format a value of the axis."""
+    return f"{100 * x:g} %" if experiment.varied == "fraction" else plain(x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +152,13 @@ class TunedGrid:
     experiments: tuple[str, ...]
     by: str = "mse"
 
-    @property
-    def for_lists(self) -> bool:
-        """True if the choice is by the quality of lists."""
-        return self.by == NDCG
-
     def metric(self, row: GridPoint) -> float:
         """Return the value that a combination is judged by."""
-        return row.ndcg if self.for_lists else row.mse
+        return row.ndcg if self.by == NDCG else row.mse
 
     def is_best(self, row: GridPoint) -> bool:
         """Return whether this combination was chosen."""
         return self.best is not None and row.values == self.best.values
-
-    def runs_done(self, content: Content) -> int:
-        """Return how many of its runs are in the store."""
-        return sum(run in content.results for row in self.grid for run in row.run_ids)
 
 
 @dataclass(slots=True)
@@ -214,20 +180,20 @@ class Content:
     problems: list[str] = field(default_factory=list)
 
     @property
-    def quick(self) -> bool:
-        """True if any experiment is the reduced version."""
-        return any(self.experiments[name].quick for name in self.cells)
-
-    @property
-    def has_paper(self) -> bool:
-        """True if an experiment names the methods of a paper, so that others are additions."""
-        return any(experiment.paper_methods for experiment in self.experiments.values())
-
-    @property
     def all_cells(self) -> Iterator[Cell]:
         """The cells of all experiments."""
         for cells in self.cells.values():
             yield from cells
+
+    @property
+    def with_runs(self) -> list[Experiment]:
+        """The experiments that have anything to fit."""
+        return [experiment for experiment in self.experiments.values() if experiment.has_runs]
+
+    @property
+    def with_lists(self) -> list[Experiment]:
+        """The experiments that show lists."""
+        return [experiment for experiment in self.experiments.values() if experiment.lists]
 
     def error_cells(self, experiment: Experiment) -> list[Cell]:
         """Return the cells of methods that predict ratings; some methods make only lists."""
@@ -237,12 +203,21 @@ class Content:
             if cell.method not in METHODS or not METHODS[cell.method].lists_only
         ]
 
+    def table_cells(self, experiment: Experiment) -> list[Cell]:
+        """Return the cells at the point of the axis that tables show."""
+        x = table_point(experiment)
+        return [cell for cell in self.cells.get(experiment.name, ()) if cell.x == x]
+
+    def done(self, runs: Iterable[str]) -> list[Result]:
+        """Return the results that there are of these runs."""
+        return [self.results[run] for run in runs if run in self.results]
+
     @property
     def n_runs(self) -> int:
         """Runs behind what is shown; a store may hold others, as of an older method version."""
         shown = {run for cell in self.all_cells for run in cell.run_ids}
         shown |= {run for tuned in self.tuned for row in tuned.grid for run in row.run_ids}
-        return sum(run in self.results for run in shown)
+        return len(self.done(shown))
 
     @property
     def dataset_titles(self) -> dict[str, str]:
@@ -260,15 +235,6 @@ class Content:
     def factors(self) -> list[int]:
         """Every K, largest first."""
         return sorted({cell.factors for cell in self.all_cells}, reverse=True)
-
-    def label_of(self, method: str) -> str:
-        """Return the display name of a method."""
-        return self.method_labels.get(method, method)
-
-    def title_of(self, dataset: str) -> str:
-        """Return the display name of a data set in the store."""
-        title = self.datasets[dataset].get("title", dataset)
-        return self.dataset_titles.get(dataset, str(title))
 
 
 def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Content:
@@ -298,34 +264,29 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                 "command again"
             )
         ordered = dict.fromkeys(name for name in (*first, *started) if name in started)
-        content = Content(
-            {name: started[name] for name in ordered}, {}, results, [], datasets, _commands(store)
-        )
+        experiments = {name: started[name] for name in ordered}
+        content = Content(experiments, {}, results, [], datasets, _commands(store))
         grids: dict[Any, TunedGrid] = {}
-        for name, experiment in content.experiments.items():
-            if not experiment.has_runs:
-                continue
+        for experiment in content.with_runs:
+            name, by = experiment.name, experiment.tuning.by
             try:
                 content.cells[name] = collect(store, experiment, results)
             except ConfigError as error:
                 # For instance a user's own method whose module is not here: show the rest.
                 content.problems.append(f"{name} cannot be shown: {error}")
                 continue
-            by = experiment.tuning.by
             for configuration in configurations(experiment):
                 grid = grid_points(experiment, configuration, results)
-                if len(grid) < 2:
-                    continue
-                key = (configuration, by, tuple(row.run_ids for row in grid))
-                known = grids.get(key)
-                users = (name,) if known is None else (*known.experiments, name)
-                grids[key] = TunedGrid(configuration, grid, best_of_grid(grid, by), users, by)
+                if len(grid) > 1:
+                    key = (configuration, by, tuple(row.run_ids for row in grid))
+                    users = (*grids[key].experiments, name) if key in grids else (name,)
+                    grids[key] = TunedGrid(configuration, grid, best_of_grid(grid, by), users, by)
+        content.tuned = list(grids.values())
         if content.problems and not content.cells:
             raise ConfigError(
                 f"nothing in {store.path} can be shown: {'; '.join(content.problems)}. Name the "
                 "file with your method by --plugin, or import it first"
             )
-        content.tuned = list(grids.values())
         return content
 
 
@@ -342,25 +303,37 @@ def _commands(store: Store) -> list[Command]:
     """Return the commands with their ends; a start without an end was killed."""
     marks = sorted([*store.events("start"), *store.events("end")], key=lambda event: event.at)
     commands = []
-    for position, event in enumerate(marks):
-        if event.kind != "start":
-            continue
-        after = marks[position + 1] if position + 1 < len(marks) else None
-        end = after.data if after is not None and after.kind == "end" else {}
-        data = event.data
-        commands.append(
-            Command(
-                line=str(data.get("command", "")),
-                at=event.at,
-                environment=dict(data.get("environment", {})),
-                jobs=data.get("jobs"),
-                backend=str(data.get("backend", "")),
-                seconds=end.get("seconds"),
-                runs=end.get("runs"),
-                reason=str(end.get("reason", "killed or still running")),
+    for event, after in zip(marks, [*marks[1:], None], strict=True):
+        if event.kind == "start":
+            end = after.data if after is not None and after.kind == "end" else {}
+            commands.append(
+                Command(
+                    line=str(event.data.get("command", "")),
+                    at=event.at,
+                    environment=dict(event.data.get("environment", {})),
+                    jobs=event.data.get("jobs"),
+                    backend=str(event.data.get("backend", "")),
+                    seconds=end.get("seconds"),
+                    runs=end.get("runs"),
+                    reason=str(end.get("reason", "killed or still running")),
+                )
             )
-        )
     return commands
+
+
+def by_dataset(shown: Iterable[Any]) -> dict[str, dict[str, list[Any]]]:
+    """Group cells, or what has a cell, by data set, and in each by method."""
+    groups: dict[str, dict[str, list[Any]]] = {}
+    for one in shown:
+        cell = getattr(one, "cell", one)
+        groups.setdefault(cell.dataset, {}).setdefault(cell.method, []).append(one)
+    return groups
+
+
+def further_measures(content: Content) -> list[str]:
+    """Return the measures that tables of lists show beside NDCG."""
+    cells = [cell for one in content.with_lists for cell in content.cells.get(one.name, ())]
+    return [name for name in list_metrics(cells) if name in RANKING_LABELS and name != NDCG]
 
 
 def list_metrics(cells: Iterable[Cell]) -> list[str]:
@@ -378,10 +351,8 @@ def anchor(cell: Cell) -> str:
 def grid_anchor(tuned: TunedGrid, row: GridPoint) -> str:
     """Return the id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
-    configuration = tuned.configuration
-    return _slug(
-        f"cv-{tuned.experiments[0]}-{configuration.dataset}-{configuration.method}-k{configuration.factors}-{values}"
-    )
+    dataset, method, factors = tuned.configuration
+    return _slug(f"cv-{tuned.experiments[0]}-{dataset}-{method}-k{factors}-{values}")
 
 
 def _slug(text: str) -> str:
@@ -391,30 +362,24 @@ def _slug(text: str) -> str:
     )
 
 
-def list_experiments(content: Content) -> list[Experiment]:
-    """Return the experiments that show lists."""
-    return [experiment for experiment in content.experiments.values() if experiment.lists]
-
-
 def table_point(experiment: Experiment) -> float | None:
     """Return the point of the axis that tables show: the experiment's epsilon, or the middle."""
     if experiment.vary is None:
         return None
     xs = [float(x) for x in experiment.vary.values]
     own = float(experiment.epsilon)
-    return own if experiment.vary.parameter == "epsilon" and own in xs else xs[len(xs) // 2]
+    return own if experiment.varied == "epsilon" and own in xs else xs[len(xs) // 2]
 
 
-def table_cells(content: Content, experiment: Experiment) -> list[Cell]:
-    """Return the cells of the table."""
+def table_place(experiment: Experiment) -> str:
+    """Name the point of the axis that tables show, to be put after a title."""
     x = table_point(experiment)
-    return [cell for cell in content.cells.get(experiment.name, ()) if cell.x == x]
+    return "" if x is None else f", {experiment.varied} = {plain(x)}"
 
 
 def is_level(experiment: Experiment, cell: Cell) -> bool:
     """Return whether the figure varies epsilon and the method has none: its curve is level."""
-    vary = experiment.vary
-    if vary is None or vary.parameter != "epsilon" or cell.method not in METHODS:
+    if experiment.varied != "epsilon" or cell.method not in METHODS:
         return False
     return "epsilon" not in METHODS[cell.method].options
 
@@ -427,6 +392,17 @@ def ndcg(cell: Cell) -> float:
 def highest(cells: Iterable[Cell]) -> Cell | None:
     """Return the cell with the best lists."""
     return max((cell for cell in cells if math.isfinite(ndcg(cell))), key=ndcg, default=None)
+
+
+def lowest(cells: Iterable[Cell]) -> set[tuple[str, str, str, int]]:
+    """Return where a method has the lowest error of all: measure, data set, method and K."""
+    best: dict[tuple[str, str, int], Cell] = {}
+    for cell in cells:
+        for metric in METRIC_LABELS if cell.status == "done" else ():
+            key = (metric, cell.dataset, cell.factors)
+            if key not in best or cell.metrics[metric].mean < best[key].metrics[metric].mean:
+                best[key] = cell
+    return {(metric, dataset, cell.method, k) for (metric, dataset, k), cell in best.items()}
 
 
 def guarantee(cell: Cell) -> str:
@@ -443,6 +419,5 @@ def guarantee(cell: Cell) -> str:
         hidden = "values"
     elif stated.about == "value":
         hidden = "values and presence"
-    return (
-        f"proved: {hidden}; {'secure sums' if method.headline == 'sums' else 'all messages'} seen"
-    )
+    seen = "secure sums" if method.headline == "sums" else "all messages"
+    return f"proved: {hidden}; {seen} seen"

@@ -8,24 +8,23 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hdpmf.lab.experiments import Cell, Experiment
+from hdpmf.lab.experiments import Cell, Experiment, Summary
 from hdpmf.lab.experiments.store import METRICS
 from hdpmf.lab.report.content import (
     METRIC_LABELS,
     NDCG,
     Content,
+    by_dataset,
     counts,
     four,
     guarantee,
     highest,
-    list_experiments,
     list_metrics,
-    plain,
+    lowest,
     slug,
-    table_cells,
-    table_point,
+    table_place,
 )
-from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, lowest, points
+from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, points
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -54,17 +53,17 @@ LOWEST = "Bold is the lowest error of its data set and K."
 def latex_files(content: Content) -> dict[str, bytes]:
     """Return the data sets, and every table with its lowest errors in bold, by file name."""
     tables = {"datasets": statistics_latex(content)} if content.datasets else {}
-    for name in content.cells:
-        experiment = content.experiments[name]
+    for experiment in content.with_runs:
         cells = content.error_cells(experiment)
-        if experiment.kind == "table" and experiment.errors:
-            tables[name] = accuracy_latex(experiment, cells, lowest_bold(cells), LOWEST)
-    return to_files(tables)
+        if cells and experiment.kind == "table" and experiment.errors:
+            tables[experiment.name] = accuracy_latex(experiment, cells, lowest_bold(cells), LOWEST)
+    return to_files(content, tables)
 
 
-def to_files(tables: Mapping[str, str]) -> dict[str, bytes]:
-    """Return tables as files."""
-    return {f"{name}.tex": (_HEAD + text).encode() for name, text in tables.items()}
+def to_files(content: Content, tables: Mapping[str, str]) -> dict[str, bytes]:
+    """Return tables, and those of lists, as files."""
+    lists = {f"{one.name}_lists": _lists_latex(content, one) for one in content.with_lists}
+    return {f"{name}.tex": (_HEAD + text).encode() for name, text in {**tables, **lists}.items()}
 
 
 def lowest_bold(cells: list[Cell]) -> Emphasis:
@@ -124,28 +123,31 @@ def accuracy_latex(
     The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note``
     ends it. With ``added``, methods that the paper does not show have a dagger.
     """
-    columns = [(metric, k) for metric in METRIC_LABELS for k in experiment.factors]
     width = len(experiment.factors)
     spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
     rules = [
         f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}"
         for i in range(len(METRIC_LABELS))
     ]
-    factors = [f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _, k in columns]
+    factors = [
+        f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _ in METRIC_LABELS for k in experiment.factors
+    ]
     groups = []
-    for dataset in experiment.datasets:
-        here = [cell for cell in cells if cell.dataset == dataset]
+    for methods in by_dataset(cells).values():
         rows = []
-        for method in dict.fromkeys(cell.method for cell in here):
-            mine = {cell.factors: cell for cell in here if cell.method == method}
-            numbers = [_error_latex(mine[k], m, *emphasis(mine[k], m)) for m, k in columns]
-            rows.append([_method_name(next(iter(mine.values())), added=added), *numbers])
-        groups.append(with_title(escape(here[0].dataset_title), rows) if here else [])
+        for row in methods.values():
+            numbers = [
+                _error_latex(cell, metric, *emphasis(cell, metric))
+                for metric in METRIC_LABELS
+                for cell in row
+            ]
+            rows.append([_method_name(row[0], added=added), *numbers])
+        groups.append(with_title(escape(row[0].dataset_title), rows))
     reduced = " (reduced run)" if experiment.quick else ""
     described = f"{escape(experiment.title)}: {describe_seeds('MSE and MAE', experiment)}{reduced}."
     caption = [described, rule, _marks_explained(cells, added=added), note]
     return latex_table(
-        f"c|c|{'l' * len(columns)}",
+        f"c|c|{'l' * len(factors)}",
         [
             f"\\multicolumn{{2}}{{c}}{{metrics}} & {' & '.join(spans)} \\\\",
             " ".join(rules),
@@ -165,15 +167,18 @@ def describe_seeds(measures: str, experiment: Experiment) -> str:
     return f"mean and deviation of {measures} over {seeds} evaluations"
 
 
+_MARKS = {
+    "nominal": ("", "no mark: $\\epsilon$ is nominal"),
+    "author's claim": ("\\P", "$^\\P$ $\\epsilon$ is claimed by the method's author"),
+    "proved": ("\\ddagger", "$^\\ddagger$ $\\epsilon$ is proved"),
+    "none": ("\\S", "$^\\S$ no privacy"),
+}
+"""The mark of a method by the status of its epsilon, and its explanation."""
+
+
 def _marks_explained(cells: list[Cell], *, added: bool) -> str:
     statuses = {cell.claim.status for cell in cells if cell.claim is not None}
-    words = {
-        "nominal": "no mark: $\\epsilon$ is nominal",
-        "author's claim": "$^\\P$ $\\epsilon$ is claimed by the method's author",
-        "proved": "$^\\ddagger$ $\\epsilon$ is proved",
-        "none": "$^\\S$ no privacy",
-    }
-    parts = [text for status, text in words.items() if status in statuses]
+    parts = [text for status, (_, text) in _MARKS.items() if status in statuses]
     if added and not all(cell.in_paper for cell in cells):
         parts.append("$^\\dagger$ not in the paper")
     text = "; ".join(parts)
@@ -181,26 +186,29 @@ def _marks_explained(cells: list[Cell], *, added: bool) -> str:
 
 
 def _method_name(cell: Cell, *, added: bool) -> str:
-    status = "" if cell.claim is None else cell.claim.status
     marks = "\\dagger" if added and not cell.in_paper else ""
-    marks += {"proved": "\\ddagger", "none": "\\S", "author's claim": "\\P"}.get(status, "")
+    if cell.claim is not None and cell.claim.status in _MARKS:
+        marks += _MARKS[cell.claim.status][0]
     return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
 
 
 def _error_latex(cell: Cell, metric: str, strong: bool, stars: int) -> str:
-    summary = cell.metrics[metric]
     if cell.status in ("diverged", "failed"):
         return f"\\textit{{{cell.status}}}"
+    summary = cell.metrics[metric]
     if not summary.values:
         return "\\textit{not run}"
-    text = four(summary.mean)
-    if math.isfinite(summary.std):
-        text += f" $\\pm$ {four(summary.std)}"
+    text = _with_deviation(summary)
     if stars:
         text += f"$^{{{'*' * stars}}}$"
     if cell.status == "missing":
         text += f" ({len(summary.values)} of {len(cell.run_ids)} seeds)"
     return f"\\textbf{{{text}}}" if strong else text
+
+
+def _with_deviation(summary: Summary) -> str:
+    deviation = f" $\\pm$ {four(summary.std)}" if math.isfinite(summary.std) else ""
+    return four(summary.mean) + deviation
 
 
 def statistics_latex(content: Content) -> str:
@@ -220,33 +228,28 @@ def statistics_latex(content: Content) -> str:
 _LIST_COLUMNS = {NDCG: "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
 
 
-def list_tables(content: Content) -> dict[str, str]:
-    """Return a table for every experiment that measures lists, by name."""
-    return {
-        f"{experiment.name}_lists": _lists_latex(content, experiment)
-        for experiment in list_experiments(content)
-    }
-
-
 def _lists_latex(content: Content, experiment: Experiment) -> str:
     several = len(experiment.factors) > 1
-    cells = table_cells(content, experiment)
+    cells = content.table_cells(experiment)
     groups = []
     for dataset, k in itertools.product(experiment.datasets, experiment.factors):
         here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, k)]
         best = highest(here)
-        rows = []
-        for cell in here:
-            numbers = [_list_number(cell, m, strong=cell is best) for m in _LIST_COLUMNS]
-            rows.append([escape(cell.label), escape(guarantee(cell)), *numbers])
+        rows = [
+            [
+                escape(cell.label),
+                escape(guarantee(cell)),
+                *(_list_latex(cell, m, strong=cell is best) for m in _LIST_COLUMNS),
+            ]
+            for cell in here
+        ]
         if rows:
             title = here[0].dataset_title + (f", K={k}" if several else "")
             groups.append(with_title(escape(title), rows))
-    x = table_point(experiment)
-    varied = ""
-    if x is not None and experiment.vary is not None:
-        varied = f", {escape(experiment.vary.parameter)} = {plain(x)}"
-    described = f"{escape(experiment.title)}{varied}: {describe_seeds('lists of ten', experiment)}"
+    described = (
+        f"{escape(experiment.title + table_place(experiment))}: "
+        f"{describe_seeds('lists of ten', experiment)}"
+    )
     caption = (
         f"{described}. Lists are the ten items that come first of all with a training rating that "
         "the user has not rated; relevant are test ratings in the top quarter of the scale. Bold "
@@ -261,13 +264,11 @@ def _lists_latex(content: Content, experiment: Experiment) -> str:
     )
 
 
-def _list_number(cell: Cell, metric: str, *, strong: bool) -> str:
+def _list_latex(cell: Cell, metric: str, *, strong: bool) -> str:
     summary = cell.summary(metric)
-    if not summary.values or not math.isfinite(summary.mean):
+    if not math.isfinite(summary.mean):
         return "--"
-    text = four(summary.mean)
-    if math.isfinite(summary.std):
-        text += f" $\\pm$ {four(summary.std)}"
+    text = _with_deviation(summary)
     return f"\\textbf{{{text}}}" if strong and metric == NDCG else text
 
 
@@ -279,8 +280,8 @@ def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -
     """Return files by name; ``more`` are further columns of some experiments, by name."""
     more = more or {}
     files = {
-        f"{name}.csv": _cells_csv(content, cells, more.get(name))
-        for name, cells in content.cells.items()
+        f"{name}.csv": _cells_csv(content, content.experiments[name], more.get(name))
+        for name in content.cells
     }
     if content.datasets:
         files["datasets.csv"] = _datasets_csv(content)
@@ -291,131 +292,109 @@ def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -
     return files
 
 
-def _cells_csv(content: Content, cells: list[Cell], more: MoreColumns | None) -> bytes:
-    experiment = content.experiments[cells[0].experiment] if cells else None
-    seeds = () if experiment is None else experiment.seeds
+def _cells_csv(content: Content, experiment: Experiment, more: MoreColumns | None) -> bytes:
+    cells = content.cells[experiment.name]
+    paper = any(one.paper_methods for one in content.experiments.values())
     chosen = list(dict.fromkeys(key for cell in cells for key in cell.hyperparameters))
-    ranked = list_metrics(cells) if experiment is not None and experiment.lists else []
+    ranked = list_metrics(cells) if experiment.lists else []
     by_seed = [*METRIC_LABELS, *(metric for metric in ranked if metric == NDCG)]
     rows = []
     for cell in cells:
         row: dict[str, object] = {
-            "experiment": cell.experiment,
-            "dataset": cell.dataset,
-            "dataset_title": cell.dataset_title,
-            "method": cell.method,
-            "label": cell.label,
+            name: getattr(cell, name)
+            for name in ("experiment", "dataset", "dataset_title", "method", "label")
         }
-        if content.has_paper:
+        if paper:
             row["in_paper"] = str(cell.in_paper).lower()
         row |= {"factors": cell.factors, "x": cell.x, "status": cell.status}
         row |= _summaries(cell, METRICS) | {key: cell.hyperparameters.get(key) for key in chosen}
-        for field in ("epsilon", "status", "view"):
-            name = "epsilon" if field == "epsilon" else f"epsilon_{field}"
-            row[name] = None if cell.claim is None else getattr(cell.claim, field)
-        if more is not None:
-            row |= more(cell)
-        row |= _summaries(cell, ranked)
-        runs = dict(zip(seeds, _padded(cell.run_ids, len(seeds)), strict=True))
+        row |= {
+            "epsilon": cell.claim and cell.claim.epsilon,
+            "epsilon_status": cell.claim and cell.claim.status,
+            "epsilon_view": cell.claim and cell.claim.view,
+        }
+        row |= (more(cell) if more is not None else {}) | _summaries(cell, ranked)
+        runs = dict(itertools.zip_longest(experiment.seeds, cell.run_ids))
         for metric in by_seed:
-            row |= {
-                f"{metric}_seed_{seed}": _seed_value(content, run, metric)
-                for seed, run in runs.items()
-            }
-        row |= {f"run_seed_{seed}": run for seed, run in runs.items()}
-        rows.append(row)
-    return to_csv(list(rows[0]) if rows else [], [list(row.values()) for row in rows])
+            for seed, run in runs.items():
+                result = content.results.get(run or "")
+                row[f"{metric}_seed_{seed}"] = None if result is None else result.metric(metric)
+        rows.append(row | {f"run_seed_{seed}": run for seed, run in runs.items()})
+    return to_csv(rows)
 
 
 def _summaries(cell: Cell, metrics: Iterable[str]) -> dict[str, object]:
     row: dict[str, object] = {}
     for metric in metrics:
-        summary = cell.metrics.get(metric)
-        row[f"{metric}_mean"] = None if summary is None else summary.mean
-        row[f"{metric}_std"] = None if summary is None else summary.std
+        summary = cell.summary(metric)
+        row |= {f"{metric}_mean": summary.mean, f"{metric}_std": summary.std}
     return row
 
 
-def _padded(ids: Sequence[str], length: int) -> list[str | None]:
-    return [ids[i] if i < len(ids) else None for i in range(length)]
-
-
-def _seed_value(content: Content, run: str | None, metric: str) -> float | None:
-    """Return a run's metric; None if it was not done."""
-    result = None if run is None else content.results.get(run)
-    return None if result is None else result.metric(metric)
-
-
 def _datasets_csv(content: Content) -> bytes:
-    head = ("users", "items", "ratings", "density")
-    rows = [
-        (name, facts["title"], *(facts[key] for key in head))
-        for name, facts in content.datasets.items()
-    ]
-    return to_csv(("dataset", "title", *head), rows)
+    head = ("title", "users", "items", "ratings", "density")
+    return to_csv(
+        [
+            {"dataset": name, **{key: facts[key] for key in head}}
+            for name, facts in content.datasets.items()
+        ]
+    )
 
 
 def _honest_csv(shown: Iterable[Point]) -> bytes:
     """Return the numbers of accuracy against honest epsilon."""
-    rows = []
-    for point in shown:
-        cell = point.cell
-        cost = point.cost
-        row = {
-            "dataset": cell.dataset,
-            "method": cell.method,
-            "label": cell.label,
-            "factors": cell.factors,
-            # A level has no epsilon of its own: any nominal one gives the same run.
-            "nominal_epsilon": None if point.x is None else cell.x,
-            "view": cost.view,
-            "honest_epsilon": cost.epsilon_at_delta,
-            "delta": cost.delta,
-            "honest_pure_epsilon": cost.pure,
-            "honest_status": cost.status,
-            "covers": cost.covers,
-            "n_raters": RATERS,
-            "status": cell.status,
-            **_summaries(cell, METRIC_LABELS),
-        }
-        rows.append(row)
-    return to_csv(list(rows[0]), [list(row.values()) for row in rows])
+    return to_csv(
+        [
+            {
+                "dataset": point.cell.dataset,
+                "method": point.cell.method,
+                "label": point.cell.label,
+                "factors": point.cell.factors,
+                # A level has no epsilon of its own: any nominal one gives the same run.
+                "nominal_epsilon": None if point.x is None else point.cell.x,
+                "view": point.cost.view,
+                "honest_epsilon": point.cost.epsilon_at_delta,
+                "delta": point.cost.delta,
+                "honest_pure_epsilon": point.cost.pure,
+                "honest_status": point.cost.status,
+                "covers": point.cost.covers,
+                "n_raters": RATERS,
+                "status": point.cell.status,
+                **_summaries(point.cell, METRIC_LABELS),
+            }
+            for point in shown
+        ]
+    )
 
 
 def _grids_csv(content: Content) -> bytes:
-    names = list(
-        dict.fromkeys(key for tuned in content.tuned for row in tuned.grid for key in row.values)
+    rows = [(tuned, row) for tuned in content.tuned for row in tuned.grid]
+    names = list(dict.fromkeys(key for _, row in rows for key in row.values))
+    folds = range(max(len(row.run_ids) for _, row in rows))
+    return to_csv(
+        [
+            {
+                "experiments": " ".join(tuned.experiments),
+                **tuned.configuration._asdict(),
+                **{name: row.values.get(name) for name in names},
+                "status": row.status,
+                "chosen": str(tuned.is_best(row)).lower(),
+                "mse_mean": row.mse,
+                "mae_mean": row.mae,
+                "ndcg_at_10_mean": row.ndcg,
+                **{f"run_fold_{n}": run for n, run in itertools.zip_longest(folds, row.run_ids)},
+            }
+            for tuned, row in rows
+        ]
     )
-    folds = max(len(row.run_ids) for tuned in content.tuned for row in tuned.grid)
-    head = ["experiments", "dataset", "method", "factors", *names, "status", "chosen"]
-    head += ["mse_mean", "mae_mean", "ndcg_at_10_mean"]
-    head += [f"run_fold_{fold}" for fold in range(folds)]
-    rows = []
-    for tuned in content.tuned:
-        for row in tuned.grid:
-            rows.append(
-                [
-                    " ".join(tuned.experiments),
-                    *tuned.configuration,
-                    *(row.values.get(name) for name in names),
-                    row.status,
-                    str(tuned.is_best(row)).lower(),
-                    row.mse,
-                    row.mae,
-                    row.ndcg,
-                    *_padded(row.run_ids, folds),
-                ]
-            )
-    return to_csv(head, rows)
 
 
-def to_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+def to_csv(rows: Sequence[Mapping[str, object]]) -> bytes:
     """Return a CSV file with numbers in full; unknown ones are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    for row in rows:
-        writer.writerow([_field(value) for value in row])
+    writer.writerow(rows[0] if rows else [])
+    writer.writerows([map(_field, row.values()) for row in rows])
     return text.getvalue().encode()
 
 

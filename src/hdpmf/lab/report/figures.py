@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from hdpmf.common.methods import METHODS
@@ -16,10 +18,10 @@ from hdpmf.lab.report.content import (
     METRIC_LABELS,
     NDCG,
     Content,
+    axis_value,
+    by_dataset,
     guarantee,
     is_level,
-    ndcg,
-    plain,
 )
 from hdpmf.lab.report.tables import HONEST_FIGURE, Point, points, view_words
 
@@ -67,13 +69,10 @@ def figure_files(content: Content, experiments: Iterable[Experiment]) -> dict[st
 
 def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Figure]]:
     every = content.cells.get(experiment.name, [])
-    measured = [
-        *(METRIC_LABELS if experiment.errors else ()),
-        *([NDCG] if experiment.lists else []),
-    ]
-    for metric in (
-        metric for metric in measured if any(cell.summary(metric).values for cell in every)
-    ):
+    measured = [*(METRIC_LABELS if experiment.errors else ()), *([NDCG] * experiment.lists)]
+    for metric in measured:
+        if not any(cell.summary(metric).values for cell in every):
+            continue
         cells = every if metric == NDCG else content.error_cells(experiment)
         if experiment.vary is None:
             yield f"{experiment.name}_{metric}", _bars(content, experiment, cells, metric)
@@ -83,67 +82,84 @@ def _figures(content: Content, experiment: Experiment) -> Iterator[tuple[str, Fi
             yield f"{experiment.name}_k{k}_{metric}", _lines(content, experiment, here, metric)
 
 
-def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
-    """Return panels side by side, wide enough for a legend."""
-    figure = new_figure(max(width * panels, 5.4), height)
-    axes = figure.subplots(1, panels, squeeze=False)[0]
-    return figure, list(axes)
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A method in one panel.
+
+    Attributes:
+        xs: Places on the axis; none for a level line. What is not there leaves a gap (NaN).
+        spread: Half the width of the band; empty for none.
+    """
+
+    cell: Cell
+    label: str
+    xs: list[float]
+    means: list[float]
+    spread: list[float]
+
+
+def _or_gap(value: float | None) -> float:
+    return math.nan if value is None or not math.isfinite(value) else value
 
 
 def _lines(content: Content, experiment: Experiment, cells: list[Cell], metric: str) -> Figure:
-    datasets = experiment.datasets
-    figure, panels = _canvas(len(datasets), 2.5)
-    vary = experiment.vary
-    name = {"base": "", "low": ""} if vary is None else axis_name(vary.parameter, vary.label)
-    for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
-        here = [cell for cell in cells if cell.dataset == dataset]
-        for method in content.method_labels:
-            curve = [cell for cell in here if cell.method == method]
-            look = _look(content, method, experiment)
-            if metric == NDCG and curve and is_level(experiment, curve[0]):
-                _level(axes, curve[0], look)
-            else:
-                _curve(axes, curve, metric, look)
-        if not _y_axis(axes, here, metric):
-            axes.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center")
+    """Draw a panel per data set, with a curve and its band per method."""
+    curves = []
+    for methods in by_dataset(cells).values():
+        for row in methods.values():
+            words = f" ({guarantee(row[0])})" if metric == NDCG else claim_words(row[0])
+            level = metric == NDCG and is_level(experiment, row[0])
+            shown = row[:1] if level else row
+            summaries = [cell.summary(metric) for cell in shown]
+            means = [_or_gap(summary.mean) for summary in summaries]
+            spread = [0.0 if math.isnan(one := _or_gap(s.std)) else one for s in summaries]
+            xs = [] if level else [_or_gap(cell.x) for cell in shown]
+            curves.append(Curve(row[0], row[0].label + words, xs, means, spread))
+    figure, panels = _curves(content, experiment.datasets, curves, metric, 2.5)
+    name = axis_name(experiment)
+    base = r"\epsilon" if name["base"] == "ε" else name["base"]
+    for axes in panels:
         _x_axis(axes, experiment)
-        axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
         if name["low"]:
-            axes.set_xlabel(
-                f"${_MATH.get(name['base'], name['base'])}_{{{name['low']}}}$", parse_math=True
-            )
+            axes.set_xlabel(f"${base}_{{{name['low']}}}$", parse_math=True)
         else:
             axes.set_xlabel(name["base"], parse_math=False)
-    panels[0].set_ylabel(LABELS[metric])
+        if not axes.lines:
+            axes.annotate("not run", (0.5, 0.5), xycoords="axes fraction", ha="center")
     _legend(figure, panels)
     return figure
 
 
-_MATH = {"ε": r"\epsilon"}
+def _curves(
+    content: Content, datasets: Sequence[str], curves: list[Curve], metric: str, height: float
+) -> tuple[Figure, list[Axes]]:
+    figure, panels = _canvas(len(datasets), height)
+    for letter, dataset, axes in zip(ascii_lowercase, datasets, panels, strict=False):
+        here = [curve for curve in curves if curve.cell.dataset == dataset]
+        order = list(content.method_labels)
+        for curve in sorted(here, key=lambda curve: order.index(curve.cell.method)):
+            if all(map(math.isnan, curve.means)):
+                continue
+            look = _look(content, curve.cell.method, content.experiments[curve.cell.experiment])
+            if not curve.xs:
+                line = {"color": look["color"], "linewidth": 1.1, "linestyle": ":"}
+                axes.axhline(curve.means[0], label=curve.label, **line)
+                continue
+            axes.plot(curve.xs, curve.means, label=curve.label, linewidth=1.4, markersize=4, **look)
+            if curve.spread:
+                ends = list(zip(curve.means, curve.spread, strict=True))
+                low, high = [m - s for m, s in ends], [m + s for m, s in ends]
+                axes.fill_between(curve.xs, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        _y_axis(axes, [mean for curve in here for mean in curve.means])
+        axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
+    panels[0].set_ylabel(LABELS[metric])
+    return figure, panels
 
 
-def _curve(axes: Axes, cells: list[Cell], metric: str, look: dict[str, Any]) -> None:
-    """Draw a line with its band; a missing point leaves a gap."""
-    if not cells:
-        return
-    xs = [math.nan if cell.x is None else cell.x for cell in cells]
-    means = [cell.summary(metric).mean for cell in cells]
-    means = [mean if math.isfinite(mean) else math.nan for mean in means]
-    spread = [std if math.isfinite(std := cell.summary(metric).std) else 0.0 for cell in cells]
-    if all(map(math.isnan, means)):
-        return
-    words = f" ({guarantee(cells[0])})" if metric == NDCG else claim_words(cells[0])
-    axes.plot(xs, means, label=cells[0].label + words, linewidth=1.4, markersize=4, **look)
-    low = [mean - std for mean, std in zip(means, spread, strict=True)]
-    high = [mean + std for mean, std in zip(means, spread, strict=True)]
-    axes.fill_between(xs, low, high, color=look["color"], alpha=0.15, linewidth=0)
-
-
-def _level(axes: Axes, cell: Cell, look: dict[str, Any]) -> None:
-    """Draw a method without an epsilon across the whole axis."""
-    if math.isfinite(ndcg(cell)):
-        label = f"{cell.label} ({guarantee(cell)})"
-        axes.axhline(ndcg(cell), label=label, linewidth=1.1, color=look["color"], linestyle=":")
+def _canvas(panels: int, height: float, width: float = 3.1) -> tuple[Figure, list[Axes]]:
+    """Return panels side by side, wide enough for a legend."""
+    figure = new_figure(max(width * panels, 5.4), height)
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
 def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
@@ -156,41 +172,20 @@ def _honest_figures(content: Content) -> Iterator[tuple[str, Figure]]:
 
 def _honest(content: Content, shown: list[Point], metric: str) -> Figure:
     """Draw errors against honest epsilon; methods without one are level lines."""
-    datasets = [
-        name
-        for name in content.dataset_titles
-        if any(point.cell.dataset == name for point in shown)
-    ]
-    figure, panels = _canvas(len(datasets), 2.7)
+    curves = []
+    for methods in by_dataset(shown).values():
+        for row in methods.values():
+            label = f"{row[0].cell.label} ({view_words(row[0].cost)})"
+            xs = [] if row[0].x is None else [_or_gap(point.x) for point in row]
+            means = [_or_gap(point.cell.metrics[metric].mean) for point in row]
+            curves.append(Curve(row[0].cell, label, xs, means, []))
+    figure, panels = _curves(content, list(by_dataset(shown)), curves, metric, 2.7)
     xs = [point.x for point in shown if point.x is not None]
-    for letter, dataset, axes in zip("abcdefghijklmnopqrstuvwxyz", datasets, panels, strict=False):
-        here = [point for point in shown if point.cell.dataset == dataset]
+    for axes in panels:
         axes.set_xscale("log")
-        if xs:
-            axes.set_xlim(min(xs) / 1.6, max(xs) * 1.6)
-        for method in content.method_labels:
-            mine = [point for point in here if point.cell.method == method]
-            # What is not there leaves a gap.
-            means = [
-                mean if math.isfinite(mean := point.cell.metrics[metric].mean) else math.nan
-                for point in mine
-            ]
-            if all(map(math.isnan, means)):
-                continue
-            look = _look(content, method, content.experiments[mine[0].cell.experiment])
-            label = f"{mine[0].cell.label} ({view_words(mine[0].cost)})"
-            if mine[0].x is None:
-                axes.axhline(
-                    means[0], label=label, linewidth=1.1, color=look["color"], linestyle=":"
-                )
-                continue
-            positions = [math.nan if point.x is None else point.x for point in mine]
-            axes.plot(positions, means, label=label, linewidth=1.4, markersize=4, **look)
-        _y_axis(axes, [point.cell for point in here], metric)
-        axes.set_title(f"({letter}) {content.dataset_titles[dataset]}", parse_math=False)
+        axes.set_xlim(min(xs) / 1.6, max(xs) * 1.6)
         axes.set_xlabel(f"honest ε of a rating (δ = {DELTA:g})", parse_math=False)
     _powers_of_ten(panels)
-    panels[0].set_ylabel(METRIC_LABELS[metric])
     _legend(figure, panels)
     return figure
 
@@ -212,27 +207,26 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
     figure, panels = _canvas(len(experiment.factors), 2.5, 5.4)
     methods = [name for name in content.method_labels if any(cell.method == name for cell in cells)]
     wide = 0.84 / max(1, len(methods))
-    for letter, k, axes in zip("abcdefgh", experiment.factors, panels, strict=False):
+    titles = [content.dataset_titles[name] for name in experiment.datasets]
+    for letter, k, axes in zip(ascii_lowercase, experiment.factors, panels, strict=False):
         for position, method in enumerate(methods):
             here = [cell for cell in cells if (cell.method, cell.factors) == (method, k)]
             shift = (position - len(methods) / 2 + 0.5) * wide
             positions = [experiment.datasets.index(cell.dataset) + shift for cell in here]
-            means = [cell.summary(metric).mean for cell in here]
-            stds = [cell.summary(metric).std for cell in here]
+            summaries = [cell.summary(metric) for cell in here]
             axes.bar(
                 positions,
-                [mean if math.isfinite(mean) else 0.0 for mean in means],
+                [one.mean if math.isfinite(one.mean) else 0.0 for one in summaries],
                 wide * 0.94,
-                yerr=[std if math.isfinite(std) else 0.0 for std in stds],
+                yerr=[one.std if math.isfinite(one.std) else 0.0 for one in summaries],
                 color=_look(content, method, experiment)["color"],
                 label=content.method_labels[method],
                 error_kw={"elinewidth": 0.8},
             )
-            for x, mean, cell in zip(positions, means, here, strict=True):
-                if not math.isfinite(mean):
+            for x, cell in zip(positions, here, strict=True):
+                if not math.isfinite(cell.summary(metric).mean):
                     word = "not run" if cell.status == "missing" else cell.status
                     axes.annotate(word, (x, 0.0), rotation=90, ha="center", va="bottom", fontsize=6)
-        titles = [content.dataset_titles[name] for name in experiment.datasets]
         axes.set_xticks(range(len(titles)), titles, parse_math=False)
         axes.set_title(f"({letter}) K = {k}")
     panels[0].set_ylabel(LABELS[metric])
@@ -242,24 +236,22 @@ def _bars(content: Content, experiment: Experiment, cells: list[Cell], metric: s
 
 def _x_axis(axes: Axes, experiment: Experiment) -> None:
     xs = [float(x) for x in experiment.xs if x is not None]
-    percent = experiment.vary is not None and experiment.vary.parameter == "fraction"
     if min(xs) > 0 and len(xs) > 2 and max(xs) / min(xs) >= 10:
         axes.set_xscale("log", base=2)
         axes.minorticks_off()
-    axes.set_xticks(xs, [f"{100 * x:g}%" if percent else plain(x) for x in xs], parse_math=False)
+    axes.set_xticks(xs, [axis_value(x, experiment) for x in xs], parse_math=False)
 
 
-def _y_axis(axes: Axes, cells: list[Cell], metric: str) -> bool:
-    """Use a log scale if errors are far apart; return whether there are any."""
+def _y_axis(axes: Axes, means: list[float]) -> None:
+    """Use a log scale if errors are far apart."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    means = [mean for cell in cells if math.isfinite(mean := cell.summary(metric).mean)]
-    if means and 0 < 4 * min(means) < max(means):
+    known = [mean for mean in means if math.isfinite(mean)]
+    if known and 0 < 4 * min(known) < max(known):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    return bool(means)
 
 
 def _legend(figure: Figure, panels: list[Axes]) -> None:
@@ -294,9 +286,7 @@ def claim_words(cell: Cell) -> str:
         return ""
     if cell.claim.epsilon is None:
         return " (no privacy)"
-    return (
-        f" (ε 0, {cell.claim.status})" if cell.claim.epsilon == 0.0 else f" (ε {cell.claim.status})"
-    )
+    return f" (ε {'0, ' if cell.claim.epsilon == 0.0 else ''}{cell.claim.status})"
 
 
 def _look(content: Content, method: str, experiment: Experiment) -> dict[str, Any]:

@@ -6,13 +6,13 @@ It is an SVG without scripts. This module computes positions; ``overview.html`` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Cell, Experiment
-from hdpmf.lab.report.content import Content, counted, plain, table_point, two
+from hdpmf.lab.report.content import Content, counted, plain, table_point
 from hdpmf.lab.report.tables import RATERS, cost_range
 
 SILENT = "user-mean"
@@ -36,10 +36,6 @@ _WORDS = {
 _COLUMN_TITLES = {"nothing": "sends nothing", "none": "no privacy", "unknown": "not known"}
 _BETTER = "better than sending nothing"
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-
-# Upper bounds of a letter's width in a label: fonts differ.
-_LETTER_WIDTH = 7.7
-_CAPITAL_WIDTH = 10.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +65,6 @@ class Mark:
             return "nothing"
         return "none" if math.isinf(self.costs[1]) else "axis"
 
-    @property
-    def epsilon(self) -> float:
-        """Position on the axis."""
-        return math.sqrt(self.costs[0] * self.costs[1])
-
 
 def shown_cells(content: Content) -> tuple[Experiment, list[Cell]] | None:
     """Return the experiment of the overview, and its finished cells at one K and one epsilon.
@@ -101,12 +92,11 @@ def overview(content: Content) -> dict[str, Any] | None:
     datasets = list(dict.fromkeys(cell.dataset for cell in cells))
     units, relative_to = _units(cells, datasets)
     marks = _marks(content, cells, units)
-    silent = next((mark.middle for mark in marks if mark.method == SILENT), None)
     axis = f"error relative to {relative_to} (MSE, log)" if relative_to else "MSE (log)"
     return {
         "drawings": [
-            _draw(marks, silent, axis, "broad", 940, 400),
-            _draw(marks, silent, axis, "narrow", 360, 430),
+            _draw(marks, axis, "broad", 940, 400),
+            _draw(marks, axis, "narrow", 360, 430),
         ],
         "label": "Accuracy and honest epsilon. " + ". ".join(mark.description for mark in marks),
         "caption": _caption(experiment, cells[0].factors, len(datasets)),
@@ -119,7 +109,7 @@ def _marks(content: Content, cells: Sequence[Cell], units: dict[str, float]) -> 
         mine = [cell for cell in cells if cell.method == method]
         ratios = [cell.mse.mean / units[cell.dataset] for cell in mine]
         costs = cost_range(content, mine)
-        errors = ", ".join(f"{cell.dataset_title} {two(cell.mse.mean)}" for cell in mine)
+        errors = ", ".join(f"{cell.dataset_title} {cell.mse.mean:.2f}" for cell in mine)
         honest = "not known" if costs is None else costs[1].briefly()
         marks.append(
             Mark(
@@ -148,8 +138,7 @@ def _units(cells: Sequence[Cell], datasets: Sequence[str]) -> tuple[dict[str, fl
 
 
 def _caption(experiment: Experiment, factors: int, n_datasets: int) -> str:
-    varied = experiment.vary is not None and experiment.vary.parameter == "epsilon"
-    epsilon = table_point(experiment) if varied else experiment.epsilon
+    epsilon = table_point(experiment) if experiment.varied == "epsilon" else experiment.epsilon
     where = f"Every method at its own epsilon of {plain(epsilon or 0.0)}, K = {factors}"
     if n_datasets > 1:
         where += f": the mean over {counted(n_datasets, 'data set')} (geometric), and their range"
@@ -160,8 +149,7 @@ def _caption(experiment: Experiment, factors: int, n_datasets: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """A rectangle."""
 
     left: float
@@ -175,8 +163,7 @@ class Box:
         return across and self.top < other.bottom and other.top < self.bottom
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(NamedTuple):
     """A text with its position."""
 
     words: str
@@ -186,77 +173,26 @@ class Text:
     style: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedMark:
-    """A mark with its position, the ends of its range, and its label."""
-
-    mark: Mark
-    x: float
-    y: float
-    top: float
-    bottom: float
-    label: Text
-
-
-@dataclass(frozen=True, slots=True)
-class KeyEntry:
-    """One entry of the key."""
-
-    status: str
-    x: float
-    y: float
-    label: Text
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """The figure at one size.
-
-    Attributes:
-        name: The class of its element.
-        silent: Height of the line of a device that sends nothing; None where there is none.
-        ticks: Heights and labels of the error axis.
-        walls: Positions of the lines between columns and the axis of epsilon.
-    """
-
-    name: str
-    width: int
-    height: int
-    plot: Box
-    silent: float | None
-    ticks: list[tuple[float, Text]]
-    walls: list[float]
-    texts: list[Text]
-    marks: list[PlacedMark]
-    key: list[KeyEntry]
-
-
-def _text(words: str, x: float, y: float, anchor: str = "", style: str = "") -> Text:
-    return Text(words, round(x, 1), round(y, 1), anchor, style)
-
-
-def _draw(
-    marks: Sequence[Mark], silent: float | None, axis: str, name: str, width: int, height: int
-) -> Drawing:
+def _draw(marks: Sequence[Mark], axis: str, name: str, width: int, height: int) -> dict[str, Any]:
+    """Return the figure at one size, as the template takes it."""
     plot = Box(46, 30, width - 8, height - 76)
     y, ticks = _error_scale(marks, plot)
-    columns = _columns(marks, plot)
-    walls, titles = _axis(columns, plot, narrow=width < 500)
-    texts = [_text(axis, 4, 14), *titles]
-    if silent is not None:
-        texts.insert(0, _text(_BETTER, plot.left + 8, plot.bottom - 8, style="remark"))
-    return Drawing(
-        name=name,
-        width=width,
-        height=height,
-        plot=plot,
-        silent=None if silent is None else y(silent),
-        ticks=[(y(v), _text(f"{v:g}", plot.left - 8, y(v) + 4, "end")) for v in ticks],
-        walls=walls,
-        texts=texts,
-        marks=_place(marks, silent, columns, y, plot),
-        key=_key(marks, width, height),
-    )
+    x = _EpsilonScale(marks, plot)
+    narrow = width < 500
+    silent = next((y(mark.middle) for mark in marks if mark.method == SILENT), None)
+    better = [Text(_BETTER, plot.left + 8, plot.bottom - 8, style="remark")]
+    return {
+        "name": name,
+        "width": width,
+        "height": height,
+        "plot": plot,
+        "silent": silent,
+        "ticks": [(y(v), Text(f"{v:g}", plot.left - 8, y(v) + 4, "end")) for v in ticks],
+        "walls": [x.wall(column) for column in _COLUMN_TITLES if column in x.columns],
+        "texts": [*(better if silent else []), Text(axis, 4, 14), *x.titles(plot, narrow)],
+        "marks": _place(marks, silent, x, y, plot),
+        "key": _key(marks, width, height),
+    }
 
 
 def _error_scale(marks: Sequence[Mark], plot: Box) -> tuple[Callable[[float], float], list[float]]:
@@ -278,88 +214,90 @@ def _error_scale(marks: Sequence[Mark], plot: Box) -> tuple[Callable[[float], fl
     return coordinate, ticks
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _EpsilonScale:
     """The axis of epsilon, with columns beside it for methods that have no place on it."""
 
-    starts: dict[str, float]
-    ends: dict[str, float]
-    low: float
-    high: float
+    def __init__(self, marks: Sequence[Mark], plot: Box) -> None:
+        wide = min(120.0, (plot.right - plot.left) * 0.2)
+        present = {mark.column for mark in marks}
+        left, right = plot.left, plot.right
+        self.columns: dict[str, tuple[float, float]] = {}
+        if "nothing" in present:
+            self.columns["nothing"] = left, left + wide
+            left += wide
+        for name in ("unknown", "none"):
+            if name in present:
+                self.columns[name] = right - wide, right
+                right -= wide
+        self.columns["axis"] = left, right
+        costs = [math.log10(_middle(mark)) for mark in marks if mark.column == "axis"]
+        self.low, self.high = min(costs, default=0.0) - 0.45, max(costs, default=0.0) + 0.45
 
-    def coordinate(self, mark: Mark) -> float:
-        if mark.column == "axis":
-            return self.at(mark.epsilon)
-        return (self.starts[mark.column] + self.ends[mark.column]) / 2
+    def of(self, mark: Mark) -> float:
+        """Return the position of a mark."""
+        return self.at(_middle(mark)) if mark.column == "axis" else self.middle(mark.column)
 
     def at(self, epsilon: float) -> float:
+        """Return the position of an epsilon."""
+        start, end = self.columns["axis"]
         share = (math.log10(epsilon) - self.low) / (self.high - self.low)
-        start = self.starts["axis"]
-        return round(start + share * (self.ends["axis"] - start), 1)
+        return round(start + share * (end - start), 1)
 
+    def middle(self, column: str) -> float:
+        """Return the middle of a column."""
+        return sum(self.columns[column]) / 2
 
-def _columns(marks: Sequence[Mark], plot: Box) -> _Columns:
-    present = {mark.column for mark in marks}
-    wide = min(120.0, (plot.right - plot.left) * 0.2)
-    left = plot.left + (wide if "nothing" in present else 0.0)
-    right = plot.right
-    starts = {"nothing": plot.left, "axis": left}
-    ends = {"nothing": left}
-    for name in ("unknown", "none"):
-        if name in present:
-            starts[name] = right - wide
-            ends[name] = right
-            right -= wide
-    ends["axis"] = right
-    costs = [math.log10(mark.epsilon) for mark in marks if mark.column == "axis"]
-    return _Columns(starts, ends, min(costs, default=0.0) - 0.45, max(costs, default=0.0) + 0.45)
+    def wall(self, column: str) -> float:
+        """Return the line between a column and the axis."""
+        return self.columns[column][1 if column == "nothing" else 0]
 
-
-def _axis(columns: _Columns, plot: Box, *, narrow: bool) -> tuple[list[float], list[Text]]:
-    walls = []
-    texts = []
-    for name, title in _COLUMN_TITLES.items():
-        start = columns.starts.get(name, 0.0)
-        end = columns.ends.get(name, 0.0)
-        if end > start:
-            walls.append(end if name == "nothing" else start)
+    def titles(self, plot: Box, narrow: bool) -> Iterator[Text]:
+        """Yield what stands below the columns and the axis."""
+        for name, title in _COLUMN_TITLES.items():
             for number, words in enumerate(title.split() if narrow else [title]):
-                height = plot.bottom + 18 + 14 * number
-                texts.append(_text(words, (start + end) / 2, height, "middle"))
-    step = 2 if narrow and columns.high - columns.low > 3 else 1
-    for power in range(math.ceil(columns.low), math.floor(columns.high) + 1, step):
-        words = f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
-        texts.append(_text(words, columns.at(10.0**power), plot.bottom + 18, "middle"))
-    middle = (columns.starts["axis"] + columns.ends["axis"]) / 2
-    texts.append(_text("honest epsilon (log scale)", middle, plot.bottom + 36, "middle"))
-    return walls, texts
+                if name in self.columns:
+                    height = plot.bottom + 18 + 14 * number
+                    yield Text(words, self.middle(name), height, "middle")
+        step = 2 if narrow and self.high - self.low > 3 else 1
+        for power in range(math.ceil(self.low), math.floor(self.high) + 1, step):
+            words = f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
+            yield Text(words, self.at(10.0**power), plot.bottom + 18, "middle")
+        middle = self.middle("axis")
+        yield Text("honest epsilon (log scale)", middle, plot.bottom + 36, "middle")
+
+
+def _middle(mark: Mark) -> float:
+    return math.sqrt(mark.costs[0] * mark.costs[1])
 
 
 def _place(
     marks: Sequence[Mark],
     silent: float | None,
-    columns: _Columns,
+    scale: _EpsilonScale,
     y: Callable[[float], float],
     plot: Box,
-) -> list[PlacedMark]:
+) -> list[dict[str, Any]]:
     """Place the marks with their ranges, and labels that overlap nothing."""
-    spots = [(mark, columns.coordinate(mark), y(mark.middle)) for mark in marks]
     # Methods of one epsilon would stand in one another's range: move them apart by a few pixels.
-    shifted = []
-    for number, (mark, x, height) in enumerate(spots):
-        before = sum(abs(other - x) < 11 for _, other, _ in spots[:number])
-        shifted.append((mark, x + 11 * ((before + 1) // 2) * (-1) ** before, height))
-    taken = [Box(x - 8, height - 8, x + 8, height + 8) for _, x, height in shifted]
-    faint = [Box(x - 2, y(mark.high), x + 2, y(mark.low)) for mark, x, _ in shifted]
+    places: list[tuple[Mark, float, float]] = []
+    exact: list[float] = []
+    for mark in marks:
+        x = scale.of(mark)
+        before = sum(abs(other - x) < 11 for other in exact)
+        exact.append(x)
+        places.append((mark, x + 11 * ((before + 1) // 2) * (-1) ** before, y(mark.middle)))
+    taken = [Box(x - 8, height - 8, x + 8, height + 8) for _, x, height in places]
+    faint = [Box(x - 2, y(mark.high), x + 2, y(mark.low)) for mark, x, _ in places]
     if silent is not None:
-        faint.append(Box(plot.left, y(silent) - 2, plot.right, y(silent) + 2))
+        faint.append(Box(plot.left, silent - 2, plot.right, silent + 2))
         right = plot.left + 8 + _length(_BETTER)
         taken.append(Box(plot.left, plot.bottom - 18, right, plot.bottom))
     placed = []
-    for mark, x, height in shifted:
+    for mark, x, height in places:
         label, box = _label(mark, x, height, taken, faint, plot)
         taken.append(box)
-        placed.append(PlacedMark(mark, x, height, y(mark.high), y(mark.low), label))
+        ends = {"top": y(mark.high), "bottom": y(mark.low)}
+        placed.append({"mark": mark, "x": x, "y": height, **ends, "label": label})
     return placed
 
 
@@ -385,25 +323,25 @@ def _label(
     other = [(s, d) for d in far for s in sides if free(s, d, taken)]
     side, shift = next(iter(close + other), ("start", 0.0))
     at = x + 11 if side == "start" else x - 11
-    return _text(mark.label, at, height + shift + 4, side, "value"), box(side, shift)
+    return Text(mark.label, at, height + shift + 4, side, "value"), box(side, shift)
 
 
-def _key(marks: Sequence[Mark], width: int, height: int) -> list[KeyEntry]:
-    present = {mark.status for mark in marks}
+def _key(marks: Sequence[Mark], width: int, height: int) -> list[dict[str, Any]]:
     x = 12.0
     row = height - 12 if width >= 500 else height - 26
     entries = []
     for status, words in _WORDS.items():
-        if status not in present:
-            continue
-        length = 24 + _length(words)
-        if x + length > width and x > 12:
-            x = 12.0
-            row += 18
-        entries.append(KeyEntry(status, x, row - 4, _text(words, x + 12, row)))
-        x += length + 10
+        if any(mark.status == status for mark in marks):
+            length = 24 + _length(words)
+            if x + length > width and x > 12:
+                x = 12.0
+                row += 18
+            label = Text(words, x + 12, row)
+            entries.append({"status": status, "x": x, "y": row - 4, "label": label})
+            x += length + 10
     return entries
 
 
 def _length(words: str) -> float:
-    return sum(_CAPITAL_WIDTH if char.isupper() else _LETTER_WIDTH for char in words)
+    """Return an upper bound of the width of a label: fonts differ."""
+    return sum(10.9 if char.isupper() else 7.7 for char in words)

@@ -11,40 +11,45 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.lab.experiments import Experiment
+from hdpmf.lab.experiments.store import GROUP_METRICS
 from hdpmf.lab.report import content as contents
-from hdpmf.lab.report.charts import (
-    axis_value,
-    chart_data,
-    figures_section,
-    honest_section,
-    lists_section,
-)
-from hdpmf.lab.report.content import Content, Section, read_content, words
-from hdpmf.lab.report.exports import csv_files, latex_files, list_tables, to_files
+from hdpmf.lab.report import tables
+from hdpmf.lab.report.charts import chart_data
+from hdpmf.lab.report.content import Content, read_content, words
+from hdpmf.lab.report.exports import csv_files, latex_files
 from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.findings import differences_section, findings, headline
 from hdpmf.lab.report.overview import SHAPES, overview
-from hdpmf.lab.report.tables import (
-    claims_section,
-    datasets_section,
-    environment_section,
-    errors_section,
-    parameters_in_words,
-    points,
-    runs_section,
-    tuning_section,
-    view_words,
-)
+from hdpmf.lab.report.tables import DELTA, HONEST_FIGURE, RATERS
 
 _PACKAGE = "hdpmf.lab.report"
 
 _KINDS = ("csv", "latex", "figures")
+
+
+class Section(NamedTuple):
+    """A section of the page, which unfolds below its title."""
+
+    name: str
+    title: str
+    template: str
+
+
+LISTS = Section("Lists", "Lists of ten", "lists.html")
+CLAIMS = Section("What epsilon stands on", "What each epsilon stands on", "claims.html")
+HONEST = Section("Honest epsilon", "Accuracy against honest epsilon", "honest.html")
+FIGURES = Section("Figures", "Figures", "figures.html")
+TUNING = Section("Hyper-parameters", "Chosen hyper-parameters", "tuning.html")
+AGAIN = Section("Run it again", "How to run this again", "again.html")
+RUNS = Section("Runs", "Runs", "runs.html")
+_ERRORS = Section("Errors", "Errors by method", "errors.html")
+_DIFFERENCES = Section("Differences", "Differences that are more than chance", "tests.html")
+_DATASETS = Section("Data sets", "Data sets", "datasets.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +57,20 @@ class Page:
     """The contents of a page.
 
     Attributes:
-        overview: The result as one figure; None where there is nothing to compare.
+        sections: By their anchors.
+        figures: Experiments whose errors are drawn.
+        facts: Further variables of the templates.
         headline: The result in a few short sentences.
         findings: The same at length, with all numbers.
-        charts: Data that the page's script draws (see `chart_data`).
     """
 
     kind: str
     title: str
-    overview: dict[str, Any] | None
-    headline: Sequence[str]
-    findings: Sequence[str]
     sections: Mapping[str, Section]
-    charts: dict[str, Any]
+    figures: Sequence[Experiment]
+    facts: Mapping[str, Any]
+    headline: Sequence[str] = ()
+    findings: Sequence[str] = ()
     package: str = _PACKAGE
 
 
@@ -97,54 +103,33 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Repo
     """
     with contents.recorded_methods(results):
         content = read_content(results)
-        make_folders(out)
-        figures = figure_files(content, _with_runs(content))
-        latex = latex_files(content) | to_files(list_tables(content))
         page = experiment_page(content)
-        return write_files(out, content, page, csv_files(content), latex, figures)
+        return write_files(out, content, page, csv_files(content), latex_files(content))
 
 
 def experiment_page(content: Content) -> Page:
     """Return a page about any experiments."""
-    shown = [experiment for experiment in _with_runs(content) if experiment.errors]
-    tables = [experiment for experiment in shown if experiment.vary is None]
+    figures = [experiment for experiment in content.with_runs if experiment.errors]
+    plain_tables = [experiment for experiment in figures if experiment.vary is None]
     sections = {
-        "tables": errors_section(content, tables) if tables else None,
-        "lists": lists_section(content) if contents.list_experiments(content) else None,
-        "differences": differences_section(content),
-        "epsilon": claims_section(content),
-        "honest": honest_section(content) if points(content) else None,
-        "figures": figures_section(content, shown, {}) if shown else None,
-        "datasets": datasets_section(),
-        "tuning": tuning_section(content) if content.tuned else None,
-        "again": environment_section(content),
-        "runs": runs_section(content),
+        "tables": _ERRORS if plain_tables else None,
+        "lists": LISTS if content.with_lists else None,
+        "differences": _DIFFERENCES if tables.differences(content) else None,
+        "epsilon": CLAIMS,
+        "honest": HONEST if tables.points(content) else None,
+        "figures": FIGURES if figures else None,
+        "datasets": _DATASETS,
+        "tuning": TUNING if content.tuned else None,
+        "again": AGAIN,
+        "runs": RUNS,
     }
     return Page(
         kind="hdpmf experiment report",
         title=words([experiment.title for experiment in content.experiments.values()]),
-        overview=overview(content),
-        headline=headline(content),
-        findings=findings(content),
-        sections={anchor: part for anchor, part in sections.items() if part is not None},
-        charts=chart_data(content, shown),
+        sections={anchor: section for anchor, section in sections.items() if section is not None},
+        figures=figures,
+        facts={"plain_tables": plain_tables, "captions": {}, "absent": (), "no_honest": ""},
     )
-
-
-def _with_runs(content: Content) -> list[Experiment]:
-    return [experiment for experiment in content.experiments.values() if experiment.has_runs]
-
-
-def make_folders(out: str | PathLike[str]) -> None:
-    """Make the folders of a report, before the long work of drawing figures.
-
-    Raises:
-        StorageError: A folder cannot be made.
-    """
-    for kind in _KINDS:
-        folder = Path(out, kind)
-        with storage_errors(f"cannot make the folder {folder}", "; choose another one"):
-            folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_files(
@@ -153,13 +138,19 @@ def write_files(
     page: Page,
     csv: Mapping[str, bytes],
     latex: Mapping[str, bytes],
-    figures: Mapping[str, bytes],
 ) -> ReportFiles:
-    """Write a page and the files beside it, by their names."""
+    """Write a page and the files beside it, by their names.
+
+    Raises:
+        StorageError: A folder cannot be made.
+    """
     folder = Path(out)
-    make_folders(folder)
+    for kind in _KINDS:  # before the long work of drawing figures
+        with storage_errors(f"cannot make the folder {folder / kind}", "; choose another one"):
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+    drawn = [*page.figures, *(one for one in content.with_lists if one not in page.figures)]
     written: dict[str, bytes] = {"index.html": render(content, page).encode()}
-    for kind, parts in zip(_KINDS, (csv, latex, figures), strict=True):
+    for kind, parts in zip(_KINDS, (csv, latex, figure_files(content, drawn)), strict=True):
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
@@ -171,27 +162,26 @@ def write_files(
 
 def render(content: Content, page: Page) -> str:
     """Return the page as one HTML file."""
-    templates = _environment(page.package)
-
-    def part(template: str, facts: Mapping[str, Any]) -> str:
-        return templates.get_template(template).render(facts, content=content)
-
-    return templates.get_template("page.html").render(
-        page=page,
-        content=content,
-        facts=_facts(content),
-        notices=_notices(content),
-        overview="" if page.overview is None else part("overview.html", page.overview),
-        bodies={
-            anchor: part(section.template, section.facts)
-            for anchor, section in page.sections.items()
-        },
-        style=_asset("report.css"),
-        script="".join(map(_asset, ("scales.js", "charts.js", "report.js"))),
+    points = tables.points(content)
+    return (
+        _environment(page.package)
+        .get_template("page.html")
+        .render(
+            page=page,
+            content=content,
+            line=_facts_line(content),
+            notices=_notices(content),
+            overview=overview(content),
+            points=points,
+            charts=chart_data(content, page.figures, points),
+            style=_asset("report.css"),
+            script="".join(map(_asset, ("scales.js", "charts.js", "report.js"))),
+            **page.facts,
+        )
     )
 
 
-def _facts(content: Content) -> list[str]:
+def _facts_line(content: Content) -> list[str]:
     seconds = sum(command.seconds or 0.0 for command in content.commands)
     return [
         words(list(content.dataset_titles.values())),
@@ -203,7 +193,7 @@ def _facts(content: Content) -> list[str]:
 
 def _notices(content: Content) -> list[str]:
     notices = []
-    if content.quick:
+    if any(content.experiments[name].quick for name in content.cells):
         notices.append(
             "Reduced version (--quick): fewer seeds, epochs and combinations. First impressions, "
             "not results."
@@ -218,9 +208,8 @@ def _notices(content: Content) -> list[str]:
 
 @cache
 def _environment(package: str) -> Environment:
-    packages = dict.fromkeys((package, _PACKAGE))
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(name) for name in packages]),
+        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, _PACKAGE))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -228,33 +217,40 @@ def _environment(package: str) -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.tests["finite"] = math.isfinite
-    environment.globals.update(
-        {
-            "metrics": contents.METRIC_LABELS,
-            "ranking_labels": contents.RANKING_LABELS,
-            "ndcg": contents.NDCG,
-            "ndcg_margin": contents.NDCG_MARGIN,
-            "zip": zip,
-        }
-    )
+    environment.globals |= {
+        "metrics": contents.METRIC_LABELS,
+        "ranking_labels": contents.RANKING_LABELS,
+        "group_metrics": GROUP_METRICS,
+        "ndcg": contents.NDCG,
+        "honest_figure": HONEST_FIGURE,
+        "raters": RATERS,
+        "delta": DELTA,
+        "zip": zip,
+    }
     environment.filters |= {
         name: getattr(contents, name)
         for name in (
-            *("anchor", "counted", "counts", "duration", "four", "grid_anchor", "guarantee"),
-            *("p_value", "percent", "plain", "slug", "symbol_parts"),
+            *("anchor", "axis_value", "by_dataset", "counted", "counts", "duration", "four"),
+            *("further_measures", "grid_anchor", "guarantee", "highest", "is_level", "lowest"),
+            *("p_value", "percent", "plain", "slug", "symbol_parts", "table_place"),
         )
     }
     environment.filters |= {
-        "axis_value": axis_value,
+        name: getattr(tables, name)
+        for name in (
+            *("choice_rows", "claim_rows", "differences", "environment", "fitting_in_words"),
+            *("view_words", "weights_in_words"),
+        )
+    }
+    environment.filters |= {
         "csp_hash": _csp_hash,
         "enumerated": enumerate,
         "exact": lambda value: repr(float(value)),
         "metric_label": contents.LABELS.get,
-        "parameters": parameters_in_words,
+        "parameters": tables.parameters_in_words,
         "shape": lambda status: SHAPES.get(status, SHAPES["unknown"]),
         "status_words": lambda status: contents.STATUS_WORDS.get(status, status),
         "unbroken": _unbroken,
-        "view_words": view_words,
     }
     return environment
 
