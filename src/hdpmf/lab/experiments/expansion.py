@@ -261,8 +261,8 @@ def _evaluated(chosen: Iterable[tuple[Experiment, Choices]]) -> list[Run]:
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
     """Return the privacy specification at one point of the axis."""
-    groups = {"user_groups": experiment.user_groups, "item_groups": experiment.item_groups}
-    return Privacy(_wishes(experiment, x), **groups).spec
+    users, items = experiment.user_groups, experiment.item_groups
+    return Privacy(_wishes(experiment, x), user_groups=users, item_groups=items).spec
 
 
 def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:

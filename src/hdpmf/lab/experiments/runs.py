@@ -77,7 +77,7 @@ def _with_neighbours(file: Path) -> list[Path]:
         finder.load_file(str(file))
     else:
         finder.import_hook(".".join(file.relative_to(root).with_suffix("").parts))
-    found = (module.__file__ for module in finder.modules.values())
+    found = (getattr(module, "__file__", None) for module in finder.modules.values())
     return sorted(Path(path) for path in found if path)
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from hdpmf.common.base.files import atomic_write, storage_errors
+from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Experiment
 from hdpmf.lab.experiments.store import GROUP_METRICS
 from hdpmf.lab.report import content as contents
@@ -25,7 +26,7 @@ from hdpmf.lab.report.content import Content, read_content, words
 from hdpmf.lab.report.exports import csv_files, latex_files
 from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.overview import SHAPES, overview
-from hdpmf.lab.report.tables import DELTA, HONEST_FIGURE, RATERS
+from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS
 
 _PACKAGE = "hdpmf.lab.report"
 
