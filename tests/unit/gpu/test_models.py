@@ -1,4 +1,4 @@
-"""Estimators with ``on="gpu"``, on whatever the tests have."""
+"""Estimators with ``on="gpu"``, alone and together, on whatever the tests have."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from tests.unit.gpu.gpu_worlds import relative
 pytest.importorskip("msgspec")
 pytest.importorskip("narwhals")
 
-from hdpmf import HDPMF, MF, PDPMF, PrivacySpec, synthetic_world
+from hdpmf import HDPMF, MF, PrivacySpec, synthetic_world
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.models import make_model
+from hdpmf.models.multi_fit import Fit, fit_together
 from hdpmf.private.kernels.gpu import availability
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,8 @@ def _pretend(monkeypatch, device, models_engine):
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
     monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)
+    monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.one_round.use_gpu", lambda name: name == "gpu")
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +69,6 @@ def test_batch_without_noise_is_what_a_cpu_computes(world, name):
     [
         ("hdpmf", "batch", 0.1),
         ("mf", "sequential", 0.02),
-        ("hdpmf", "sequential", 0.02),
-        ("pdpmf", "sequential", 0.02),
         ("hdpmf-w", "sequential", 0.02),
     ],
 )
@@ -90,17 +91,6 @@ def test_errors_are_those_of_a_cpu(world, name, solver, rate):
     assert abs(cpu.mean() - gpu.mean()) < 5 * spread
     assert spread < 0.25  # or the line above would say nothing
     assert not np.allclose(models["cpu"][0].catalogue_.factors, models["gpu"][0].catalogue_.factors)
-
-
-@pytest.mark.parametrize("solver", ["batch", "sequential"])
-def test_same_seed_same_bits(world, solver):
-    train, _, weights = world
-    first, again, other = (
-        HDPMF(epochs=3, solver=solver, on="gpu", rng=seed).fit(train, weights).catalogue_.factors
-        for seed in (1, 1, 2)
-    )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
 
 
 def test_history_validation_and_early_stopping(world):
@@ -152,15 +142,6 @@ def test_running_away_is_noticed(world):
         MF(epochs=20, learning_rate=50.0, on="gpu", scale_steps=False, rng=0).fit(world[0])
 
 
-def test_noise_once_and_shared_h_are_accepted(world):
-    train, _, weights = world
-    for solver in ("batch", "sequential"):
-        model = PDPMF(epochs=2, noise="once", h="shared", solver=solver, on="gpu", rng=0).fit(
-            train, weights
-        )
-        assert np.isfinite(model.catalogue_.factors).all()
-
-
 def test_without_a_gpu_asking_for_one_is_one_clear_line(world, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(availability, "no_gpu", lambda: "there is no NVIDIA driver")
@@ -201,3 +182,89 @@ HDPMF(epochs=1).fit(synthetic_world(20, 10, 100, rng=0))
 sys.exit("torch" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_grid_is_its_cells(world):
+    """Over the same ratings, models fitted together are the models fitted alone."""
+    ratings, _, weights = world
+    given = [
+        {"name": name, "learning_rate": rate, "reg": reg, "epochs": 3, "rng": 7, "n_factors": 3}
+        for name in ("hdpmf", "hdpmf-w", "mf")
+        for rate, reg in ((0.05, 0.01), (0.01, 0.1))
+    ]
+    models = [make_model(**one) for one in given]
+    done = list(fit_together([Fit(model, ratings, weights) for model in models]))
+    assert sorted(one.number for one in done) == list(range(len(models)))
+    assert all(one.error is None for one in done)
+    for one, model in zip(given, models, strict=True):
+        alone = make_model(**one, on="gpu").fit(ratings, weights)
+        assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-6
+        assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-6
+        assert model.score(ratings) == pytest.approx(alone.score(ratings), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["hdpmf", "pdpmf", "mf"])
+def test_sequential_folds_have_the_orders_and_the_noise_that_they_have_alone(world, name):
+    ratings, _, weights = world
+    folds = list(ratings.k_fold(2, rng=1))
+    params = {"learning_rate": 0.02, "epochs": 2, "rng": 3, "solver": "sequential", "n_factors": 3}
+    models = [make_model(name, **params) for _ in folds]
+    list(
+        fit_together(
+            [Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]
+        )
+    )
+    for model, (train, _) in zip(models, folds, strict=True):
+        alone = make_model(name, **params, on="gpu").fit(train, weights)
+        assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-5
+        assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-5
+
+
+def test_one_that_runs_away_leaves_the_others_alone(world):
+    ratings, _, _ = world
+    models = [
+        make_model("mf", learning_rate=rate, epochs=20, rng=0, scale_steps=False)
+        for rate in (50.0, 0.001)
+    ]
+    done = {
+        one.number: one.error for one in fit_together([Fit(model, ratings) for model in models])
+    }
+    assert isinstance(done[0], DivergedError)
+    assert done[1] is None
+    assert np.isfinite(models[1].catalogue_.factors).all()
+
+
+def test_more_views_than_bits_and_more_factors_than_fit(world, monkeypatch):
+    ratings, _, weights = world
+    monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.MAX_VIEWS", 3)
+    monkeypatch.setattr("hdpmf.models.multi_fit._FACTORS_AT_A_TIME", 80 * 4 * 3)
+    folds = [train for train, _ in ratings.k_fold(4, rng=1)]
+    models = [
+        make_model("hdpmf", epochs=1, rng=0, n_factors=3, reg=reg)
+        for reg in (0.1, 0.2)
+        for _ in folds
+    ]
+    fits = [Fit(model, train, weights) for model, train in zip(models, folds * 2, strict=True)]
+    assert sorted(one.number for one in fit_together(fits)) == list(range(8))
+    assert all(model.catalogue_.factors.shape == (30, 3) for model in models)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("hdp-sum", {}), ("hdp-sum", {"prior": "films"}), ("hdp-bit", {})]
+)
+def test_devices_are_fitted_as_on_a_cpu(name, given, monkeypatch):
+    monkeypatch.setattr(
+        "hdpmf.private.kernels.gpu.solvers._NUMBERS_AT_A_TIME", 1 << 12
+    )  # several parts
+    world = synthetic_world(60, 40, 900, rng=2)
+    train = world.take(world.user_codes != 5)  # a user without ratings
+    weights = PrivacySpec.paper().draw(train, rng=1)
+    cpu, gpu = (
+        make_model(name, **given, on=one, rng=3).fit(train, weights) for one in ("cpu", "gpu")
+    )
+    assert np.allclose(gpu.devices_.vectors, cpu.devices_.vectors, rtol=1e-5, atol=1e-6)
+    assert np.array_equal(gpu.devices_.rated_start, cpu.devices_.rated_start)
+    assert np.array_equal(gpu.devices_.rated, cpu.devices_.rated)
+    assert np.array_equal(gpu.devices_.means, cpu.devices_.means, equal_nan=True)
+    assert gpu.score(world) == pytest.approx(cpu.score(world), rel=1e-5)
+    assert gpu.recommend(train.users.ids[0]) == cpu.recommend(train.users.ids[0])
