@@ -9,7 +9,7 @@ from hdpmf.lab.audit.game import audited
 
 pytestmark = pytest.mark.slow
 
-FAST = ("--factors", "4", "--epochs", "8")
+FAST = ("--set", "n_factors=4", "--epochs", "8")
 
 
 def test_run_prints_the_bound_beside_the_claim(call):

@@ -348,7 +348,7 @@ def test_examples_in_python_import_what_exists(page: Path) -> None:
         ("hdpmf evaluate hdp-sum --json", ""),
         ("hdpmf device init me.sqlite", ""),
         ("hdpmf evaluate hdp-sum --set coding=soft", ""),
-        ("hdpmf evaluate hdp-sum --lr 0.1", "hdp-sum has no --lr"),
+        ("hdpmf evaluate hdp-sum --epochs 1", "hdp-sum has no --epochs"),
         ("hdpmf evaluate hdp-sum --set solver=batch", "hdp-sum has no solver"),
         ("hdpmf evaluate hdpmf --bogus", "no option --bogus"),
         ("hdpmf device walk", "no command 'walk'"),

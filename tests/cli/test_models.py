@@ -33,22 +33,6 @@ def test_training_tells_where_the_parts_lie(
     assert load_model(out).get_params()["mechanism"] == "weight"
 
 
-def test_training_as_json_with_early_stopping(
-    call: Call, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    result = call(
-        "train", "mf", "--train", files[0], "--out", tmp_path / "m", "--epochs", 400, "--lr", 0.05,
-        "--validation-fraction", 0.2, "--set", "early_stopping=3", "--json",
-    )  # fmt: skip
-    found = result.json
-    assert result.err == ""
-    assert found["epochs_run"] < 400
-    assert found["n_train"] + found["n_validation"] == 1_023
-    assert found["validation_mse"] > 0
-    assert Path(found["recommender_part"]).is_dir()
-    assert Path(found["devices_part"]).is_dir()
-
-
 def test_training_replaces_an_earlier_model_only_if_told(
     call: Call, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -64,10 +48,7 @@ def test_training_replaces_an_earlier_model_only_if_told(
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--set", "early_stopping=3"), 2, "--validation-fraction"),
-        (("--validation-fraction", 0), 2, "above 0"),
-        (("--validation-fraction", "nan"), 2, "above 0"),
-        (("--validation-fraction", 1e-9), 2, "nothing on one side"),
+        (("--set", "early_stopping=3"), 2, "model.fit(..., validation=...)"),
         (("--epsilon", -1), 5, "epsilon"),
     ],
 )
@@ -282,35 +263,6 @@ def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path
     ]
 
 
-def test_a_gpu_that_is_not_there_is_one_clear_line(
-    call: Call, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hdpmf.private.kernels.gpu import availability
-
-    monkeypatch.setattr(availability, "missing_packages", lambda: ())
-    monkeypatch.setattr(availability, "no_gpu", lambda: "there is no NVIDIA driver")
-    words = ("train", "hdpmf", "--train", files[0], "--epochs", 1, "--out", tmp_path / "m")
-    refused = call(*words, "--set", "on=gpu")
-    assert refused.code == 2
-    assert refused.err.strip().count("\n") == 0
-    assert "no NVIDIA driver" in refused.err
-    assert call(*words, "--set", "on=auto").code == 0
-
-
-def test_titles_come_from_a_file(call: Call, model_folder: Path, tmp_path: Path) -> None:
-    model = load_model(model_folder)
-    items = model.catalogue_.items.ids.tolist()
-    titles = tmp_path / "films.csv"
-    titles.write_text("item,title\n" + "".join(f"{item},Film number {item}\n" for item in items))
-    user = model.devices_.users.ids[0].item()
-    shown = call("recommend", model_folder, user, "--titles", titles)
-    assert shown.code == 0, shown.err
-    assert "Film number" in shown.out
-    (tmp_path / "others.csv").write_text("item,title\n77777,Nothing\n")
-    ended = call("recommend", model_folder, user, "--titles", tmp_path / "others.csv")
-    assert (ended.code, "has no item of this model" in ended.err) == (2, True)
-
-
 def test_titles_of_training_stay_with_the_model(
     call: Call, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -321,31 +273,6 @@ def test_titles_of_training_stay_with_the_model(
     ended = call("train", "hdp-sum", "--train", files[0], "--items", facts, "--out", tmp_path / "m")
     assert ended.code == 0, ended.err
     assert "Film number" in call("recommend", tmp_path / "m", 1).out
-
-
-@pytest.mark.slow
-def test_an_experiment_begins_anew_or_goes_on(
-    call: Call, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    (tmp_path / "train.csv").write_bytes(files[0].read_bytes())
-    file, out = tmp_path / "mine.toml", tmp_path / "out"
-    file.write_text(
-        'name = "mine"\ntitle = "Mine"\ndatasets = ["mine"]\nmethods = ["user-mean"]\n'
-        "seeds = [0, 1]\n"
-        'data.mine.file = "train.csv"\nsplit.per_user = 2\n'
-    )
-    command = ("experiment", "run", file, "--out", out, "--jobs", 1, "--json")
-    nothing = call(*command, "--resume")
-    assert (nothing.code, "nothing to go on from" in nothing.err) == (2, True)
-    assert call(*command).json["n_ran"] == 2
-    assert call(*command, "--resume").json["n_ran"] == 0
-    again = call(*command, "--fresh")
-    assert again.json["n_ran"] == 2
-    assert "earlier results are kept in" in again.err
-    assert sorted(path.name for path in out.glob("*.sqlite")) == [
-        "results.1.sqlite",
-        "results.sqlite",
-    ]
 
 
 def test_an_unknown_user_is_told_how_to_come_in(call: Call, model_folder: Path) -> None:

@@ -73,12 +73,12 @@ SOURCE = ("--data", "synthetic", "--hold-out", 2)
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        (("evaluate", "hdp-sum", "--lr", 123, "--factors", 77, *SOURCE), "--factors"),
+        (("evaluate", "hdp-sum", "--set", "learning_rate=123", *SOURCE), "--set learning_rate"),
         (("evaluate", "mf", "--epsilon", 1, *SOURCE), "--epsilon"),
         (("evaluate", "hdpmf-paid", "--set", "solver=sequential", *SOURCE), "--set solver"),
         (("evaluate", "user-mean", "--epochs", 3, *SOURCE), "--epochs"),
         (("train", "hdp-bit", "--set", "solver=batch", *SOURCE[:2], "--out", "m"), "--set solver"),
-        (("federate", "simulate", "--method", "hdp-sum", "--factors", 3, *SOURCE), "--factors"),
+        (("federate", "simulate", "--method", "hdp-sum", "--set", "reg=3", *SOURCE), "--set reg"),
         (("privacy", "explain", "hdp-bit", "--set", "noise=once"), "--set noise"),
         (("audit", "run", "--method", "hdp-sum", "--epochs", 3), "--epochs"),
     ],
@@ -105,7 +105,7 @@ def test_a_parameter_that_the_method_does_not_have_is_an_error_that_lists_those_
     [
         (("--set", "n_threads=many"), "--set n_threads takes a whole number, not 'many'"),
         (("--set", "n_threads=0"), "--set n_threads must be a whole number from 1"),
-        (("--set", "reg=much"), "--reg takes a number, not 'much'"),
+        (("--set", "reg=much"), "--set reg takes a number, not 'much'"),
         (("--set", "scale_steps=perhaps"), "--set scale_steps takes true or false, not 'perhaps'"),
         (("--set", "solver=magic"), "--set solver must be one of batch, sequential, not 'magic'"),
         (("--set", "solver"), "--set takes NAME=VALUE, as --set coding=linear"),
@@ -127,17 +127,17 @@ def test_a_parameter_that_cannot_be_set_is_said(
 def test_a_command_takes_what_it_does_not_choose_itself(call: Call) -> None:
     result = call("audit", "run", "--method", "hdpmf", "--set", "reg=0.1")
     assert result.code == 2
-    assert "--reg is not for this command; it takes epsilon, n_factors, epochs" in result.err
+    assert "--set reg is not for this command; it takes epsilon, n_factors, epochs" in result.err
 
 
 def test_what_is_recorded_is_what_ran(call: Call, files: tuple[Path, Path]) -> None:
     source = ("--train", files[0], "--test", files[1], "--json")
     paid = call("evaluate", "hdpmf-paid", "--epochs", 50, *source).json
-    assert (paid["epochs"], paid["lr"], paid["solver"]) == (50, 0.1, "batch")
+    assert (paid["epochs"], paid["learning_rate"], paid["solver"]) == (50, 0.1, "batch")
     assert paid["mse"] != call("evaluate", "hdpmf-paid", *source).json["mse"]
     assert paid["mse"] == call("evaluate", "hdpmf-paid", "--set", "epochs=50", *source).json["mse"]
     sums = call("evaluate", "hdp-sum", "--set", "features=false", *source).json
     assert sums["features"] is False
-    assert not {"factors", "lr", "reg", "epochs", "solver", "h", "noise"} & sums.keys()
+    assert not {"n_factors", "learning_rate", "reg", "epochs", "solver", "h", "noise"} & sums.keys()
     once = call("evaluate", "hdpmf", "--epochs", 1, "--set", "noise=once", *source).json
     assert (once["noise"], once["epsilon_noise"]) == ("once", "simulated")

@@ -46,12 +46,10 @@ def test_the_numbers_are_the_accountants(call: Call) -> None:
         2,
         "--rounds",
         50,
-        "--factors",
-        5,
+        "--set",
+        "n_factors=5",
         "--raters",
         20,
-        "--spec",
-        "epsilon_uc=0.2",
         "--ratings",
         3,
         "--delta",
@@ -61,7 +59,7 @@ def test_the_numbers_are_the_accountants(call: Call) -> None:
     wanted = {
         (one["user"], one["view"], one["unit"], one["neighbours"]): one for one in found["costs"]
     }
-    strictest, _, liberal = example_people(PrivacySpec.paper(epsilon_uc=0.2))
+    strictest, _, liberal = example_people(PrivacySpec())
     for person in (strictest, liberal):
         cost = accounting.cost(
             "hdpmf",
@@ -149,8 +147,6 @@ def test_the_picture(call: Call, tmp_path: Path) -> None:
         (("hdpmf", "--set", "noise=magic"), 2, "noise"),
         (("hdpmf", "--set", "h=magic"), 2, "h must"),
         (("pdpmf", "--set", "threshold=magic"), 5, "threshold"),
-        (("hdpmf", "--spec", "f_xx=1"), 2, "f_xx"),
-        (("hdpmf", "--spec", "f_uc=0.5", "--weights", "uniform"), 2, "--weights uniform"),
         (("hdpmf", "--plot", "no/such/folder/a.png"), 8, "no/such/folder"),
     ],
 )

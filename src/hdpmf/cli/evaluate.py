@@ -16,10 +16,10 @@ from hdpmf.cli.train import (
     new_model,
     persons_cost,
     private_fields,
+    refuse_early_stopping,
     remarks,
 )
 from hdpmf.common.methods import METHODS
-from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
@@ -58,10 +58,7 @@ def evaluate(
     from hdpmf.models import make_model
 
     model = new_model(method, options, seed)
-    if getattr(model, "early_stopping", None) is not None:
-        raise ConfigError(
-            "early_stopping needs ratings to validate on, which evaluate has not; hdpmf train has"
-        )
+    refuse_early_stopping(model)
     training, held_out = cut.split(source, seed)
     weights = wishes.draw(training, seed, source)
     seconds = fit(model, training, weights, lists=ranking or training.implicit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,6 @@ from hdpmf.errors import ConfigError, UnknownIdError
 
 if TYPE_CHECKING:
     from hdpmf.common.data import Id, IdIndex, ItemFilter
-    from hdpmf.models import Estimator
     from hdpmf.private.client.ranking import Recommendation
 
 
@@ -92,22 +91,6 @@ class ListOptions:
         return Result(document, text(), notes=() if wants_json() else notes)
 
 
-def with_titles(model: Estimator, file: Path | None) -> Estimator:
-    """Return the model with titles, genres and years of items from a file, if there is one."""
-    if file is None:
-        return model
-    from hdpmf.common.data.item_files import read_item_table
-
-    table = read_item_table(file)
-    items = model.catalogue_.items
-    if table.index.is_integer and not items.is_integer:
-        table = table.with_text_ids()
-    if not (table.index.find(items.ids) >= 0).any():
-        raise ConfigError(f"{file} has no item of this model; are its ids the same?")
-    model.catalogue_ = replace(model.catalogue_, item_table=table)
-    return model
-
-
 def read_ids(path: Path) -> list[str]:
     """Return the ids in a file, one on each line."""
     found = [line.strip() for line in read_text(path).splitlines() if line.strip()]
@@ -164,12 +147,6 @@ def _csv_rows(user: Id, recommended: Sequence[Recommendation]) -> Iterator[tuple
         yield user, rank, entry.item, entry.title, entry.year, genres, expected, entry.reason
 
 
-Titles = Annotated[
-    Path | None,
-    option("Titles, genres and years of items: CSV, TSV or Parquet.", "FILE", "--titles"),
-]
-
-
 @command
 def recommend(
     folder: ModelFolder,
@@ -181,14 +158,13 @@ def recommend(
         Path | None, option("The users of this file, an id per line.", "FILE", "--users")
     ] = None,
     all_users: AllUsers = False,
-    titles: Titles = None,
 ) -> Result:
     """Print the items that each USER would soonest choose and like, and the reasons."""
     from hdpmf.models import load_model
 
     if bool(users) + (users_file is not None) + all_users != 1:
         raise ConfigError("name the users: USER..., --users FILE or --all-users")
-    model = with_titles(load_model(folder), titles)
+    model = load_model(folder)
     known = model.devices_.users
     if all_users:
         ids = known.ids.tolist()

@@ -15,7 +15,6 @@ from hdpmf.cli.options.common import (
     Seed,
     command,
     data_option,
-    model_option,
     option,
 )
 from hdpmf.cli.options.methods import (
@@ -53,41 +52,29 @@ def train(
             "FILE",
         ),
     ] = None,
-    validation_fraction: Annotated[
-        float | None,
-        model_option("Keep this part of the ratings out of training and measure on it.", "F"),
-    ] = None,
     seed: Seed = 0,
     force: Annotated[bool, option("Replace an earlier model in that folder.")] = False,
 ) -> Result:
     """Train METHOD on all ratings and save the model, its private part apart from the rest."""
     model = new_model(method, options, seed)
-    if getattr(model, "early_stopping", None) is not None and validation_fraction is None:
-        raise ConfigError(
-            "early_stopping needs ratings to validate on; give --validation-fraction as well"
-        )
+    refuse_early_stopping(model)
     _check_folder(out, force)
     ratings = source.load()
     if catalogue is not None:
         ratings = _in_catalogue(ratings, catalogue)
     if options.items is not None and ratings.item_table is None:
         ratings = _with_titles(ratings, options.items)
-    learning, validation = _split_validation(ratings, validation_fraction, seed)
-    weights = wishes.draw(learning, seed, source)
-    seconds = fit(model, learning, weights, validation)
-    cost = persons_cost(method, model, learning, weights)
+    weights = wishes.draw(ratings, seed, source)
+    seconds = fit(model, ratings, weights)
+    cost = persons_cost(method, model, ratings, weights)
     model.save(out, replace=True)  # allowed or not, it was checked before
 
     epochs_run = len(getattr(model, "history_", ()))
     kind = "choices" if ratings.implicit else "ratings"
     text: list[Block] = [
-        f"{METHODS[method].label} trained on {len(learning):,} {kind} of {ratings.name} in "
+        f"{METHODS[method].label} trained on {len(ratings):,} {kind} of {ratings.name} in "
         f"{seconds:.2f} s ({epochs_run} epochs)"
     ]
-    validation_mse = None
-    if validation is not None and not validation.implicit and model.predicts_ratings:
-        validation_mse = model.score(validation)["mse"]
-        text.append(f"validation MSE {validation_mse:.4f} on {len(validation):,} ratings")
     if "epsilon" in METHODS[method].options:
         text.append(wishes.sentence(seed, source))
     text += [
@@ -101,9 +88,7 @@ def train(
         "out": str(out),
         "recommender_part": str(out / "recommender"),
         "devices_part": str(out / "devices"),
-        "n_train": len(learning),
-        "n_validation": 0 if validation is None else len(validation),
-        "validation_mse": validation_mse,
+        "n_train": len(ratings),
         "epochs_run": epochs_run,
         "fit_seconds": seconds,
         **wishes.fields(seed, source),
@@ -121,11 +106,19 @@ def new_model(method: str, options: ModelOptions, seed: int) -> Estimator:
     return make_model(method, **options.chosen(method), **seeded)
 
 
+def refuse_early_stopping(model: Estimator) -> None:
+    """Raise ConfigError if a model would need ratings to validate on, which no command gives."""
+    if getattr(model, "early_stopping", None) is not None:
+        raise ConfigError(
+            "early_stopping needs ratings to validate on: use model.fit(..., validation=...) in "
+            "Python"
+        )
+
+
 def fit(
     model: Estimator,
     ratings: Ratings,
     weights: PrivacyWeights,
-    validation: Ratings | None = None,
     *,
     lists: bool = True,
 ) -> float:
@@ -133,7 +126,7 @@ def fit(
     begin = time.perf_counter()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        model.fit(ratings, weights, validation=validation, lists=lists, progress=True)
+        model.fit(ratings, weights, lists=lists, progress=True)
     seconds = time.perf_counter() - begin
     for warning in warned:
         note(f"warning: {warning.message}")
@@ -224,24 +217,6 @@ def _with_titles(ratings: Ratings, items: Path) -> Ratings:
 
     table = read_item_table(items)
     return ratings.describe(table if ratings.items.is_integer else table.with_text_ids())
-
-
-def _split_validation(
-    ratings: Ratings, fraction: float | None, seed: int
-) -> tuple[Ratings, Ratings | None]:
-    if fraction is None:
-        return ratings, None
-    if not 0.0 < fraction < 1.0:
-        raise ConfigError(f"--validation-fraction must be above 0 and below 1, not {fraction:g}")
-    import numpy as np
-
-    aside = np.random.default_rng(seed).random(len(ratings)) < fraction
-    if aside.all() or not aside.any():
-        raise ConfigError(
-            f"--validation-fraction {fraction:g} of {len(ratings):,} ratings leaves nothing "
-            "on one side"
-        )
-    return ratings.take(~aside), ratings.take(aside)
 
 
 def _check_folder(out: Path, force: bool) -> None:

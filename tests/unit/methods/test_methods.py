@@ -94,9 +94,9 @@ def test_an_option_that_a_method_lacks_is_an_error_that_names_those_it_has():
     ):
         make_model("hdpmf", n_factor=50)
     with pytest.raises(
-        ConfigError, match=r"hdp-sum has no option --lr; its options are .*--epsilon"
+        ConfigError, match=r"hdp-sum has no option --set learning_rate; its options are .*--epsilon"
     ):
-        METHODS["hdp-sum"].require("learning_rate", "--lr")
+        METHODS["hdp-sum"].require("learning_rate", "--set learning_rate")
     with pytest.raises(ConfigError, match="hdpmf-paid has solver = batch and no other"):
         make_model("hdpmf-paid", solver="sequential")
     with pytest.raises(ConfigError, match="user-mean has no option 'epochs'; it has no options"):

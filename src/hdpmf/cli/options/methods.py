@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 _FLAGS: dict[str, tuple[type, Any]] = {
-    "n_factors": (int, model_option("Length of the vectors.", "K", "--factors", "-k")),
     "epochs": (int, model_option("Passes over the ratings.", "N", "--epochs")),
-    "learning_rate": (float, model_option("Learning rate.", "RATE", "--lr")),
-    "reg": (float, model_option("Regularisation.", "R", "--reg")),
     "epsilon": (
         float,
         privacy_option(

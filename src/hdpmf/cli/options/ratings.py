@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from hdpmf.errors import ConfigError, RatingsError
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings, RatingScale
     from hdpmf.common.data.checks import Duplicates as Merging
-    from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+    from hdpmf.common.privacy import PrivacyWeights
     from hdpmf.common.privacy.accounting.costs import Person
 
 
@@ -224,45 +223,7 @@ _KINDS = ("paper", "uniform")
 
 
 @dataclass(frozen=True)
-class SpecOptions:
-    """The paper's Table II, or changes to it."""
-
-    spec: Annotated[
-        list[str] | None,
-        privacy_option(
-            "Change the paper's Table II by its names (f_uc, f_um, f_ic, f_im, epsilon_uc, "
-            "...); repeatable.",
-            "KEY=VALUE",
-        ),
-    ] = None
-
-    @property
-    def changes(self) -> dict[str, float]:
-        """The differences from Table II."""
-        from hdpmf.common.privacy import PrivacySpec
-
-        known = tuple(inspect.signature(PrivacySpec.paper).parameters)
-        values = {}
-        for key, text in parse_pairs(self.spec or (), "--spec", "f_uc=0.3"):
-            if key not in known:
-                raise ConfigError(
-                    f"--spec has no {key!r}; the paper's names are {', '.join(known)}"
-                )
-            try:
-                values[key] = float(text)
-            except ValueError:
-                raise ConfigError(f"--spec {key} must be a number, not {text!r}") from None
-        return values
-
-    def specification(self) -> PrivacySpec:
-        """Return the specification that weights are drawn by."""
-        from hdpmf.common.privacy import PrivacySpec
-
-        return PrivacySpec.paper(**self.changes)
-
-
-@dataclass(frozen=True)
-class ExampleOptions(SpecOptions):
+class ExampleOptions:
     """Weights of imagined people: the paper's groups, everybody at 1, or those of a file."""
 
     weights: Annotated[
@@ -280,10 +241,6 @@ class ExampleOptions(SpecOptions):
             raise ConfigError(
                 f"--weights takes paper, uniform or a file; there is no file {self.weights!r}"
             )
-        if self.weights != "paper" and self.spec:
-            raise ConfigError(
-                f"--weights {self.weights} leaves nothing to specify; drop it, or --spec"
-            )
 
     @property
     def uniform(self) -> bool:
@@ -292,19 +249,20 @@ class ExampleOptions(SpecOptions):
 
     def people(self) -> Sequence[Person]:
         """Return the strictest, the median and the most liberal user; one where all are alike."""
+        from hdpmf.common.privacy import PrivacySpec
         from hdpmf.common.privacy.accounting.costs import Person, example_people, people_weighing
         from hdpmf.common.privacy.weight_tables import WeightTable
 
         if self.uniform:
             return [Person("every user", 1.0)]
         if self.weights == "paper":
-            return example_people(self.specification())
+            return example_people(PrivacySpec())
         table = WeightTable.of(self.weights)
         return people_weighing(table.weights, table.per)
 
 
 @dataclass(frozen=True)
-class WeightOptions(SpecOptions):
+class WeightOptions:
     """The privacy weights of the people in one data set."""
 
     weights: Annotated[
@@ -323,8 +281,6 @@ class WeightOptions(SpecOptions):
         words = set(self.weights or ()) & set(_KINDS)
         if words and len(self.weights or ()) > 1:
             raise ConfigError("--weights takes uniform, paper, or files: one of these three")
-        if self.spec and self.weights not in (None, ["paper"]):
-            raise ConfigError("--spec is about --weights paper; drop it, or the other --weights")
 
     def kind(self, source: RatingsOptions) -> str:
         """Return ``uniform``, ``paper`` or ``file``.
@@ -333,7 +289,7 @@ class WeightOptions(SpecOptions):
         """
         if self.weights is not None:
             return self.weights[0] if self.weights[0] in _KINDS else "file"
-        return "paper" if self.spec or source.data is not None else "uniform"
+        return "uniform" if source.data is None else "paper"
 
     def sentence(self, seed: int, source: RatingsOptions) -> str:
         """Return a description of the weights."""
@@ -357,17 +313,16 @@ class WeightOptions(SpecOptions):
             "weights": kind,
             "weights_files": list(self.weights or ()) if kind == "file" else [],
             "weights_seed": seed if kind == "paper" else None,
-            "spec": self.changes,
         }
 
     def draw(self, ratings: Ratings, seed: int, source: RatingsOptions) -> PrivacyWeights:
         """Return the weights of ratings from this source."""
-        from hdpmf.common.privacy import PrivacyWeights
+        from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 
         match self.kind(source):
             case "uniform":
                 return PrivacyWeights.uniform(ratings)
             case "paper":
-                return self.specification().draw(ratings, seed)
+                return PrivacySpec().draw(ratings, seed)
             case _:
                 return PrivacyWeights.from_frame(ratings, *(self.weights or ()))

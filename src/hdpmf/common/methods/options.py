@@ -20,10 +20,7 @@ from hdpmf.errors import ConfigError, PrivacyError
 _KEY = "hdpmf"
 
 _FLAGS = {
-    "n_factors": "--factors",
     "epochs": "--epochs",
-    "learning_rate": "--lr",
-    "reg": "--reg",
     "epsilon": "--epsilon",
     "rng": "--seed",
 }
