@@ -84,11 +84,11 @@ def test_attack(call):
 
 
 @pytest.mark.slow
-def test_report_writes_a_figure_and_numbers(call, tmp_path, monkeypatch):
+def test_all_methods_make_a_figure_and_numbers(call, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "hdpmf.common.data.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1)
     )
-    result = call("audit", "report", "--runs", "40", "--out", tmp_path / "audit")
+    result = call("audit", "run", "--runs", "40", "--out", tmp_path / "audit")
     assert result.code == 0
     assert (tmp_path / "audit" / "audit.png").read_bytes().startswith(b"\x89PNG")
     numbers = json.loads((tmp_path / "audit" / "audit.json").read_text())["results"]

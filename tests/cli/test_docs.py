@@ -22,7 +22,11 @@ from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.accounting.costs import rounded_up
 from tests.docs.doc_pages import PAGES, PROMPT, ROOT, SHELLS, calls_on, commands_in, read
 
-HISTORY = (Path("CHANGELOG.md"), Path("docs/from-1-to-2.md"))  # they may name what is gone
+HISTORY = {  # they may name what is gone
+    Path("CHANGELOG.md"),
+    Path("docs/from-1-to-2.md"),
+    *(path.relative_to(ROOT) for path in (ROOT / "docs" / "adr").glob("*.md")),
+}
 FLAGS_OF_OTHERS = {  # Flower's, systemd's, those of modules of tests
     "--trusted-entities",
     "--enable-supernode-auth",
@@ -30,6 +34,7 @@ FLAGS_OF_OTHERS = {  # Flower's, systemd's, those of modules of tests
     "--disable-runtime-dependency-installation",
     "--offline",
     "--files",
+    "--spec",
 }
 FOLDERS = ("", "src/hdpmf/", "tests/", "docs/")  # where a path on a page may start
 

@@ -179,13 +179,6 @@ def test_quick_runs_every_experiment_and_resumes(call: Call, tmp_path: Path) -> 
     assert "0 runs done now" in again.out
     assert "[Synthetic, K=5, quick]" in again.out
 
-    status = call("paper", "status", out)
-    assert status.code == 0
-    assert status.out.count("complete") == len(paper.NAMES) - 2
-    assert "table3 (quick)" in status.out
-    rows = call("paper", "status", out, "--json").json["experiments"]
-    assert all(row["complete"] for row in rows)
-
 
 @pytest.mark.usefixtures("tiny")
 def test_one_experiment_then_another_share_their_runs(call: Call, tmp_path: Path) -> None:
@@ -216,6 +209,3 @@ def test_what_is_not_here(call: Call, tmp_path: Path) -> None:
     assert "MovieLens 1M is not on this machine" in asked.err
     assert not (tmp_path / "out").exists()
     assert call("paper", "run", "--experiment", "table9").code == 2
-    nothing = call("paper", "status", tmp_path / "out")
-    assert nothing.code == 2
-    assert "there are no results" in nothing.err

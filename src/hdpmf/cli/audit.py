@@ -40,9 +40,6 @@ _Weight = Annotated[
         "Privacy weight of the audited rating; its claim is W times epsilon.", "W", "--weight"
     ),
 ]
-_Epsilon = Annotated[float, privacy_option("Of every method that has one.", "E", "--epsilon")]
-
-
 _Runs = Annotated[
     int,
     run_option(
@@ -80,9 +77,11 @@ class AttackOptions(MethodOptions):
 
 @command
 def run(
-    method: _Method,
     options: AttackOptions,
     trial: WorldOptions,
+    method: Annotated[
+        str | None, option("The method.", "METHOD", default="all, in every view", words=METHODS)
+    ] = None,
     runs: _Runs = _RUNS,
     view: Annotated[
         str, option("What the attacker sees.", "messages|sums|sums-h-hidden|final")
@@ -93,8 +92,18 @@ def run(
     ] = "value",
     weight: _Weight = 1.0,
     delta: Annotated[float, privacy_option("Of the guarantee.", "D")] = 0.0,
+    out: Annotated[
+        Path, option("Where audit.png and audit.json of all methods go.", "FOLDER", "--out", "-o")
+    ] = Path("out") / "audit",
 ) -> Result:
-    """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below."""
+    """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below.
+
+    Without --method it audits every method in every view, which takes a quarter of an hour.
+    """
+    if method is None:
+        if options.any:
+            raise ConfigError("a method's options need --method; without it all methods run as are")
+        return _audit_all(trial, runs, weight, out)
     from hdpmf.lab.audit.game import Audit, run_audit
 
     audit = Audit(
@@ -109,6 +118,57 @@ def run(
     )
     result = run_audit(audit, trial.world())
     return Result({**result.as_dict(), **_made()}, _audit_text(result))
+
+
+def _audit_all(trial: WorldOptions, runs: int, weight: float, out: Path) -> Result:
+    """Audit every method in every view; write audit.png and audit.json."""
+    begin = time.perf_counter()
+    make_folder(out)
+    from hdpmf.common.base.files import atomic_write
+    from hdpmf.lab.audit.figure import audit_png, row_of
+    from hdpmf.lab.audit.game import cells, run_audit
+
+    world = trial.world()
+    audits = cells(runs, 1.0, weight, trial.seed)
+    results = []
+    with progress_bar("auditing", len(audits)) as advance:
+        for done, audit in enumerate(audits):
+            advance(done, len(audits))
+            results.append(run_audit(audit, world))
+    subtitle = (
+        f"epsilon 1, weight {weight:g}; {runs:,} runs of each world; bounds hold with "
+        f"{100 * results[0].confidence:g}% confidence; {world.name}, {world.n_users:,} users"
+    )
+    document: dict[str, Any] = {
+        "results": [result.as_dict() for result in results],
+        "data": trial.data,
+        "seconds": time.perf_counter() - begin,
+        "hdpmf_version": hdpmf_version(),
+        **_made(),
+    }
+    figure = out / "audit.png"
+    numbers = out / "audit.json"
+    atomic_write(figure, audit_png(results, subtitle))
+    atomic_write(numbers, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+    table = Table(
+        ("method", "view", "claimed", "at least", "verdict", "claimed for"),
+        [
+            (
+                row_of(result),
+                result.view,
+                _claimed(result),
+                f"{result.epsilon_lower_bound:.2f}",
+                result.verdict,
+                result.claim_view,
+            )
+            for result in results
+        ],
+        numeric=("claimed", "at least"),
+        title=f"{subtitle}; at most {results[0].ceiling:.2f} can be proved",
+    )
+    return Result(
+        {**document, "figure": str(figure)}, [table, f"figure: {figure}", f"numbers: {numbers}"]
+    )
 
 
 @command
@@ -143,64 +203,6 @@ def attack(
             f"  the item's mean:     {found.item_mean_exact:6.1%} exactly right, RMSE "
             f"{found.item_mean_rmse:.3f}",
         ],
-    )
-
-
-@command
-def report(
-    trial: WorldOptions,
-    runs: _Runs = _RUNS,
-    out: Annotated[Path, option("Where it goes.", "FOLDER", "--out", "-o")] = Path("out") / "audit",
-    epsilon: _Epsilon = 1.0,
-    weight: _Weight = 1.0,
-) -> Result:
-    """Audit every method in every view (a quarter of an hour); write audit.png and audit.json."""
-    begin = time.perf_counter()
-    make_folder(out)
-    from hdpmf.common.base.files import atomic_write
-    from hdpmf.lab.audit.figure import audit_png, row_of
-    from hdpmf.lab.audit.game import cells, run_audit
-
-    world = trial.world()
-    audits = cells(runs, epsilon, weight, trial.seed)
-    results = []
-    with progress_bar("auditing", len(audits)) as advance:
-        for done, audit in enumerate(audits):
-            advance(done, len(audits))
-            results.append(run_audit(audit, world))
-    subtitle = (
-        f"epsilon {epsilon:g}, weight {weight:g}; {runs:,} runs of each world; bounds hold with "
-        f"{100 * results[0].confidence:g}% confidence; {world.name}, {world.n_users:,} users"
-    )
-    document: dict[str, Any] = {
-        "results": [result.as_dict() for result in results],
-        "data": trial.data,
-        "seconds": time.perf_counter() - begin,
-        "hdpmf_version": hdpmf_version(),
-        **_made(),
-    }
-    figure = out / "audit.png"
-    numbers = out / "audit.json"
-    atomic_write(figure, audit_png(results, subtitle))
-    atomic_write(numbers, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
-    table = Table(
-        ("method", "view", "claimed", "at least", "verdict", "claimed for"),
-        [
-            (
-                row_of(result),
-                result.view,
-                _claimed(result),
-                f"{result.epsilon_lower_bound:.2f}",
-                result.verdict,
-                result.claim_view,
-            )
-            for result in results
-        ],
-        numeric=("claimed", "at least"),
-        title=f"{subtitle}; at most {results[0].ceiling:.2f} can be proved",
-    )
-    return Result(
-        {**document, "figure": str(figure)}, [table, f"figure: {figure}", f"numbers: {numbers}"]
     )
 
 

@@ -88,11 +88,7 @@ COMMANDS: dict[str, str | Group] = {
             "unmove": "device.store:unmove",
             "policy": "device.status:policy",
             "forget": "device.store:forget",
-            "service": Group(
-                "Start this device at login: install the service, or remove it.",
-                {"install": "device.service:install", "remove": "device.service:remove"},
-                no_args_is_help=True,
-            ),
+            "service": "device.service:service",
         },
         no_args_is_help=True,
         epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. "
@@ -112,7 +108,6 @@ COMMANDS: dict[str, str | Group] = {
         {
             "run": "audit:run",
             "attack": "audit:attack",
-            "report": "audit:report",
         },
     ),
     "federate": Group(
@@ -156,7 +151,6 @@ COMMANDS: dict[str, str | Group] = {
         "The paper's whole evaluation: run it, see its progress, read the report.",
         {
             "run": "paper:run_paper",
-            "status": "paper:status",
             "report": "paper:report",
         },
     ),

@@ -22,8 +22,8 @@ from hdpmf.cli.experiment import (
     report_result,
     run_and_collect,
 )
-from hdpmf.cli.options.common import DATASET_NAMES, argument, command, data_option, option
-from hdpmf.cli.output import Block, Result, Table, note
+from hdpmf.cli.options.common import DATASET_NAMES, command, data_option, option
+from hdpmf.cli.output import Block, Result, note
 from hdpmf.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -126,37 +126,6 @@ def run_paper(
         **done_fields(done),
     }
     return Result(fields, text(), notes=notes, exit_code=exit_code)
-
-
-@command
-def status(out: Annotated[Path, argument("The folder that --out named.", "OUT")] = _OUT) -> Result:
-    """Show what is done and what is missing."""
-    from hdpmf.lab.experiments import Store
-    from hdpmf.lab.experiments.progress import experiment_status
-
-    with Store(out) as store:
-        results = store.results()
-        rows = [
-            experiment_status(experiment, results)
-            for experiment in store.experiments().values()
-            if experiment.has_runs
-        ]
-    columns = ("experiment", "cross-validation", "evaluation", "diverged", "failed", "")
-    cells = [
-        (
-            row["name"] + (" (quick)" if row["quick"] else ""),
-            f"{row['tuning_done']}/{row['tuning_runs']}",
-            f"{row['evaluation_done']}/{row['evaluation_runs']}",
-            str(row["diverged"]),
-            str(row["failed"]),
-            "complete" if row["complete"] else "",
-        )
-        for row in rows
-    ]
-    text: list[Block] = [Table(columns, cells, numeric=columns[1:5])]
-    if not all(row["complete"] for row in rows):
-        text.append("the same 'hdpmf paper run' command does what is missing")
-    return Result({"out": str(out), "experiments": rows}, text)
 
 
 @command

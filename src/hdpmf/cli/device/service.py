@@ -87,21 +87,25 @@ def _launch_agent(store: Path, name: str) -> LoginService:
 
 
 @command
-def install(
+def service(
     path: StorePath,
-    start: Annotated[bool, option("Start it now, too.", None, "--start/--no-start")] = True,
+    remove: Annotated[bool, option("End the service; the store stays.")] = False,
 ) -> Result:
-    """Start this device at every login, in the background.
+    """Start this device now and at every login, in the background.
 
     It is a service of your own user: a systemd unit, or a launch agent on macOS. It prints no
     links; open the page with hdpmf device open, or from a bookmark. A store with a passphrase
     answers nobody before you have unlocked it on the page.
     """
+    return _remove(path) if remove else _install(path)
+
+
+def _install(path: Path) -> Result:
     if not path.is_file():
         raise ConfigError(f"there is no store at {path}; make one with hdpmf device open {path}")
     store = path.absolute()
     service = _service(store)
-    if start and service.file.exists():
+    if service.file.exists():
         with suppress(ConfigError):  # an earlier one, perhaps of another Python, runs or does not
             for words in service.stop:
                 _run(words, "it was not ended")
@@ -112,23 +116,19 @@ def install(
             f"could not make {service.file.parent}: {error.strerror or error}"
         ) from None
     atomic_write(service.file, service.content)
-    if start:
-        for words in service.start:
-            _run(words, f"{service.file} is there, but could not be started")
-    state = "It runs now, and at every login." if start else "It runs from the next login on."
+    for words in service.start:
+        _run(words, f"{service.file} is there, but could not be started")
     return Result(
-        {"service": service.file.stem, "file": str(service.file), "started": start},
+        {"service": service.file.stem, "file": str(service.file)},
         [
-            f"{service.file} starts {store} for you. {state}",
-            f"Open its page: hdpmf device open {path}. Take it away: hdpmf device service remove "
-            f"{path}.",
+            f"{service.file} starts {store} for you. It runs now, and at every login.",
+            f"Open its page: hdpmf device open {path}. Take it away: hdpmf device service {path} "
+            "--remove",
         ],
     )
 
 
-@command
-def remove(path: StorePath) -> Result:
-    """End the service of this device. The store stays."""
+def _remove(path: Path) -> Result:
     service = _service(path.absolute())
     if not service.file.exists():
         raise ConfigError(f"{path} has no service: there is no {service.file}")

@@ -242,13 +242,11 @@ class Ratings:
 
     def __repr__(self) -> str:
         what = "choices" if self.implicit else "ratings"
+        scale = "implicit" if self.implicit else f"scale {self.scale}"
         return (
             f"Ratings({self.name!r}: {len(self):,} {what} of {self.n_items:,} items by "
-            f"{self.n_users:,} users, {self._scale_in_words()})"
+            f"{self.n_users:,} users, {scale})"
         )
-
-    def _scale_in_words(self) -> str:
-        return "implicit" if self.implicit else f"scale {self.scale}"
 
     def _repr_html_(self) -> str:
         """Counts for notebooks; no rating, and no id."""
@@ -257,7 +255,7 @@ class Ratings:
             "users": f"{self.n_users:,}",
             "items": f"{self.n_items:,}",
             "of all pairs": f"{self.density:.2%}",
-            "given as": self._scale_in_words(),
+            "scale": "implicit feedback" if self.implicit else self.scale,
         }
         return facts_html(self.name, facts)
 

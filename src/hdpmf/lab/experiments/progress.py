@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
 from hdpmf.common.base.progress import View, clock, view
 from hdpmf.common.methods import METHODS
-from hdpmf.lab.experiments.expansion import expected_runs, final_runs, tuning_runs
-from hdpmf.lab.experiments.runner import estimated_seconds, unfinished
+from hdpmf.lab.experiments.runner import estimated_seconds
 from hdpmf.lab.experiments.runs import Run
-from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result
 from hdpmf.lab.experiments.summary import dataset_title
 
@@ -135,31 +133,3 @@ def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
     progress = StageProgress()
     with view(stream, progress.picture, progress.line) as progress.view:
         yield progress
-
-
-def experiment_status(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, Any]:
-    """Count the runs of an experiment that are done.
-
-    The number of evaluation runs is an estimate until everything is tuned. Failed runs will be
-    tried again.
-    """
-    tuning = tuning_runs([experiment])
-    final = final_runs([experiment], results)
-    states = [results[run.id].status for run in (*tuning, *final) if run.id in results]
-    tuned = len(tuning) - len(unfinished([experiment], tuning, results))
-    evaluated = len(final) - len(unfinished([experiment], final, results))
-    expected = len(final)
-    if tuned < len(tuning):
-        expected = len(expected_runs([experiment])) - len(tuning)
-    failed = states.count("failed")
-    return {
-        "name": experiment.name,
-        "quick": experiment.quick,
-        "tuning_runs": len(tuning),
-        "tuning_done": tuned,
-        "evaluation_runs": expected,
-        "evaluation_done": evaluated,
-        "diverged": states.count("diverged"),
-        "failed": failed,
-        "complete": tuned == len(tuning) and evaluated >= expected and not failed,
-    }
