@@ -159,6 +159,7 @@ def test_a_genre_is_marked_for_all_recommenders(store: DeviceStore) -> None:
     assert {record.item: record.weight for record in books.records()}[name] == SENSITIVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["reopen", "passphrase", "export"])
 def test_marks_go_where_the_ratings_go(store: DeviceStore, tmp_path: Path, how: str) -> None:
     mark_genre(store, "Health", 0.05)

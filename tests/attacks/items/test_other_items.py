@@ -192,6 +192,7 @@ BATCHES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(BATCHES)
 def test_no_rating_is_ever_sent_under_another_title(batches: Any) -> None:

@@ -199,6 +199,7 @@ def test_one_authority_is_one_server() -> None:
 # Sums of somebody else
 
 
+@pytest.mark.slow
 def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> None:
     folders = [
         AggregatorFolder.create(

@@ -94,6 +94,7 @@ def opened(secret: bytes, pair: Pair, task: bytes, report: bytes, server: int) -
 # Recorded, and opened later
 
 
+@pytest.mark.slow
 def test_a_recorded_upload_stays_closed(tmp_path: Path) -> None:
     """It was open for as long as the pair lasted: the key was on the card, and on the disk."""
     pair = Pair(tmp_path, rotating=True)
@@ -121,6 +122,7 @@ def test_a_recorded_upload_stays_closed(tmp_path: Path) -> None:
                 opened(secret, pair, task, recorded[0], server)
 
 
+@pytest.mark.slow
 def test_a_key_stays_while_reports_for_it_are_under_way_and_no_longer(tmp_path: Path) -> None:
     """The helper is away for weeks: what was confirmed counts. A task that nobody collects ends."""
     pair = Pair(tmp_path, rotating=True)
@@ -473,6 +475,7 @@ def test_a_leader_follows_the_helpers_list_only_forward(tmp_path: Path) -> None:
         pair.leader.follow_partner_keys()
 
 
+@pytest.mark.slow
 def test_a_key_is_erased_within_days_of_the_last_task_that_needs_it(tmp_path: Path) -> None:
     """What docs/keys.md promises, with tasks of a week, one after another."""
     pair = Pair(tmp_path, rotating=True)

@@ -94,6 +94,7 @@ class Played:
         return collected
 
 
+@pytest.mark.slow
 def test_no_report_and_no_exact_sum_is_on_a_disk_at_any_time(tmp_path: Path) -> None:
     played = Played(tmp_path / "servers")
     played.finish()
@@ -266,6 +267,7 @@ def noise_in(pair: Pair, task: bytes, collected: Collection, reports: list[bytes
     return [a - b for a, b in zip(numbers, prio.field.integers(total), strict=True)]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_brought_back_with_all_its_files_adds_the_same_noise(
     tmp_path: Path,
 ) -> None:
@@ -281,6 +283,7 @@ def test_other_reports_after_a_rollback_get_other_noise(tmp_path: Path) -> None:
     assert sum(a == b for a, b in zip(first, other, strict=True)) <= 4
 
 
+@pytest.mark.slow
 def test_the_same_reports_under_another_interval_get_the_same_noise(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "servers")
     pair = Pair(folder, rules=Rules(minimum=2), noises=(None, None))

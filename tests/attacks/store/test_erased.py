@@ -40,6 +40,7 @@ def forget(store: DeviceStore) -> None:
     store.forget(ratings=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "gone"),
     [(remove, NAMES[7:8]), (remove_many, NAMES[::2]), (forget, NAMES)],

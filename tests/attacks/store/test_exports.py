@@ -44,6 +44,7 @@ def pieces(data: bytes) -> tuple[bytes, list[bytes]]:
     return EXPORT_MAGIC + found[0], found[1:]
 
 
+@pytest.mark.slow
 def test_bytes_that_flip_and_files_that_end_early_are_refused(export: Path, there: Path) -> None:
     data, chance = export.read_bytes(), random.Random(3)
     spoiled = [data[: chance.randrange(len(data))] for _ in range(40)]

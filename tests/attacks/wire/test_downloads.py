@@ -136,6 +136,7 @@ def test_another_rubbish_at_every_look_has_a_budget_for_the_day(
         assert state.downloaded.size == len(encode(TABLE))  # a new day begins with nothing
 
 
+@pytest.mark.slow
 def test_the_list_of_refused_files_has_an_end(path: Path, world: Wasteful) -> None:
     numbers = iter(range(10_000))
     world.at_every_look = lambda: world.name(f"{next(numbers):064x}", b"x")
@@ -158,6 +159,7 @@ def test_what_the_owner_changes_is_looked_at_again(path: Path, world: Wasteful) 
     assert len(world.fetched) == 3
 
 
+@pytest.mark.slow
 def test_files_that_change_at_every_poll_are_looked_at_so_often_a_day(
     path: Path, world: Wasteful, monkeypatch: pytest.MonkeyPatch
 ) -> None:

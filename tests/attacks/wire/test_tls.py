@@ -76,6 +76,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return ensure_certificates(tmp_path_factory.mktemp("tls"), ["127.0.0.1"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [*OLD, GOOD, None], ids=lambda one: one.name if one else "none")
 def test_a_device_speaks_to_no_older_server(
     certificates: Certificates, version: ssl.TLSVersion | None

@@ -57,6 +57,7 @@ def test_a_name_that_could_mislead_is_refused(name: str, why: str) -> None:
         claimed_name(name)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=80))
 def test_what_is_taken_is_short_visible_and_stays_as_it_is(text: str) -> None:
     try:

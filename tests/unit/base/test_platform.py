@@ -58,6 +58,7 @@ def test_no_module_asks_for_what_only_some_systems_have() -> None:
     } == {}
 
 
+@pytest.mark.slow
 def test_only_one_module_knows_the_systems_apart() -> None:
     users = {
         path.name

@@ -185,6 +185,7 @@ def encode_terms() -> bytes:
     )
 
 
+@pytest.mark.slow
 def test_not_now_sends_nothing_and_asks_again_later():
     store, world = asking_store(), World()
     world.publish(task=make_task(end=START + 40 * PERIOD))

@@ -292,6 +292,7 @@ except StorageError as error:
 """
 
 
+@pytest.mark.slow
 def test_one_process_serves_at_a_time(path: Path) -> None:
     DeviceStore.create(path).close()
 

@@ -63,6 +63,7 @@ class Recorder:
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) -> None:
     first, second = Recorder(), Recorder()
     with Store(tmp_path, create=True) as store:
@@ -161,6 +162,7 @@ def _refuse(*_: object) -> None:
     raise ConfigError("the disk ate it")
 
 
+@pytest.mark.slow
 def test_the_papers_measure_leaves_cold_ratings_out() -> None:
     """Items that sampling left without ratings are predicted from their factors, as published."""
     sparse = Data("synthetic", world={"n_users": 60, "n_items": 200, "n_ratings": 900})

@@ -61,6 +61,7 @@ def test_lanes_and_steps_are_uncorrelated(sample):
     assert abs(squares.mean()) < 5 * 2 / np.sqrt(squares.size)
 
 
+@pytest.mark.slow
 def test_pairs_have_every_direction(sample):
     angles = np.arctan2(sample[1::2], sample[::2]).ravel()
     counts, _ = np.histogram(angles, 32, (-np.pi, np.pi))

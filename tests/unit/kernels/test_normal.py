@@ -62,6 +62,7 @@ def test_threads_change_nothing(problem):
         assert np.array_equal(fitted(problem, n_threads), fitted(problem, 1))
 
 
+@pytest.mark.slow
 def test_statistics_are_the_same_sums(problem):
     by_user, X, weight, _, _ = problem
     with Workers(2) as workers:

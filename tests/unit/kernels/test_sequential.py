@@ -121,6 +121,7 @@ def test_noise_is_fresh_in_every_epoch_or_always_the_same():
     assert np.array_equal(once, noise_only(3, 1.0, 1, 2, 0))
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_change_a_bit():
     users, items, target, coefficient, U, V = problem(weighted=True)
     results = []

@@ -410,6 +410,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(steps, min_size=1, max_size=10))
 def test_no_screen_claims_less_than_another_or_than_the_accountant(history):

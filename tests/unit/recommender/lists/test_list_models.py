@@ -210,6 +210,7 @@ def test_the_largest_entries_of_each_column_are_kept():
     assert scores == pytest.approx(matrix[3:].sum(axis=0), rel=0.02)
 
 
+@pytest.mark.slow
 def test_with_all_neighbours_the_sparse_matrix_is_the_whole_one():
     whole, sparse = item_item(PRESENCE), item_item(PRESENCE, neighbours=WORLD.n_items)
     assert (PRESENCE.gram() > 0).all()  # else those that nobody rated together are left out
