@@ -56,7 +56,7 @@ PLANTED = (
         "small = np.maximum(small, np.ceil(np.minimum(least, 0.5) * unit).astype(np.uint64))",
         "pass",
         (
-            "tests/unit/privacy/test_released.py::test_a_bit_that_says_more_than_its_epsilon_is_held_back",
+            "tests/unit/privacy/test_noise.py::test_a_bit_that_says_more_than_its_epsilon_is_held_back",
         ),
     ),
     Planted(

@@ -2,7 +2,6 @@
 
 from hdpmf.common.privacy.accounting.accountants import (
     epsilon_at,
-    gaussian_distance,
     guess,
     pure,
     renyi,
@@ -26,7 +25,6 @@ __all__ = [
     "Setting",
     "cost",
     "epsilon_at",
-    "gaussian_distance",
     "guess",
     "person_costs",
     "pure",

@@ -1,9 +1,8 @@
 """Accountants that say what privacy events cost together, or refuse.
 
-``pure`` adds up pure epsilons, ``zcdp`` adds up rho, ``gaussian_distance`` adds up squared
-distances of Gaussian releases (and refuses everything else), ``epsilon_at`` finds the best epsilon
-for a delta that any of them, or the releases' loss distributions, prove. These are dp-accounting's
-(Doroshenko et al. 2022), imported only where a delta is asked for.
+``pure`` adds up pure epsilons, ``zcdp`` adds up rho, ``epsilon_at`` finds the best epsilon for a
+delta that either, Gaussian releases, Renyi divergences or the releases' loss distributions prove.
+The last are dp-accounting's (Doroshenko et al. 2022), imported only where a delta is asked for.
 References: Bun and Steinke 2016 (zCDP; a pure epsilon is epsilon^2/2-zCDP), Kairouz, Oh and
 Viswanath 2015 (anything epsilon-private is randomized response seen through a channel), Balle and
 Wang 2018 (exact Gaussian), Mironov 2017 (Renyi curve of Laplace), Canonne, Kamath and Steinke 2020
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -85,17 +83,12 @@ def _mills(x: float) -> float:
 
 def pure(event: Event) -> float:
     """Pure epsilon; infinite where there is no finite one."""
-    return _added(event, _pure)
+    return math.fsum(times * _costs(one)[0] for one, times in _counted(event).items())
 
 
 def zcdp(event: Event) -> float:
     """The rho of zero-concentrated differential privacy; infinite where there is no finite one."""
-    return _added(event, _rho)
-
-
-def gaussian_distance(event: Event) -> float:
-    """Return the distance of neighbours in standard deviations, for Gaussian events only."""
-    return math.sqrt(_added(event, _squared_distance))
+    return math.fsum(times * _costs(one)[1] for one, times in _counted(event).items())
 
 
 def renyi(event: Event, order: float) -> float:
@@ -116,9 +109,9 @@ def epsilon_at(event: Event, delta: float) -> float:
         raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
     if math.isinf(zcdp(event)):
         return math.inf
+    if is_exact_guess(event):
+        return min(pure(event), normal_epsilon(_distance(event), delta))
     counts = _counted(event)
-    if all(isinstance(release, GaussianGivenH) for release in counts):
-        return min(pure(event), normal_epsilon(gaussian_distance(event), delta))
     best = min(pure(event), _from_renyi(counts, delta))
     if delta <= _ARITHMETIC or not all(map(_has_law, counts)):
         return best
@@ -133,15 +126,20 @@ def guess(event: Event) -> float:
     multiplies over releases.
     """
     if is_exact_guess(event):
-        return normal_cdf(gaussian_distance(event) / 2)
+        return normal_cdf(_distance(event) / 2)
     by_pure = 1 / (1 + math.exp(-pure(event)))
     by_affinity = (1 + math.sqrt(-math.expm1(-zcdp(event) / 2))) / 2
     return min(by_pure, by_affinity)
 
 
 def is_exact_guess(event: Event) -> bool:
-    """Check that ``guess`` is what the best observer reaches, not just a bound."""
+    """Check that ``guess`` is what the best observer reaches: all releases are Gaussian."""
     return all(isinstance(release, GaussianGivenH) for release in _counted(event))
+
+
+def _distance(event: Event) -> float:
+    """Return how far Gaussian releases move together, in standard deviations."""
+    return math.sqrt(2 * zcdp(event))
 
 
 def _counted(event: Event) -> Counter[Event]:
@@ -157,61 +155,29 @@ def _counted(event: Event) -> Counter[Event]:
         case Repeated(part, times):
             return Counter({one: count * times for one, count in _counted(part).items()})
         case NoiseFixedOverRounds(part, rounds):
-            fixed = _counted(part)
             if rounds > 1 and pure(part) > 0:
                 return Counter([Unprotected("the difference of two rounds has no noise")])
-            return fixed
+            return _counted(part)
         case _:
             return Counter([event])
 
 
-def _added(event: Event, cost_of: Callable[[Event], float]) -> float:
-    """Costs that add up over releases."""
-    return math.fsum(times * cost_of(one) for one, times in _counted(event).items())
-
-
-def _pure(release: Event) -> float:
+def _costs(release: Event) -> tuple[float, float]:
+    """Return pure epsilon and rho of one release."""
     match release:
         case Unprotected():
-            return math.inf
+            return math.inf, math.inf
         case LaplaceSum(shift, coordinates):
-            return shift * coordinates
-        case DiscreteLaplaceRelease(shift):
-            return shift
-        case RandomizedBit(budget):
-            return budget
+            return shift * coordinates, coordinates * shift**2 / 2
+        case DiscreteLaplaceRelease(budget) | RandomizedBit(budget):
+            return budget, budget**2 / 2
         case GaussianGivenH(distance):
-            return math.inf if distance > 0 else 0.0
+            return math.inf if distance > 0 else 0.0, distance**2 / 2
         case _:
-            raise _refused("a pure-epsilon", release)
-
-
-def _rho(release: Event) -> float:
-    match release:
-        case Unprotected():
-            return math.inf
-        case LaplaceSum(shift, coordinates):
-            return coordinates * shift**2 / 2
-        case DiscreteLaplaceRelease(shift):
-            return shift**2 / 2
-        case RandomizedBit(budget):
-            return budget**2 / 2
-        case GaussianGivenH(distance):
-            return distance**2 / 2
-        case _:
-            raise _refused("a zCDP", release)
-
-
-def _squared_distance(release: Event) -> float:
-    if isinstance(release, GaussianGivenH):
-        return release.distance**2
-    raise _refused("a Gaussian", release)
-
-
-def _refused(who: str, event: Event) -> UnsupportedEventError:
-    return UnsupportedEventError(
-        f"{who} accountant cannot say what {type(event).__name__} costs; use another one"
-    )
+            raise UnsupportedEventError(
+                f"no accountant can say what {type(release).__name__} costs; make it of other "
+                "events"
+            )
 
 
 def _has_law(release: Event) -> bool:
@@ -229,10 +195,10 @@ def _from_losses(counts: Counter[Event], delta: float) -> float:
     """Compose the releases' loss distributions, rounded so that epsilon is never too small."""
     from dp_accounting.pld import privacy_loss_distribution as losses
 
-    spent = Counter({release: times for release, times in counts.items() if _pure(release) > 0})
+    spent = Counter({release: times for release, times in counts.items() if _costs(release)[0] > 0})
     if not spent:
         return 0.0
-    rho = math.fsum(times * _rho(release) for release, times in spent.items())
+    rho = math.fsum(times * _costs(release)[1] for release, times in spent.items())
     # Splitting a loss between two grid points adds about width^2 / 8 to a release's epsilon.
     width = math.sqrt(8 * _FINENESS * rho / spent.total())
     total: Any = None
@@ -263,7 +229,7 @@ def _moved(release: Event) -> tuple[int, float]:
     if isinstance(release, DiscreteLaplaceRelease) and release.scale is not None:
         # Only arithmetic keeps a move from the grid.
         return math.ceil(release.shift * release.scale * (1 - 1e-9)), release.scale
-    return 1, 1 / _pure(release)
+    return 1, 1 / _costs(release)[0]
 
 
 def _renyi_curve(counts: Counter[Event], orders: np.ndarray) -> np.ndarray:
@@ -272,16 +238,14 @@ def _renyi_curve(counts: Counter[Event], orders: np.ndarray) -> np.ndarray:
     budgets: list[tuple[float, int]] = []
     for event, times in counts.items():
         match event:
-            case Unprotected() | NoiseFixedOverRounds():
-                total += math.inf if pure(event) > 0 else 0.0
+            case Unprotected():
+                total += math.inf
             case LaplaceSum(shift, coordinates):
                 total += times * coordinates * _laplace(orders, shift)
             case GaussianGivenH(distance):
                 total += times * orders * distance**2 / 2
-            case DiscreteLaplaceRelease() | RandomizedBit():
-                budgets.append((pure(event), times))
             case _:
-                raise _refused("a Renyi", event)
+                budgets.append((_costs(event)[0], times))
     if budgets:
         sizes, often = np.array(budgets, np.float64).T
         total += _randomized_response(orders[:, None], sizes) @ often

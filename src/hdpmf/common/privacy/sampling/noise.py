@@ -18,8 +18,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from hdpmf.common.privacy.sampling.exact import MAX_SIGMA, Words, discrete_gaussian
-from hdpmf.common.privacy.sampling.shares import negative_binomial
+from hdpmf.common.privacy.sampling.exact import MAX_SIGMA, Words, discrete_gaussian, geometric
 from hdpmf.errors import ConfigError, PrivacyError
 
 HALF_WORD: Final = 63
@@ -99,19 +98,7 @@ def bit_thresholds(p_plus: np.ndarray, epsilon: np.ndarray | float | None = None
     )
 
 
-def share_shape(n_shares: int, count: int) -> Fraction:
-    """The part of the whole noise that ``count`` of ``n_shares`` shares are."""
-    for name, number in (("n_shares", n_shares), ("count", count)):
-        if (
-            not isinstance(number, (int, np.integer))
-            or isinstance(number, bool)
-            or not 1 <= number < 1 << 32
-        ):
-            raise PrivacyError(f"{name} must be a whole number from 1, not {number!r}")
-    return Fraction(int(count), int(n_shares))
-
-
-_Size = int | tuple[int, ...]
+Size = int | tuple[int, ...]
 
 
 class SeededNoise:
@@ -160,7 +147,7 @@ class SeededNoise:
         """N(0, 1) draws."""
         return self._generator.standard_normal(shape, dtype=np.float32)
 
-    def discrete_laplace(self, scale: float | Fraction, size: _Size) -> np.ndarray:
+    def discrete_laplace(self, scale: float | Fraction, size: Size) -> np.ndarray:
         """As ``ReleasedNoise.discrete_laplace``."""
         stop = _stop_probability(scale)
         drawn: np.ndarray = self._generator.geometric(stop, size) - self._generator.geometric(
@@ -169,12 +156,12 @@ class SeededNoise:
         return drawn
 
     def laplace_share(
-        self, scale: float | Fraction, n_shares: int, size: _Size, *, count: int = 1
+        self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1
     ) -> np.ndarray:
-        """As ``ReleasedNoise.laplace_share``."""
+        """Draw ``count`` of ``n_shares`` shares that add up to discrete Laplace noise."""
         if count == n_shares:
             return self.discrete_laplace(scale, size)
-        shape, stop = float(share_shape(n_shares, count)), _stop_probability(scale)
+        shape, stop = count / n_shares, _stop_probability(scale)
         plus = self._generator.negative_binomial(shape, stop, size)
         drawn: np.ndarray = plus - self._generator.negative_binomial(shape, stop, size)
         return drawn
@@ -219,12 +206,6 @@ def _stop_probability(scale: float | Fraction) -> float:
     return -math.expm1(-1.0 / float(grid_scale(scale)))
 
 
-Size = int | tuple[int, ...]
-
-# The sampler multiplies draws by n_shares in 64 bits: a draw of 1,024 scales has a probability of
-# e^-1024.
-_PRODUCT_LIMIT: Final = 1 << 53
-
 _NOISE_KEY_BYTES: Final = 32
 
 
@@ -234,8 +215,8 @@ class ReleasedNoise:
 
     No bytes are kept between calls, so that a forked process can never repeat its parent's draws.
 
-    What is exact: ``discrete_laplace`` and ``laplace_share`` have exactly the stated law at the
-    scale ``grid_scale(scale)``, which is never smaller than ``scale``. ``discrete_gaussian`` has
+    What is exact: ``discrete_laplace`` has exactly the stated law at the scale
+    ``grid_scale(scale)``, which is never smaller than ``scale``. ``discrete_gaussian`` has
     exactly the stated law with sigma rounded up to a whole number of grid units. ``bits`` has
     probabilities that are whole multiples of 2^-63, rounded towards one half.
     """
@@ -244,20 +225,18 @@ class ReleasedNoise:
 
     def discrete_laplace(self, scale: float | Fraction, size: Size) -> np.ndarray:
         """Two-sided geometric noise, P(k) proportional to exp(-abs(k) / scale), as int64."""
-        return self.laplace_share(scale, 1, size)
+        return _discrete_laplace(_entropy, scale, size)
 
     def laplace_share(
         self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1
     ) -> np.ndarray:
-        """Draw one user's share of discrete Laplace noise; ``n_shares`` shares add up to it.
-
-        Args:
-            scale: Of the whole noise, in grid units.
-            n_shares: How many shares make it up. More shares than that only add noise.
-            size: Shape of the result.
-            count: Draw the sum of so many shares at once (a client that holds so many users).
-        """
-        return _laplace_share(_entropy, scale, n_shares, size, count)
+        """The whole noise: what is released has all of it, whoever else takes part."""
+        if count != n_shares:
+            raise PrivacyError(
+                f"released noise is whole, not {count} of {n_shares} shares; simulate shares with "
+                "SeededNoise"
+            )
+        return self.discrete_laplace(scale, size)
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         """Draw k with P(k) ~ exp(-k^2 / (2 sigma^2)) for each sigma in grid units, as int64.
@@ -304,7 +283,7 @@ class KeyedNoise:
 
     def discrete_laplace(self, scale: float | Fraction, size: Size) -> np.ndarray:
         """As ``ReleasedNoise.discrete_laplace``; draws go on where the last ones ended."""
-        return _laplace_share(self._words, scale, 1, size, 1)
+        return _discrete_laplace(self._words, scale, size)
 
     def _words(self, n: int) -> np.ndarray:
         stream = shake_256(b"hdpmf noise" + self._key + self._calls.to_bytes(8, "big"))
@@ -330,23 +309,13 @@ def require_released(noise: object) -> ReleasedNoise:
     return noise
 
 
-def _laplace_share(
-    words: Words, scale: float | Fraction, n_shares: int, size: Size, count: int
-) -> np.ndarray:
-    grid, shape, n = grid_scale(scale), share_shape(n_shares, count), _length(size)
-    if grid * n_shares >= _PRODUCT_LIMIT:
-        raise PrivacyError(
-            "the noise is too large for so many shares; use a larger epsilon or a coarser grid"
-        )
-    plus = negative_binomial(words, grid, shape, n)
-    minus = negative_binomial(words, grid, shape, n)
-    drawn: np.ndarray = (plus - minus).reshape(size)
+def _discrete_laplace(words: Words, scale: float | Fraction, size: Size) -> np.ndarray:
+    grid = grid_scale(scale)
+    n = math.prod(size) if isinstance(size, tuple) else int(size)
+    plus = geometric(words, grid, n)
+    drawn: np.ndarray = (plus - geometric(words, grid, n)).reshape(size)
     return drawn
 
 
 def _entropy(n: int) -> np.ndarray:
     return np.frombuffer(bytearray(os.urandom(8 * n)), np.uint64)
-
-
-def _length(size: Size) -> int:
-    return math.prod(size) if isinstance(size, tuple) else int(size)

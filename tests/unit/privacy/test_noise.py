@@ -12,7 +12,10 @@ import ast
 import math
 import subprocess
 import sys
+from collections.abc import Callable
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +30,18 @@ from hdpmf.common.privacy.sampling import (
     exact,
     grid_scale,
     require_released,
-    shares,
 )
 from hdpmf.common.privacy.sampling import noise as released
-from hdpmf.common.privacy.sampling import shares as negative_binomial
-from hdpmf.common.privacy.sampling.shares import share_table
+from hdpmf.common.privacy.sampling.exact import (
+    _cumulated,
+    _table,
+    below,
+    bernoulli,
+    bernoulli_exp,
+    discrete_gaussian,
+    geometric,
+)
+from hdpmf.common.privacy.sampling.noise import whole_sigmas
 from hdpmf.errors import PrivacyError
 
 LEVEL = 1e-3
@@ -50,17 +60,6 @@ def fixed_entropy(monkeypatch):
 def discrete_laplace_law(scale):
     q = math.exp(-1 / float(scale))
     return lambda k: (1 - q) / (1 + q) * q ** np.abs(k)
-
-
-def nb_law(shape, scale):
-    return lambda k: stats.nbinom.pmf(k, float(shape), -math.expm1(-1 / float(scale)))
-
-
-def difference_law(shape, scale, reach):
-    """Of two independent negative binomials, by convolution."""
-    one = nb_law(shape, scale)(np.arange(reach))
-    both = np.convolve(one, one[::-1])
-    return lambda k: both[np.asarray(k) + reach - 1]
 
 
 def p_value(draws, law, low, high):
@@ -109,115 +108,10 @@ def test_opendp_draws_from_the_same_law():
     n, edges = 40_000, [-np.inf, *np.arange(-25.5, 26), np.inf]
     samples = (
         np.array(theirs([0] * n)),
-        ReleasedNoise().laplace_share(Fraction(13, 2), 5, (5, n)).sum(axis=0),
+        ReleasedNoise().discrete_laplace(Fraction(13, 2), n),
     )
     table = np.array([np.histogram(sample, edges)[0] for sample in samples])
     assert stats.chi2_contingency(table).pvalue > 1e-6
-
-
-@pytest.mark.usefixtures("fixed_entropy")
-@pytest.mark.parametrize("make", noises())
-@pytest.mark.parametrize(
-    ("scale", "n_shares", "count"), [(3, 2, 1), (Fraction(7, 2), 25, 1), (3, 5, 3), (2, 4, 7)]
-)
-def test_a_share_is_a_difference_of_negative_binomials(make, scale, n_shares, count):
-    draws = make().laplace_share(scale, n_shares, 60_000, count=count)
-    reach = int(8 * scale) + 4
-    law = difference_law(Fraction(count, n_shares), scale, 60 * math.ceil(scale))
-    assert p_value(draws, law, -reach, reach) > LEVEL
-
-
-@pytest.mark.usefixtures("fixed_entropy")
-@pytest.mark.parametrize("make", noises())
-@pytest.mark.parametrize("n_shares", [2, 7, 40])
-def test_shares_add_up_to_discrete_laplace(make, n_shares):
-    sums = make().laplace_share(4, n_shares, (n_shares, 40_000)).sum(axis=0)
-    assert p_value(sums, discrete_laplace_law(4), -24, 24) > LEVEL
-
-
-@pytest.mark.usefixtures("fixed_entropy")
-def test_shares_beyond_the_planned_number_only_add_noise_and_missing_ones_take_it_away():
-    # Planned for n' = 8 of 10 users: with all ten the noise is that of NB(10/8), with six it is
-    # NB(6/8).
-    shares = ReleasedNoise().laplace_share(4, 8, (10, 40_000))
-    for taking_part in (6, 8, 10):
-        law = difference_law(Fraction(taking_part, 8), 4, 240)
-        assert p_value(shares[:taking_part].sum(axis=0), law, -24, 24) > LEVEL
-    assert (
-        p_value(shares.sum(axis=0), discrete_laplace_law(4), -24, 24) < LEVEL
-    )  # the test can tell them apart
-    # Further shares are independent of the first eight: noise of the promised law plus something.
-    assert abs(np.corrcoef(shares[:8].sum(axis=0), shares[8:].sum(axis=0))[0, 1]) < 0.02
-    assert shares.sum(axis=0).var() > shares[:8].sum(axis=0).var()
-
-
-@pytest.mark.parametrize("shape", [Fraction(1, 2), Fraction(1, 30), Fraction(5, 6)])
-def test_the_way_by_further_bits_and_by_the_tail_have_the_same_law(monkeypatch, shape):
-    # A table of four values, compared with four bits: nearly every draw needs more bits or the
-    # tail.
-    scale, words = Fraction(5), seeded_words(3)
-    monkeypatch.setattr(negative_binomial, "MAX_LENGTH", 4)
-    share_table.cache_clear()
-    coarse = share_table(scale, shape, 4)
-    draws, refined, beyond = [], 0, 0
-    for first in seeded_words(4)(4000) >> np.uint64(60):
-        value = coarse.find(int(first))
-        if value is None:
-            refined += 1
-            value = shares.refine(words, scale, shape, int(first), 4)
-        if value == coarse.length:
-            beyond += 1
-            value = shares._tail(words, scale, shape, coarse.length)
-        draws.append(value)
-    share_table.cache_clear()
-    assert refined > 200
-    assert beyond > 10
-    assert p_value(np.array(draws), nb_law(shape, scale), 0, 40) > LEVEL
-
-
-@pytest.mark.parametrize("further", [0, 1, 5])
-def test_what_a_finer_table_finds_beyond_the_first_one_is_drawn_as_all_that_is_beyond(
-    monkeypatch, further
-):
-    # Kept as they came, values from the table's length on would have a law of their own.
-    scale, shape = Fraction(1, 9), Fraction(2, 3)
-    table = share_table(scale, shape, 64)
-    assert share_table(scale, shape, 128).length > table.length  # it does find such values
-    monkeypatch.setattr(shares, "refine", lambda *given: table.length + further)
-    monkeypatch.setattr(shares, "_tail", lambda words, scale, shape, start: 1000 + start)
-    words = iter([int(table.low[-1])])  # in the last enclosure
-    drawn = shares.negative_binomial(
-        lambda n: np.array([next(words) for _ in range(n)], np.uint64), scale, shape, 1
-    )
-    assert drawn.tolist() == [1000 + table.length]
-
-
-@pytest.mark.parametrize(
-    ("scale", "shape"), [(Fraction(653), Fraction(1, 943)), (Fraction(1, 9), Fraction(2, 3))]
-)
-def test_the_table_encloses_the_law(scale, shape):
-    table = share_table(scale, shape, 64)
-    assert (table.low <= table.high).all()
-    assert (table.high - table.low <= 1).all()
-    stop = -math.expm1(-1 / float(scale))
-    expected = stats.nbinom.cdf(np.arange(table.length), float(shape), stop)
-    np.testing.assert_allclose(table.low.astype(float) / 2**64, expected, rtol=1e-11)
-
-
-@pytest.mark.parametrize("x", [Fraction(1, 3), Fraction(1), Fraction(29, 4), Fraction(1, 10**9)])
-def test_the_exponential_is_enclosed(x):
-    low, high = negative_binomial._exp_minus(x, 200)
-    assert 0 < high - low < 2**8
-    assert float(Fraction(low, 2**200)) == pytest.approx(math.exp(-x), rel=1e-14)
-
-
-def test_powers_and_roots_are_enclosed():
-    one = 1 << 100
-    low, high = negative_binomial._root(one // 5, 12, 100)
-    assert low**12 <= (one // 5) * one**11 <= high**12
-    assert high - low < 1000
-    low, high = negative_binomial._power(one // 3, 7, 100)
-    assert low * one**6 <= (one // 3) ** 7 <= high * one**6
 
 
 def test_uniform_integers_are_uniform_also_for_awkward_bounds():
@@ -256,11 +150,8 @@ def test_bits_never_exceed_their_epsilon():
             counts = bit_thresholds(p, budgets)
             for count, budget in zip(counts.tolist(), budgets.tolist(), strict=True):
                 rare, common = sorted((count, 2**63 - count))
-                # A lower bound on e^budget, by integers.
-                inverse = (
-                    negative_binomial._exp_minus(Fraction(budget), 200)[1] if budget else 1 << 200
-                )
-                assert Fraction(common, rare) <= Fraction(1 << 200, inverse)
+                most = Decimal(budget).exp(Context(prec=60, rounding=ROUND_FLOOR))
+                assert Fraction(common, rare) <= Fraction(most)
     assert (
         bit_thresholds(np.array([0.7]), 1.0) == int(0.7 * 2**63)
     ).all()  # what is inside stays as it is
@@ -308,13 +199,10 @@ def test_scales_are_exact_or_rounded_up():
             grid_scale(scale)
 
 
-def test_impossible_shares_are_refused():
-    for n_shares, count in ((0, 1), (1.5, 1), (3, 0), (True, 1)):
-        with pytest.raises(PrivacyError):
-            ReleasedNoise().laplace_share(3, n_shares, 5, count=count)
-    with pytest.raises(PrivacyError, match="too large"):
-        ReleasedNoise().laplace_share(2**39, 2**20, 5)
-    assert ReleasedNoise().laplace_share(3, 9, (0,)).shape == (0,)
+def test_what_is_released_has_the_whole_noise():
+    with pytest.raises(PrivacyError, match="released noise is whole"):
+        ReleasedNoise().laplace_share(3, 10, 5)
+    assert ReleasedNoise().laplace_share(3, 10, (0,), count=10).shape == (0,)
 
 
 def test_the_types_are_not_interchangeable():
@@ -378,58 +266,21 @@ def test_released_noise_never_touches_a_generator(monkeypatch):
         monkeypatch.setattr(np.random, name, forbidden)
     noise = ReleasedNoise()
     noise.discrete_laplace(30, 100)
-    noise.laplace_share(20_000, 2, 100)
     noise.discrete_gaussian(np.full(10, 1e6))
     noise.bits(np.full(10, 0.3), 2.0)
 
 
-EXACT = {
-    exact: {"below", "bernoulli_exp", "geometric"},
-    shares: {
-        "ShareTable",
-        "share_table",
-        "_exp_minus",
-        "_power",
-        "_root",
-        "negative_binomial",
-        "_from_table",
-        "refine",
-        "_tail",
-        "_accepted",
-    },
-}
-"""Everything but the decisions that compare doubles first, and more digits where these are too
-close.
-"""
-
-
-def test_the_exact_modules_neither_know_generators_nor_floats():
-    for module, exact_names in EXACT.items():
-        whole = ast.parse(Path(module.__file__).read_text())
-        body = [node for node in whole.body if getattr(node, "name", None) in exact_names]
-        assert len(body) == len(exact_names)
-        tree = ast.Module(body, [])
-        names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert not names & {
-            "random",
-            "Generator",
-            "default_rng",
-            "float64",
-            "float32",
-            "exp",
-            "log",
-        }
-        assert not [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, float)
-        ]
-        divisions = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-        ]
-        assert len(divisions) <= 2  # of fractions: 1 / scale, x / 2^halvings
+def test_integer_draws_neither_know_generators_nor_floats():
+    """All but the decisions that compare doubles first, and more digits where these are close."""
+    names = {"below", "bernoulli_exp", "geometric"}
+    whole = ast.parse(Path(exact.__file__).read_text())
+    body = [node for node in whole.body if getattr(node, "name", None) in names]
+    assert len(body) == len(names)
+    nodes = list(ast.walk(ast.Module(body, [])))
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    assert not used & {"random", "Generator", "default_rng", "float64", "float32", "exp", "log"}
+    assert not [n for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, float)]
+    assert not [n for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
 
 
 # Noise of a server's key
@@ -470,3 +321,192 @@ def test_noise_of_a_key_is_not_for_devices() -> None:
         require_released(KeyedNoise(bytes(32)))
     with pytest.raises(PrivacyError, match="32 bytes"):
         KeyedNoise(bytes(31))
+
+
+# Discrete Gaussian draws; ways that are taken once in 10^11 draws are made frequent.
+
+
+def gaussian_p_value(draws, sigma, width):
+    """Chi-square over cells of ``width`` integers, from the exact sums of exp(-k^2 / (2
+    sigma^2)).
+    """
+    reach = math.ceil(5 * sigma / width) * width
+    values = np.arange(-reach, reach)
+    law = np.exp(-(values.astype(float) ** 2) / (2 * sigma**2))
+    cells = law.reshape(-1, width).sum(axis=1) / law.sum()
+    counts = np.bincount(np.clip((draws + reach) // width, 0, len(cells) - 1), minlength=len(cells))
+    kept = cells * len(draws) >= 8
+    expected = np.append(cells[kept], cells[~kept].sum()) * len(draws)
+    return stats.chisquare(np.append(counts[kept], counts[~kept].sum()), expected).pvalue
+
+
+@pytest.mark.usefixtures("fixed_entropy")
+@pytest.mark.parametrize(("sigma", "width"), [(1, 1), (2, 1), (7, 1), (100, 9), (4321, 300)])
+def test_a_discrete_gaussian_has_its_law(sigma, width):
+    draws = ReleasedNoise().discrete_gaussian(np.full(60_000, float(sigma)))
+    assert draws.dtype == np.int64
+    assert gaussian_p_value(draws, sigma, width) > LEVEL
+    assert gaussian_p_value(draws, 1.05 * sigma, width) < LEVEL  # the test can tell
+
+
+@pytest.mark.usefixtures("fixed_entropy")
+@pytest.mark.parametrize("make", [ReleasedNoise, lambda: SeededNoise(4)])
+def test_each_draw_has_its_own_sigma_and_the_grid_is_fine(make):
+    sigmas = np.repeat([0.0, 5e3, 3e6, 2.0**45], 20_000)
+    draws = make().discrete_gaussian(sigmas).reshape(4, -1)
+    assert not draws[0].any()
+    for row, sigma in zip(draws[1:], (5e3, 3e6, 2.0**45), strict=True):
+        assert stats.kstest(row / sigma, "norm").pvalue > LEVEL
+        assert abs((row % 2).mean() - 0.5) < 5 * 0.5 / math.sqrt(20_000)
+
+
+def test_sigmas_are_rounded_up_or_refused():
+    assert released.whole_sigmas(np.array([0.0, 0.1, 1.0, 1.5])).tolist() == [0, 1, 1, 2]
+    for bad in (-1.0, np.nan, np.inf, 2.0**51):
+        with pytest.raises(PrivacyError):
+            ReleasedNoise().discrete_gaussian(np.array([bad]))
+    assert ReleasedNoise().discrete_gaussian(np.zeros((3, 2))).shape == (3, 2)
+    assert ReleasedNoise().discrete_gaussian(np.zeros((0, 2))).shape == (0, 2)
+
+
+def test_further_bits_give_the_same_law(monkeypatch):
+    """Every acceptance is decided by digits, every k by further bits of a number of which none
+    is known.
+    """
+    monkeypatch.setattr(exact, "BAND", 1.0)
+    words = seeded_words(1)
+    monkeypatch.setattr(
+        exact,
+        "_steps",
+        lambda words, n: np.array([exact._locate(words, 0, 0) for _ in range(n)]),
+    )
+    draws = exact.discrete_gaussian(words, np.full(4_000, 3))
+    assert gaussian_p_value(draws, 3, 1) > LEVEL
+
+
+@pytest.mark.parametrize(("bits", "further"), [(0, 0), (2**64 - 1, 1)])
+def test_a_word_that_equals_an_entry_is_told_apart_by_further_bits(bits, further):
+    """The entry is the limit rounded down: what begins with it is below the limit, or above."""
+    table = exact._table()
+    drawn = np.concatenate([table, table[:-1] + np.uint64(1), np.zeros(1, np.uint64)])
+    words = iter([drawn])
+    found = exact._steps(lambda n: next(words, np.full(n, bits, np.uint64)), len(drawn))
+    entries, next_to = np.arange(len(table)) + further, np.arange(1, len(table))
+    # The one above the last entry has a k that no table has.
+    assert found[: len(table) - 1].tolist() == entries[:-1].tolist()
+    assert found[len(table) :].tolist() == [*next_to.tolist(), 0]
+    assert found[len(table) - 1] >= len(table) - 1
+
+
+def test_a_decision_close_to_its_probability_asks_for_digits():
+    asked = []
+
+    def digits(place, context):
+        asked.append(place)
+        return context.divide(context.create_decimal(1), context.create_decimal(3))
+
+    stream = iter([[2**64 // 3, 2**64 // 3 + 2**40, 0], [2**63], []])
+    found = exact.bernoulli(
+        lambda n: np.array(next(stream)[:n], np.uint64), np.full(3, 1 / 3), digits
+    )
+    # 1/3 is 0.0101... in bits: after the first 64 of them the next begin with 01, and those drawn
+    # begin with 1.
+    assert asked == [0]
+    assert found.tolist() == [False, False, True]
+
+
+class Words:
+    """Words of a generator with a fixed seed, counted."""
+
+    def __init__(self) -> None:
+        self._words = seeded_words(0)
+        self.drawn = 0
+
+    def __call__(self, n: int) -> np.ndarray:
+        self.drawn += n
+        return self._words(n)
+
+
+def _short(*values: object) -> str:
+    text = repr([value.tolist() if isinstance(value, np.ndarray) else value for value in values])
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+# The same words give the same draws, so that no law changes unnoticed by a little.
+
+SCALE, HUGE = Fraction(7, 2), Fraction(10**7, 3)
+CASES: dict[str, tuple[Callable[[Words], object], str]] = {
+    "below": (
+        lambda w: below(w, np.array([1, 2, 3, 10, 2**63 + 1, 2**64 - 1] * 50, np.uint64)),
+        "1009bcb23111",
+    ),
+    "bernoulli-exp": (
+        lambda w: bernoulli_exp(w, np.arange(300, dtype=np.uint64) % np.uint64(8), 7),
+        "1eec7bd02dce",
+    ),
+    "geometric": (lambda w: geometric(w, SCALE, 300), "7013a0576b8f"),
+    "geometric-huge": (lambda w: geometric(w, HUGE, 100), "cbeec13cc9a9"),
+    "gaussian": (lambda w: discrete_gaussian(w, np.array([1, 2, 17, 2**40] * 80)), "093274e80b5a"),
+    "bits": (
+        lambda w: bernoulli(
+            w, np.linspace(0, 1, 200), lambda place, context: context.create_decimal(0)
+        ),
+        "5a0b17ef0abd",
+    ),
+}
+TABLES: dict[str, tuple[Callable[[], object], str]] = {
+    "gaussian-table": (
+        lambda: [_table(), *(str(_cumulated(k, 30)) for k in range(4))],
+        "5af70cf621b4",
+    ),
+    "thresholds": (
+        lambda: bit_thresholds(np.array([0.0, 0.1, 0.25, 0.5, 0.7, 1.0]), None),
+        "86a9cc5763da",
+    ),
+    "thresholds-with-budgets": (
+        lambda: bit_thresholds(np.linspace(0, 1, 9), np.linspace(0.1, 3, 9)) >> np.uint64(20),
+        "925d72b18248",
+    ),
+    "grid-scales": (
+        lambda: [str(grid_scale(scale)) for scale in (1, 0.1, 3.7, 1e6, Fraction(1, 3))],
+        "3b3fe5c111be",
+    ),
+    "sigmas": (lambda: whole_sigmas(np.array([0.2, 1.0, 1.5, 1e9])), "ce5ee4ab4097"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_words_give_the_same_draws(case: str) -> None:
+    draw, expected = CASES[case]
+    words = Words()
+    drawn = draw(words)
+    assert _short(drawn, words.drawn) == expected
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_what_draws_are_compared_with(case: str) -> None:
+    table, expected = TABLES[case]
+    assert _short(*(found if isinstance(found := table(), list) else [found])) == expected
+
+
+def test_simulated_noise_is_the_same_for_ever() -> None:
+    """Published results name a seed: it has to give them in later versions, too."""
+    noise = SeededNoise(7, stream=3)
+    drawn = [
+        noise.discrete_laplace(3.5, 50),
+        noise.laplace_share(3.5, 10, 50),
+        noise.laplace_share(3.5, 10, 50, count=4),
+        noise.bits(np.linspace(0.1, 0.9, 50)),
+        noise.discrete_gaussian(np.full(20, 5.0)),
+        np.round(noise.uniforms(5), 12),
+        np.round(noise.normals((5,)).astype(float), 5),
+        np.round(noise.exponentials((5,)).astype(float), 5),
+    ]
+    assert _short(*drawn) == "f7f8de40d0f9"
+
+
+def test_released_uniforms_are_numbers_from_0_to_1() -> None:
+    drawn = ReleasedNoise().uniforms(2000)
+    assert ((drawn >= 0) & (drawn < 1)).all()
+    assert abs(float(drawn.mean()) - 0.5) < 0.05  # 7.7 standard deviations
+    assert len(np.unique(drawn)) == 2000
