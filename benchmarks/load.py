@@ -120,7 +120,7 @@ class _TimedDoor:
     """The web, with a watch."""
 
     def __init__(self, address: str, authority: bytes, told: Told) -> None:
-        from hdpmf.common.net.polling import WebClient
+        from hdpmf.common.net.web_client import WebClient
 
         self._web, self._told, self._guard = WebClient(address, authority), told, threading.Lock()
 

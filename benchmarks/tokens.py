@@ -26,7 +26,7 @@ from hashlib import sha256
 from http.client import HTTPSConnection
 from pathlib import Path
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.aggregation.two_servers import tokens as arithmetic
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import (
@@ -44,7 +44,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.client.outgoing import token_headers
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 TASK = sha256(b"a task").digest()
@@ -69,7 +69,7 @@ def measure(count: int) -> dict[str, float]:
     begin = time.process_time()
     key = IssuerKey.generate()
     found = {"tokens": float(count), "key_ms": 1e3 * (time.process_time() - begin)}
-    devices = [DeviceIdentity.generate() for _ in range(count)]
+    devices = [Identity.generate() for _ in range(count)]
     asked = [None] * count
     answers = [b""] * count
     tokens: list[Token] = []
@@ -162,7 +162,7 @@ def measure_processes(numbers: list[int], count: int, repeat: int) -> list[dict[
 
         for turn, number in enumerate(numbers * repeat):
             task, key = sha256(bytes([turn])).digest(), IssuerKey.generate()
-            devices = [DeviceIdentity.generate() for _ in range(count)]
+            devices = [Identity.generate() for _ in range(count)]
             users = {device.public.hex(): 1 for device in devices}
             TokenIssuer().create(task, key, users, folder.path / "runs" / "ab")
             asked = [blind_token(key.public, task, sha256(b"nonce").digest()) for _ in devices]

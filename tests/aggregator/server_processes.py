@@ -179,7 +179,6 @@ def make_task(
         end=start + seconds,
         precision=precision,
         minimum=minimum,
-        enrolled=enrolled,
         token_key=issuer().public.encoded if enrolled else b"",
     )
     document = encode(task)

@@ -10,15 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hdpmf.common.aggregation.masks import (
-    DeviceIdentity,
-)
 from hdpmf.common.protocol import (
     CatalogueTable,
     CatalogueVersion,
     encode,
 )
 from hdpmf.common.protocol.catalogue import known_items, next_version, signed_first
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import PERIOD, World, make_store, make_task, reporter
@@ -30,7 +28,7 @@ from .hostile import N_ITEMS, STARS, device
 
 pytestmark = pytest.mark.slow
 
-KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
+KEY, OTHER = Identity(b"k" * 32), Identity(b"o" * 32)
 FIRST = signed_first(table(), KEY.sign, KEY.public)
 replace = msgspec.structs.replace
 
@@ -195,7 +193,7 @@ def test_a_retired_item_is_never_sent_again() -> None:
 
     made = device({"item 07": 5.0, "item 08": 1.0}, policy=Policy(min_participants=4))
     assert made.learn(COMMON)
-    asked = terms("hdp-sum", "two-servers", COMMON.table, catalogue=known_items(COMMON).fingerprint)
+    asked = terms(COMMON.table, catalogue=known_items(COMMON).fingerprint)
     chosen, _, _ = choose(made.store, asked, "anybody")
     ratings = made.store.ratings()
     assert [str(item) for item in ratings.item_ids[chosen].tolist()] == ["item 08"]

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.protocol import Accepted, ItemFacts, encode
+from hdpmf.common.protocol import ItemFacts, Opening, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.lists import BYTES_PER_ITEM, FREE_BYTES, ListTable, digest_of
 from hdpmf.private.device.model_update import most_list_bytes
@@ -119,7 +119,7 @@ HOSTILE = {
     "factors that leave the vector open": _forged(
         form="factors", encode=np.zeros((0, 2), np.int8), strength=[0.0, 0.0]
     ),
-    "another message": encode(Accepted()),
+    "another message": encode(Opening(noise_budget=None)),
     "cut off": GOOD[:-3],
     "nested without end": b"\x91" * 60_000,
     "nothing": b"",

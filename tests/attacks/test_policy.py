@@ -66,8 +66,6 @@ def test_by_default_there_is_a_limit_to_what_a_person_spends() -> None:
     wide = table(60)
     policy = replace(whole_life_policy(), servers=POLICY.servers)
     agent = device(dict.fromkeys(wide.ids, 3.0), catalogue=wide, policy=policy)
-    chosen, epsilons, _ = choose(
-        agent.store, terms("hdp-sum", "two-servers", wide, epsilon=1.0), "anybody"
-    )
+    chosen, epsilons, _ = choose(agent.store, terms(wide, epsilon=1.0), "anybody")
     assert len(chosen) == 50
     assert sum(epsilons) == pytest.approx(50.0)

@@ -11,7 +11,7 @@ import pytest
 
 from hdpmf.cli.device import disclosures
 from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.enrolment import Invitation, read_card
+from hdpmf.common.protocol.identity import Invitation, read_card
 from hdpmf.models import HDPSum
 from hdpmf.private.device import recommendations
 from hdpmf.private.device.consent import consents, pending, postponed

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from hdpmf.cli.device.join import PinOptions, pin
-from hdpmf.common.net import polling
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.private.device import participant
+from hdpmf.private.device import connection, participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import (
     KEYS,
@@ -54,7 +53,7 @@ def given(tmp_path: Path) -> dict[str, Path]:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Two servers and a recommender in place of the network; a period that is over in no time."""
     made = World()
-    monkeypatch.setattr(polling, "WebClient", lambda *_: made)
+    monkeypatch.setattr(connection, "WebClient", lambda *_: made)
     steps = participant.Participant.step
 
     def step(self: participant.Participant) -> float:

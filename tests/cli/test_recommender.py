@@ -13,7 +13,7 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.untrusted.service.daemon import Daemon, Request, request_in
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.service import Service
@@ -32,7 +32,7 @@ def items(tmp_path: Path) -> Path:
 
 def card(folder: Path, number: int, users: int = 1) -> Path:
     path = folder / f"card{number}.json"
-    identity = DeviceIdentity.generate().public.hex()
+    identity = Identity.generate().public.hex()
     fields = {"name": f"device {number}", "identity": identity, "users": users}
     path.write_text(json.dumps(fields))
     return path

@@ -1,4 +1,4 @@
-"""``hdpmf recommender servers`` and the options that choose how sums are made."""
+"""``hdpmf recommender servers``, and runs with them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.cli.options.methods import RunOptions
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.untrusted.service import website
-from hdpmf.untrusted.service.aggregation.two_servers import make_task
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pin_servers
-from hdpmf.untrusted.service.run_files import Checkpoint, Period
+from hdpmf.untrusted.service.run import make_task
+from hdpmf.untrusted.service.run_files import Checkpoint
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings, seconds
 
@@ -56,7 +55,7 @@ def shop(call: Call, tmp_path: Path) -> Path:
     )
     for number in range(3):
         card = tmp_path / f"card{number}.json"
-        identity = DeviceIdentity.generate().public.hex()
+        identity = Identity.generate().public.hex()
         card.write_text(json.dumps({"name": f"d{number}", "identity": identity, "users": 1}))
         assert call("recommender", "enroll", tmp_path / "shop", card).code == 0
     return tmp_path / "shop"
@@ -96,39 +95,6 @@ def test_a_pair_is_pinned_and_shown(call: Call, tmp_path: Path, shop: Path) -> N
     assert call("recommender", "servers", shop, "--new-servers", "--json").code == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "pinned", "view"),
-    [
-        (RunOptions(), False, "sums"),
-        (RunOptions(), True, "two-servers"),
-        (RunOptions(sums="masks"), True, "sums"),
-        (RunOptions(secure_sum=True), True, "sums"),
-        (RunOptions(secure_sum=True, sums="masks"), False, "sums"),
-        (RunOptions(sums="two-servers"), False, "two-servers"),
-        (RunOptions(secure_sum=False), True, "messages"),
-    ],
-)
-def test_how_sums_are_made(options: RunOptions, pinned: bool, view: str) -> None:
-    assert options.view("hdp-sum", two_servers=pinned) == view
-
-
-def test_a_method_without_sums_does_not_become_one_of_two_servers() -> None:
-    assert RunOptions().view("hdp-bit", two_servers=True) == "messages"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (RunOptions(sums="magic"), "masks or two-servers"),
-        (RunOptions(sums="masks", secure_sum=False), "contradicts --messages"),
-        (RunOptions(sums="two-servers", secure_sum=True), "contradicts --secure-sum"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(options: RunOptions, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        options.view("hdp-sum")
-
-
 def test_times_for_people() -> None:
     assert [seconds(text) for text in ("90s", "30m", "12h", "7d")] == [90, 1800, 43_200, 604_800]
     for wrong in ("", "1", "1w", "-1d", "1.5h", "1d1h"):
@@ -136,54 +102,35 @@ def test_times_for_people() -> None:
             seconds(wrong)
 
 
-def test_options_without_effect_are_refused(call: Call, tmp_path: Path, shop: Path) -> None:
-    said = [
-        call("recommender", "run", shop, *options, "--json")
-        for options in (
-            ("--period", "1h"),
-            ("--sums", "two-servers"),
-            ("--sums", "two-servers", "--credit", 2),
-            ("--sums", "two-servers", "--colluding", 0.2),
-            ("--sums", "two-servers", "--period", "1x"),
-            ("--sums", "two-servers", "--period", "1h", "--precision", "7m"),
-        )
-    ]
-    assert [answer.code for answer in said] == [2] * 6
-    words = (
-        "only sums by two servers",
-        "no pair of servers is pinned",
-        "whole noise",
-        "whole noise",
-        "no time",
-        "no multiple",
-    )
-    for answer, expected in zip(said, words, strict=True):
-        assert expected in answer.json["error"]["message"]
+def test_options_that_cannot_be_are_refused(call: Call, shop: Path) -> None:
+    for options, words in (
+        ((), "no pair of servers is pinned"),
+        (("--period", "1x"), "no time"),
+        (("--period", "1h", "--precision", "7m"), "no multiple"),
+        (("--prior", "magic"), "no prior 'magic'"),
+    ):
+        said = call("recommender", "run", shop, *options, "--json")
+        assert said.code == 2
+        assert words in said.json["error"]["message"]
 
 
 def test_status_shows_the_task(call: Call, shop: Path) -> None:
     pair, place = a_pair(), ServiceFolder(shop)
     keys = pin_servers(shop, "shop", pair)
-    settings = RunSettings(
-        method="hdp-sum", view="two-servers", minimum=2, rounds=1, period=3600, precision=60
-    )
-    run = b"\7" * 16
+    settings = RunSettings(minimum=2, period=3600, precision=60)
     files = place.begin_run(
-        run, RunRecord(settings=settings, devices=place.enrolled.cards, cohort=())
+        b"\7" * 16, RunRecord(settings=settings, devices=place.enrolled.identities)
     )
     task = make_task(settings, place.known, pair, keys, time.time() - 600, token_key=b"")
-    states = []
+    stages = []
     for more in ({}, {"placed": True}, {"placed": True, "collection": b"1"}):
-        files.save(
-            Checkpoint(stage="work", periods=[Period(document=encode(task), job=bytes(16), **more)])
-        )
+        files.save(Checkpoint(document=encode(task), job=bytes(16), **more))
         (found,) = call("recommender", "status", shop, "--json").json["runs"]
-        (shown,) = found["tasks"]
-        states.append(shown["state"])
-    assert states == ["not at both servers yet", "takes reports", "collected"]
-    assert (shown["begin"], shown["end"], found["devices"]) == (task.begin, task.begin + 3600, None)
+        stages.append(found["stage"])
+    assert stages == ["not at both servers yet", "takes reports", "collected"]
+    assert (found["task"]["begin"], found["task"]["end"]) == (task.begin, task.begin + 3600)
     page = call("recommender", "status", shop)
-    assert shown["id"][:12] in page.out
+    assert found["task"]["id"][:12] in page.out
     refused = call("recommender", "servers", shop, _file(shop, a_pair()), "--new-servers", "--json")
     assert "a run is under way" in refused.json["error"]["message"]
 
@@ -201,9 +148,7 @@ def test_a_run_of_its_own_process_gives_out_tokens(
     asked: list[object] = []
 
     @contextmanager
-    def not_on_network(
-        folder: ServiceFolder, mailbox: object, issuer: object, *more: object
-    ) -> Iterator[str]:
+    def not_on_network(folder: ServiceFolder, issuer: object, *more: object) -> Iterator[str]:
         asked.append(issuer)
         yield "https://localhost:1"
 
@@ -214,6 +159,6 @@ def test_a_run_of_its_own_process_gives_out_tokens(
     monkeypatch.setattr(website, "serve_website", not_on_network)
     monkeypatch.setattr(Service, "conduct", conduct)
     pin_servers(shop, "shop", a_pair())
-    assert call("recommender", "run", shop, "--sums", "two-servers", "--minimum", "3").code != 0
+    assert call("recommender", "run", shop, "--minimum", "3").code != 0
     assert len(asked) == 2
     assert asked[0] is asked[1]

@@ -12,9 +12,8 @@ import pytest
 
 from hdpmf.cli.main import run
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.polling import WebClient
-from hdpmf.common.protocol.enrolment import Invitation
-from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.net.web_client import WebClient
+from hdpmf.common.protocol.identity import DeviceCard, Invitation
 from hdpmf.common.protocol.servers import read_collector
 from hdpmf.lab.simulate.deploy import Deployment
 from hdpmf.private.device.connection import serve_recommender

@@ -19,7 +19,7 @@ pytest.importorskip("uvicorn")
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.device.device_identity import card_of, new_device
 from hdpmf.private.device.memberships import join

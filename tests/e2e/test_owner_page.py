@@ -16,7 +16,7 @@ pytest.importorskip("uvicorn")
 from playwright.sync_api import BrowserContext, Locator, Page, Route, StorageState, expect
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.private.device.consent import ask_owner
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.memberships import join, pause
@@ -63,7 +63,7 @@ def served(folder: Path) -> Iterator[ServedPage]:
         store.pin_catalogue(table)
         for number in range(12):
             store.rate(str(number), 0.5 * (1 + number % 10))
-        asked = terms("hdp-sum", "two-servers", table, epsilon=0.5, rounds=1)
+        asked = terms(table, epsilon=0.5)
         ask_owner(store, Question(recommender=ADDRESS, terms=asked, servers=SERVERS.digest))
     with owner_page(folder / "me.sqlite") as opened:
         yield opened

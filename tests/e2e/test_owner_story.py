@@ -22,7 +22,7 @@ import msgspec
 from playwright.sync_api import Locator, Page, expect
 
 from hdpmf.common.methods import RUN_EPSILON
-from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.identity import DeviceCard
 from hdpmf.lab.simulate.deploy import free_port
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.store.device_store import DeviceStore

@@ -62,7 +62,7 @@ def test_a_device_and_its_page_load_nothing_heavy() -> None:
 REPORT = """
 import json, sys
 from pathlib import Path
-from hdpmf.common.net.polling import WebClient
+from hdpmf.common.net.web_client import WebClient
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 path, address, authority, now = *sys.argv[1:4], float(sys.argv[4])

@@ -6,13 +6,13 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from hdpmf.common.aggregation.masks.primitives import verifies
 from hdpmf.common.aggregation.two_servers.dap.messages import id_from_text
 from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.protocol import (
     CatalogueTable,
     encode,
 )
+from hdpmf.common.protocol.identity import verifies
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import signed_token_request, task_id
 from hdpmf.errors import TransportError

@@ -7,16 +7,14 @@ from typing import Any
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.net.carrier import FilesHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.protocol import (
     AnyCatalogue,
     CatalogueTable,
     ItemFacts,
     ListTable,
-    Plan,
-    Round,
 )
+from hdpmf.errors import TransportError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -35,6 +33,19 @@ def whole_life_policy(**settings: Any) -> Policy:
     return Policy(max_epsilon_per_run=None, **settings)
 
 
+class Files:
+    """A recommender's files in memory, and no way out."""
+
+    def __init__(self) -> None:
+        self.files: Mapping[str, bytes] = {}
+
+    def fetch(self, name: str, most: int) -> bytes:
+        data = self.files.get(name)
+        if data is None:
+            raise TransportError(f"there is no {name}")
+        return data
+
+
 class Device(Participant):
     """A participant whose store tests may look into.
 
@@ -45,7 +56,7 @@ class Device(Participant):
     """
 
     def __init__(self, store: DeviceStore, carrier: Any = None, **options: Any) -> None:
-        self.files = FilesHere({})
+        self.files = Files()
         self.said: list[str] = []
         carrier = self.files if carrier is None else carrier
         super().__init__(store, carrier, **({"log": self.said.append} | options))
@@ -53,14 +64,12 @@ class Device(Participant):
 
     def look_now(self) -> None:
         """Look at the recommender's files."""
-        self.poll_soon()
         self.look()
 
     def learn(
         self,
         table: AnyCatalogue,
-        numbers: Round | ItemFacts | None = None,
-        plan: Plan | None = None,
+        numbers: ItemFacts | None = None,
         lists: ListTable | None = None,
         *,
         run: bytes = RUN,
@@ -69,7 +78,7 @@ class Device(Participant):
         model = (
             None
             if numbers is None
-            else PublicModel.of_run({"run": run.hex()}, table, numbers, plan, lists)
+            else PublicModel.of_run({"run": run.hex()}, table, numbers, None, lists)
         )
         self.files.files = public_files(table, model)
         before = len(self.said)
@@ -80,7 +89,6 @@ class Device(Participant):
 def make_store(
     ratings: Ratings | Mapping[str, float],
     *,
-    users: int = 1,
     policy: Policy | None = None,
     path: Any = ":memory:",
     weights: PrivacyWeights | None = None,
@@ -89,7 +97,7 @@ def make_store(
     """A device's store with these ratings (of one user, where they are stars by item); the item
     table is pinned where one is given.
     """
-    store = DeviceStore.create(path, users=users, policy=policy)
+    store = DeviceStore.create(path, policy=policy)
     if isinstance(ratings, Ratings):
         if len(ratings):
             store.add(ratings)

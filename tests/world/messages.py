@@ -10,9 +10,9 @@ from hdpmf.common.protocol import (
     CatalogueTable,
     ItemFacts,
     Survey,
-    Terms,
 )
 from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.private.device.policy import Terms
 
 RUN = b"the first run..."
 
@@ -31,17 +31,12 @@ def stars(n_items: int = 40) -> dict[str, float]:
     return {f"item {place:02d}": float(1 + place % 5) for place in range(0, n_items, 2)}
 
 
-def terms(method: str, view: str, known: CatalogueTable, **changes: Any) -> Terms:
+def terms(known: CatalogueTable, **changes: Any) -> Terms:
     """Terms of a run over this item table."""
     fields: dict[str, Any] = {
-        "method": method,
-        "view": view,
         "epsilon": 0.5,
-        "rounds": 1 if method in ("hdp-sum", "hdp-bit") else 4,
         "catalogue": known_items(known).fingerprint,
-        "users": 200,
         "minimum": 150,
-        "sharing": 100,
     }
     return Terms(**(fields | changes))
 

@@ -1,12 +1,10 @@
-"""``hdpmf federate``: a whole federation on this machine, simulated or of real processes."""
+"""``hdpmf federate``: a whole federation on this machine, of real processes or in memory."""
 
 from __future__ import annotations
 
-import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,20 +13,13 @@ from hdpmf.cli.options.common import (
     Seed,
     command,
     data_option,
+    model_option,
     privacy_option,
     run_option,
 )
-from hdpmf.cli.options.methods import (
-    DEFAULT_SHARE,
-    FederatedMethod,
-    FederatedOptions,
-    Minimum,
-    RunOptions,
-    explain_arguments,
-)
+from hdpmf.cli.options.methods import MethodOptions, explain_arguments
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.cli.output import Block, Result, Table, note, privacy_line, run_claim, wants_json
-from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -36,95 +27,74 @@ if TYPE_CHECKING:
 
 _WORLD: dict[str, Any] = {"n_users": 600, "n_items": 200, "n_ratings": 40_000}
 _HELD_OUT = 5
-_ROUNDS = 20
+_SUMS = "hdp-sum"
+_ROUNDS = ("hdpmf", "pdpmf", "dpmf", "mf")
+_SECONDS = 20
 
 
 @command
 def demo(
-    run_options: RunOptions,
-    options: FederatedOptions,
-    method: FederatedMethod = "hdp-sum",
     devices: Annotated[
-        int, data_option("Device processes; users are dealt to them.", "N", min=3)
-    ] = 8,
+        int, data_option("Participants, one for each user, in one process.", "N", min=3)
+    ] = 60,
     data: DatasetName = None,
+    epsilon: Annotated[
+        float, privacy_option("The largest budget of a rating.", "E", "--epsilon")
+    ] = 4.0,
     keep: Annotated[
         Path | None,
         run_option("Leave certificates, stores, ledgers, logs and the model there.", "FOLDER"),
     ] = None,
     seed: Seed = 0,
 ) -> Result:
-    """Start a recommender and devices as separate processes with TLS, train, measure, clean up.
+    """Start a recommender, two servers and participants, with TLS; report, measure, clean up.
 
     Without --data the users are synthetic.
     """
-    from hdpmf.common.base.progress import size
     from hdpmf.common.data import load_dataset
     from hdpmf.common.privacy import PrivacySpec
     from hdpmf.lab.simulate.demo import run_demo
+    from hdpmf.untrusted.service.settings import RunSettings
 
-    if run_options.view(method) == "two-servers":
-        raise ConfigError(
-            "the demo starts no pair of servers; run hdpmf federate simulate --sums two-servers, "
-            "or set up real ones (docs/two-servers.md)"
-        )
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise ConfigError(f"{keep} is not empty; give --keep a new folder")
     ratings = load_dataset(data) if data is not None else load_dataset("synthetic", **_WORLD)
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
-    users = train.n_users
-    if run_options.view(method) == "sums":
-        users = min(users, devices * run_options.credit)
-    minimum = math.ceil(DEFAULT_SHARE * users)
-    settings = run_options.settings(method, options, users, minimum, usual_rounds=_ROUNDS)
-    weights = PrivacySpec().draw(train, rng=seed)
-    with _folder(keep) as folder, progress_bar("training", settings.rounds) as advance:
-
-        def progress(state: Mapping[str, Any]) -> None:
-            advance(min(int(state["number"]), settings.rounds), settings.rounds)
-
+    train, test = _sample_users(train, test, devices, seed)
+    settings = RunSettings(
+        minimum=max(2, devices // 2), epsilon=epsilon, period=_SECONDS + devices // 2, precision=1
+    )
+    with _folder(keep) as folder:
         result = run_demo(
             train,
             test,
-            weights,
+            PrivacySpec().draw(train, rng=seed),
             settings,
             folder,
-            devices=devices,
             seed=seed,
             say=note,
-            progress=progress,
         )
     table = Table(
         ("method", "MSE", "MAE"),
         [
-            (f"{result.method}, {result.devices} devices", *_errors(result.mse, result.mae)),
-            (
-                f"{result.method}, library, one process",
-                *_errors(result.library_mse, result.library_mae),
-            ),
+            (f"{_SUMS}, {result.devices} devices", *_errors(result.mse, result.mae)),
+            (f"{_SUMS}, library, one process", *_errors(result.library_mse, result.library_mae)),
             ("user mean (nothing is sent)", f"{result.user_mean_mse:.4f}", ""),
         ],
         numeric=("MSE", "MAE"),
-        title=f"{ratings.name}: {result.users:,} users on {result.devices} devices, "
-        f"{result.rounds} rounds, {result.n:,} ratings to test on",
+        title=f"{ratings.name}: {result.devices:,} devices, {result.reports} reports, "
+        f"{result.n:,} ratings to test on",
         strong=(0,),
     )
-    text: list[Block] = [
-        table,
-        f"{result.seconds_per_round:.2f} s per round (median), {result.seconds:.1f} s in all; "
-        f"{size(result.bytes_per_device)} per device in the whole run; "
-        f"{sum(result.refusals.values())} refusals",
-    ]
-    long_version: list[object] = ["explain", *explain_arguments(method, settings.model_params())]
+    text: list[Block] = [table, f"{result.seconds:.1f} s in all"]
+    long_version: list[object] = ["explain", *explain_arguments(_SUMS, settings.model_params())]
     if keep is not None:
         text.append(
             f"everything is in {keep}: try hdpmf device ledger {keep / 'devices' / '0.sqlite'}, "
             f"and hdpmf recommender status {keep / 'recommender'}"
         )
         long_version = ["statement", keep / "recommender"]
-    claim = run_claim(
-        result.method, result.view, result.epsilon, result.status, labels=bool(settings.labels)
-    )
+    claim = run_claim(_SUMS, result.view, result.epsilon, result.status)
     text.append(privacy_line(claim, *long_version))
     folder_field = None if keep is None else str(keep)
     return Result({**result.as_dict(), "data": ratings.name, "folder": folder_field}, text)
@@ -139,102 +109,130 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-@dataclass(frozen=True)
-class PopulationOptions:
-    """The devices that take part."""
-
-    devices: Annotated[
-        int | None,
-        data_option(
-            "Devices. With fewer than there are users, users are dealt to N silos of "
-            "several users.",
-            "N",
-            default="one per user",
-        ),
-    ] = None
-    sample: Annotated[
-        int | None, data_option("Take only N users of the data, chosen by the seed.", "N")
-    ] = None
-    max_ratings: Annotated[
-        int | None,
-        privacy_option(
-            "Most ratings of a person that take part, by the devices' policy.",
-            "M",
-            default="all",
-            min=1,
-        ),
-    ] = None
-    processes: Annotated[int, run_option("Processes with devices in them.", "N", min=1)] = 2
-
-
 @command
 def simulate(
-    population: PopulationOptions,
     source: ExplicitRatingsOptions,
     cut: SplitOptions,
-    run_options: RunOptions,
-    options: FederatedOptions,
+    options: MethodOptions,
     wishes: WeightOptions,
-    method: FederatedMethod = "hdpmf",
-    minimum: Minimum = None,
+    method: Annotated[
+        str,
+        model_option(
+            f"{_SUMS}, by two servers; or {', '.join(_ROUNDS)}, of the paper.",
+            "METHOD",
+            "--method",
+            words=(_SUMS, *_ROUNDS),
+        ),
+    ] = _SUMS,
+    sample: Annotated[
+        int | None, data_option("Take only N users of the data, chosen by the seed.", "N")
+    ] = None,
     seed: Seed = 0,
 ) -> Result:
-    """Run a federation of simulated devices, with the messages of a real one, and measure it."""
-    from hdpmf.common.base.progress import size
-    from hdpmf.lab.simulate.simulate import simulate as run
-    from hdpmf.untrusted.service.metrics import Metrics
-    from hdpmf.untrusted.service.progress import watch
-
+    """Run a federation in memory, and measure it: reports to two servers, or the paper's rounds."""
     training, held_out = cut.split(source, seed)
-    if population.sample is not None:
-        training, held_out = _sample_users(training, held_out, population.sample, seed)
+    if sample is not None:
+        training, held_out = _sample_users(training, held_out, sample, seed)
     weights = wishes.draw(training, seed, source)
-    users = training.n_users
-    if population.devices is not None and run_options.view(method) == "sums":
-        users = min(users, population.devices * run_options.credit)
-    settings = run_options.settings(method, options, users, users if minimum is None else minimum)
-    metrics = Metrics()
-    with watch(metrics, lines=not wants_json()) as log:
-        done = run(
-            training,
-            settings,
-            weights,
-            test=held_out,
-            devices=population.devices,
-            max_ratings=population.max_ratings,
-            seed=seed,
-            processes=population.processes,
-            metrics=metrics,
-            log=log,
+    parameters = options.chosen(method)
+    if method == _SUMS:
+        fields, lines, claim = _two_servers(training, held_out, weights, parameters, seed)
+    elif method in _ROUNDS:
+        fields, lines, claim = _rounds(training, held_out, weights, method, parameters, seed)
+    else:
+        raise ConfigError(
+            f"a federation cannot run {method!r}; choose from {', '.join((_SUMS, *_ROUNDS))}"
         )
-    result, stated = done.result, done.outcome.statement
     table = Table(
         ("method", "MSE", "MAE"),
         [
-            (result.method, *_errors(result.mse, result.mae)),
-            ("user mean (nothing is sent)", *_errors(result.user_mean_mse, result.user_mean_mae)),
+            (method, *_errors(fields["mse"], fields["mae"])),
+            (
+                "user mean (nothing is sent)",
+                *_errors(fields["user_mean_mse"], fields["user_mean_mae"]),
+            ),
         ],
         numeric=("MSE", "MAE"),
-        title=f"{training.name}: {result.users:,} users on {result.devices:,} devices, "
-        f"{result.rounds} rounds, {result.n:,} ratings to test on",
+        title=f"{training.name}: {training.n_users:,} users, {len(held_out):,} ratings to test on",
         strong=(0,),
     )
     text: list[Block] = [
         table,
-        f"{result.seconds_per_round:.3f} s per round, {result.seconds:.1f} s in all; per device "
-        f"and round {size(result.bytes_up)} up, {size(result.bytes_down)} down",
-        f"The recommender could see: {stated.sees}.",
+        *lines,
         wishes.sentence(seed, source),
-        privacy_line(
-            run_claim(
-                method, stated.view, stated.epsilon, stated.status, labels=bool(settings.labels)
-            ),
-            "explain",
-            *explain_arguments(method, settings.model_params()),
-        ),
+        privacy_line(claim, "explain", *explain_arguments(method, parameters)),
     ]
-    fields = {**result.as_dict(), "data": training.name, **wishes.fields(seed, source)}
-    return Result(fields, text)
+    return Result({**fields, "data": training.name, **wishes.fields(seed, source)}, text)
+
+
+def _two_servers(
+    training: Ratings, held_out: Ratings, weights: Any, parameters: dict[str, Any], seed: int
+) -> tuple[dict[str, Any], list[str], Any]:
+    from hdpmf.common.base.progress import size
+    from hdpmf.lab.simulate.simulate import simulate as run
+    from hdpmf.untrusted.service.metrics import Metrics
+    from hdpmf.untrusted.service.progress import watch
+    from hdpmf.untrusted.service.settings import RunSettings
+
+    names = RunSettings.__struct_fields__
+    unknown = [name for name in parameters if name not in names]
+    if unknown:
+        raise ConfigError(
+            f"a federation by two servers has no {unknown[0]}; it has epsilon, coding and prior"
+        )
+    settings = RunSettings(minimum=max(2, training.n_users), **parameters)
+    metrics = Metrics()
+    with watch(metrics, lines=not wants_json()) as log:
+        result = run(
+            training, settings, weights, test=held_out, seed=seed, metrics=metrics, log=log
+        ).result
+    lines = [
+        f"{result.seconds:.1f} s in all; per device {size(result.bytes_up)} up, "
+        f"{size(result.bytes_down)} down",
+        f"The recommender could see: {result.sees}.",
+    ]
+    claim = run_claim(_SUMS, result.view, result.epsilon, result.status)
+    return result.as_dict(), lines, claim
+
+
+def _rounds(
+    training: Ratings,
+    held_out: Ratings,
+    weights: Any,
+    method: str,
+    parameters: dict[str, Any],
+    seed: int,
+) -> tuple[dict[str, Any], list[str], Any]:
+    """Train as ``fit`` does: all users are clients of one process."""
+    import time
+
+    from hdpmf.common.methods import method_named
+    from hdpmf.models import make_model
+
+    begin = time.perf_counter()
+    score = make_model(method, rng=seed, **parameters).fit(training, weights).score(held_out)
+    baseline = make_model("user-mean").fit(training).score(held_out)
+    claim = method_named(method).claim("messages")
+    epsilon = parameters.get("epsilon", method_named(method).default("epsilon"))
+    fields = {
+        "method": method,
+        "view": "messages",
+        "devices": training.n_users,
+        "n": len(held_out),
+        "mse": score["mse"],
+        "mae": score["mae"],
+        "user_mean_mse": baseline["mse"],
+        "user_mean_mae": baseline["mae"],
+        "seconds": time.perf_counter() - begin,
+    }
+    lines = [
+        f"{fields['seconds']:.1f} s in all",
+        f"The recommender could see: {claim.sees}.",
+    ]
+    stated = run_claim(
+        method, "messages", None if claim.status == "none" else epsilon, claim.status
+    )
+    return fields, lines, stated
 
 
 def _sample_users(
@@ -243,10 +241,10 @@ def _sample_users(
     """Take n users, in both tables."""
     import numpy as np
 
-    from hdpmf.lab.simulate.virtual_device import only_users
+    from hdpmf.lab.simulate.simulate import only_users
 
     if not 1 <= n <= training.n_users:
-        raise ConfigError(f"--sample must be from 1 to the {training.n_users:,} users, not {n}")
+        raise ConfigError(f"there are {training.n_users:,} users; take 1 to all of them, not {n}")
     chosen = np.zeros(training.n_users, bool)
     chosen[np.random.default_rng([seed, 6]).permutation(training.n_users)[:n]] = True
     codes = training.users.find(held_out.users.ids)[held_out.user_codes]

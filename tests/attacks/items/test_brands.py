@@ -63,7 +63,7 @@ def spend(view: DeviceStore, epsilon: float = 1.0) -> dict[str, float]:
     """A run: what each rating pays, by the title that its recommender has."""
     number = len(view.ledger.entries())
     address = f"https://brand{view.recommender_id}.example"
-    asked = terms("hdp-sum", "sums", items(FILMS), epsilon=epsilon)
+    asked = terms(items(FILMS), epsilon=epsilon)
     chosen, pays, _ = choose(view, asked, address)
     entry = Entry(
         recommender=address,
@@ -113,7 +113,7 @@ def test_parts_of_a_budget_are_of_one(store: DeviceStore) -> None:
         "4": 0.75,
     }
     mark(second, [second.name_of("1")], 0.5)  # the weight is that of the rating that pays
-    chosen, _, _ = choose(second, terms("hdp-sum", "sums", items(FILMS), epsilon=0.25), "https://x")
+    chosen, _, _ = choose(second, terms(items(FILMS), epsilon=0.25), "https://x")
     assert second.ratings().item_ids[chosen].tolist() == [second.name_of(item) for item in "23"]
 
 
@@ -184,7 +184,7 @@ def test_years_tell_films_apart_and_missing_ones_do_not(store: DeviceStore) -> N
             if view.name_of(item) in view.pinned_catalogue.positions:  # type: ignore[union-attr]
                 view.rate(view.name_of(item), 4.0)
     assert set(spend(second, 0.5)) == {"Hamlet"}
-    assert len(choose(first, terms("hdp-sum", "sums", items(FILMS)), "https://x")[0]) == 2
+    assert len(choose(first, terms(items(FILMS)), "https://x")[0]) == 2
     spend(first)  # one catalogue has two: they are two
     assert store.ledger.spent_total() == 2.5
     assert spend(third, 0.1) == {}

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import AnyCatalogue, CatalogueTable
 from hdpmf.common.protocol.catalogue import next_version, signed_first
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.private.device.budget import choose
 from hdpmf.private.device.choices.privacy_level import (
     SENSITIVE,
@@ -31,7 +31,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.transfer import change_passphrase, export_store, import_store
 from tests.world import terms
 
-KEY = DeviceIdentity(b"k" * 32)
+KEY = Identity(b"k" * 32)
 GENRES = {"1": ("Drama",), "2": ("Drama", "Health"), "3": ("Health",), "4": ("Comedy",)}
 
 
@@ -54,7 +54,7 @@ def later(genres: dict[str, tuple[str, ...]], before: Any = FIRST) -> Any:
     return next_version(before, KEY.sign, added=items(genres))
 
 
-TERMS = terms("hdp-sum", "sums", FIRST.table, epsilon=0.5)
+TERMS = terms(FIRST.table, epsilon=0.5)
 
 
 def weights(store: DeviceStore) -> dict[str, float | None]:

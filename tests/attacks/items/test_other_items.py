@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.catalogue import next_version, signed_first
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.private.device.recommendations import hidden_ids, hide
 from hdpmf.private.device.store.device_store import DeviceStore
 
-KEYS = [DeviceIdentity(bytes([number]) * 32) for number in range(1, 5)]
+KEYS = [Identity(bytes([number]) * 32) for number in range(1, 5)]
 HEALTH = {"1": "Heat (1995)", "50": "I take antidepressants", "51": "I slept well"}
 
 

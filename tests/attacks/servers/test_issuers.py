@@ -18,7 +18,6 @@ from threading import Barrier, BrokenBarrierError
 import httpx
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import (
     TOKENS_PATH,
@@ -30,17 +29,18 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.https import client_context
 from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import StorageError
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.client.outgoing import token_headers
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer, _TokenFile
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.token_issuer import TokenIssuer, _TokenFile
 from tests.world import issuer
 
 TASK, NEXT = b"t" * 32, b"n" * 32
 CHALLENGE = challenge_digest("films", TASK)
-DEVICES = [DeviceIdentity.generate() for _ in range(8)]
+DEVICES = [Identity.generate() for _ in range(8)]
 USERS = {device.public.hex(): 1 for device in DEVICES}
 
 
@@ -49,7 +49,7 @@ def a_request() -> BlindedToken:
 
 
 def ask(
-    desk: TokenIssuer, request: bytes, device: DeviceIdentity = DEVICES[0], task: bytes = TASK
+    desk: TokenIssuer, request: bytes, device: Identity = DEVICES[0], task: bytes = TASK
 ) -> tuple[int, bytes]:
     signature = device.sign(signed_token_request(task, sha256(request).digest()))
     return desk.take(id_to_text(task), device.public.hex(), signature, request)
@@ -73,9 +73,7 @@ def test_a_device_that_asks_two_issuers_at_once_gets_one_token(runs: Path) -> No
         for device in DEVICES:
             both = Barrier(2)
 
-            def at_once(
-                desk: TokenIssuer, device: DeviceIdentity = device, both: Barrier = both
-            ) -> int:
+            def at_once(desk: TokenIssuer, device: Identity = device, both: Barrier = both) -> int:
                 request = a_request().request
                 both.wait(60)
                 return ask(desk, request, device)[0]
@@ -108,7 +106,7 @@ def test_an_issuer_beside_makes_no_file_and_ends_with_the_task(runs: Path) -> No
     for task in ("", "*", "../" * 14, id_to_text(TASK) + "="):
         assert beside.take(task, DEVICES[0].public.hex(), b"", request) == (404, b"")
     assert ask(beside, request)[0] == 200
-    assert ask(beside, request, DeviceIdentity.generate()) == (401, b"")
+    assert ask(beside, request, Identity.generate()) == (401, b"")
     recommender = TokenIssuer()
     assert recommender.open(TASK, runs / "ab")
     recommender.drop(runs / "ab")
@@ -188,7 +186,7 @@ def test_issuers_as_operators_start_them(tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     path = TOKENS_PATH.format(task_id=id_to_text(TASK))
 
-    def post(port: int, device: DeviceIdentity, request: bytes) -> httpx.Response:
+    def post(port: int, device: Identity, request: bytes) -> httpx.Response:
         end = time.monotonic() + 60
         while True:
             try:
@@ -208,8 +206,8 @@ def test_issuers_as_operators_start_them(tmp_path: Path) -> None:
         for port in ports:
             options = ("issue", str(folder.path), "--port", str(port))
             deployment.start(str(port), "hdpmf", "recommender", *options)
-        assert post(ports[0], DeviceIdentity.generate(), a_request().request).status_code == 401
-        assert post(ports[1], DeviceIdentity.generate(), a_request().request).status_code == 401
+        assert post(ports[0], Identity.generate(), a_request().request).status_code == 401
+        assert post(ports[1], Identity.generate(), a_request().request).status_code == 401
         for device in DEVICES:
             asked = [a_request(), a_request()]
             found = list(

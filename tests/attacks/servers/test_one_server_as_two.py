@@ -27,7 +27,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.base.names import plain_letters
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.servers import Server, Servers, plain_host
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.memberships import join

@@ -175,7 +175,7 @@ class Rotating(MemoryCarrier):
         )
         self.lost = 0
         self.refused: list[str] = []
-        self.task = make_task(servers=self.pair.servers, enrolled=False)
+        self.task = make_task(servers=self.pair.servers, token_key=b"")
         self.number = task_id(self.task)
         self.pair.helper.add_task(self.task)
         self.pair.leader.add_task(self.task)

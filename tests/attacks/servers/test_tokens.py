@@ -11,16 +11,16 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers.dap.messages import Report, id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import Token, TokenKey
 from hdpmf.common.protocol import Task, decode, encode
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request, task_id, token_challenge
 from hdpmf.errors import DapError
 from hdpmf.private.client.outgoing import token_request
 from hdpmf.private.device.recommender_state import RecommenderStates, TaskState
 from hdpmf.untrusted.aggregator.datastore import metadata
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.unit.aggregator.server_pair import Pair, plain_sum
 from tests.unit.device.reporting_world import (
     PERIOD,
@@ -49,7 +49,7 @@ def until(world: World, device: Device, happened: Callable[[], bool]) -> None:
 
 
 def by_issuer(
-    desk: TokenIssuer, task: Task, number: bytes, device: DeviceIdentity
+    desk: TokenIssuer, task: Task, number: bytes, device: Identity
 ) -> tuple[bytes, bytes, Token | None]:
     """What a device asks, is answered, and has then."""
     blinded = token_request(task, number)
@@ -68,7 +68,7 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
     pair = Pair(tmp_path)
     number = pair.add(pair.a_task_with_tokens())
     task = pair.leader.task(number).document
-    people = [DeviceIdentity.generate() for _ in range(4)]
+    people = [Identity.generate() for _ in range(4)]
     desk = TokenIssuer()
     desk.create(number, issuer(), {person.public.hex(): 1 for person in people}, tmp_path)
     desk.open(number, tmp_path)
@@ -98,7 +98,7 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
 
 
 def test_no_device_gets_two_tokens_and_no_token_counts_twice() -> None:
-    pair, desk, person = Pair(), TokenIssuer(), DeviceIdentity.generate()
+    pair, desk, person = Pair(), TokenIssuer(), Identity.generate()
     number = pair.add(pair.a_task_with_tokens())
     task = pair.leader.task(number).document
     desk.create(number, issuer(), {person.public.hex(): 1})
@@ -145,7 +145,7 @@ def test_a_key_of_ones_own_is_another_task_to_the_leader_and_refused_here() -> N
     pair = Pair()
     everybody = pair.a_task_with_tokens()
     number = pair.add(everybody)
-    tagged = pair.a_task(enrolled=True, token_key=issuer(1).public.encoded)
+    tagged = pair.a_task(token_key=issuer(1).public.encoded)
     own = task_id(encode(tagged))
     assert own != number
     token = make_token(tagged, own, key=issuer(1))

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol import Grouping, Task, decode, encode
+from hdpmf.common.protocol import Task, decode, encode
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.servers import Servers
@@ -81,7 +81,7 @@ def test_an_honest_task_is_reported_in() -> None:
     assert world.sums(make_task()) == plain_sums(make_task(), STARS)
 
 
-CIRCUIT, NOISE = survey_circuit(survey(), "whole")
+CIRCUIT, NOISE = survey_circuit(survey())
 LIES: dict[str, Callable[[], bytes]] = {
     "no noise": lambda: changed(
         noise=tuple(Noise(entries=part.entries, scale="0/1") for part in NOISE)
@@ -103,7 +103,7 @@ LIES: dict[str, Callable[[], bytes]] = {
     "another circuit": lambda: changed(
         circuit=SumOfVectors(entries=2 * N_ITEMS + 1, bits=10, chunk=5),
     ),
-    "no survey": lambda: changed(survey=None, part=None),
+    "no survey": lambda: changed(survey=None),
     "by bits": lambda: changed(survey=survey(design="L", coding="threshold")),
 }
 
@@ -225,11 +225,6 @@ POLICIES = {
     ),
     "tiny epsilon": lambda: (make_task(survey(epsilon=1e-6)), Policy(servers=POLICY.servers)),
     "minimum": lambda: (make_task(minimum=15), Policy(servers=POLICY.servers)),
-    "method": lambda: (make_task(), Policy(servers=POLICY.servers, methods=("hdp-bit",))),
-    "labels": lambda: (
-        make_task(survey(labels=True)),
-        Policy(servers=POLICY.servers, max_rounds=1),
-    ),
 }
 
 
@@ -237,13 +232,6 @@ POLICIES = {
 def test_more_than_the_policy_allows(lie: str) -> None:
     task, policy = POLICIES[lie]()
     refused(task, make_store(policy=policy))
-
-
-def test_sums_by_two_servers_are_sums() -> None:
-    world, _ = through(
-        make_task(), make_store(policy=Policy(servers=POLICY.servers, require_sums=True))
-    )
-    assert len(world.uploads) == 1
 
 
 @pytest.mark.parametrize(
@@ -263,14 +251,6 @@ def test_a_period_of_no_length_is_no_task() -> None:
     for begin, end in ((START, START), (START, START - 3600)):
         with pytest.raises(ProtocolError):
             make_task(begin=begin, end=end)
-
-
-def test_scores_for_labels_about_other_items() -> None:
-    heads = np.array([0])
-    task = make_task(
-        survey(labels=True), Grouping(scores=np.zeros(N_ITEMS + 1, np.int64), heads=heads)
-    )
-    refused(task, words="labels")
 
 
 def test_somebody_else_gets_the_sums() -> None:
@@ -377,9 +357,8 @@ def _spent(policy: Policy) -> DeviceStore:
 @pytest.mark.parametrize(
     "answers", [[], ["unreachable", 503, "silent"], [403], [500] * 40], ids=str
 )
-@pytest.mark.parametrize("part", ["whole", "labels"])
 def test_the_same_is_fetched_and_sent_whatever_the_ratings_are(
-    answers: list[Any], part: str
+    answers: list[Any],
 ) -> None:
     everything = {f"item {place:02d}": 5.0 for place in range(N_ITEMS)}
     light = make_store()
@@ -388,17 +367,10 @@ def test_the_same_is_fetched_and_sent_whatever_the_ratings_are(
     seen = []
     for store in stores:
         world = World()
-        asked = survey(labels=part == "labels")
-        world.publish(task=make_task(asked), facts=make_facts())
+        world.publish(task=make_task(), facts=make_facts())
         world.answers = list(answers)
         device = reporter(store, world, 0.3)
         live(device, world, PERIOD)
-        if part == "labels":
-            grouping = Grouping(scores=np.full(N_ITEMS, 64), heads=np.arange(3))
-            world.publish(
-                task=make_task(asked, grouping, begin=START + PERIOD, end=START + 2 * PERIOD)
-            )
-            live(device, world, PERIOD + 200)
         seen.append(
             (world.requests, len(world.uploads), [line.split(":")[0] for line in world.logged])
         )
@@ -408,7 +380,7 @@ def test_the_same_is_fetched_and_sent_whatever_the_ratings_are(
     )  # this one knows the items from before
     assert [entry for entry in seen[0][0] if not entry[0].startswith("catalogue")] == seen[-1][0]
     assert all(one == seen[0] for one in seen[:-1])
-    assert seen[0][1] >= (2 if part == "labels" else 1)
+    assert seen[0][1] >= 1
 
 
 def test_reports_have_one_size() -> None:
@@ -442,7 +414,7 @@ def test_another_task_for_every_device_gets_the_whole_noise() -> None:
         read = decode(task)
         assert isinstance(read, Task)
         assert (
-            read.noise == survey_circuit(survey(), "whole")[1]
+            read.noise == survey_circuit(survey())[1]
         )  # as if there were no other report, and no other server
         seen.append(world.uploads[0][0])
     assert len(set(seen)) == 3

@@ -10,11 +10,9 @@ import pytest
 
 from hdpmf.common.protocol import encode
 from hdpmf.errors import TransportError
-from hdpmf.private.device import participant
-from hdpmf.private.device.published_files import BYTES_PER_DAY, LOOKS_PER_DAY, MOST_CATALOGUE
+from hdpmf.private.device.published_files import BYTES_PER_DAY, MOST_CATALOGUE
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import TABLE, World, make_store, reporter, table
-from tests.world import HOUR
 
 LOOKS = 100
 EVERY = 300.0
@@ -136,7 +134,6 @@ def test_another_rubbish_at_every_look_has_a_budget_for_the_day(
         assert state.downloaded.size == len(encode(TABLE))  # a new day begins with nothing
 
 
-@pytest.mark.slow
 def test_the_list_of_refused_files_has_an_end(path: Path, world: Wasteful) -> None:
     numbers = iter(range(10_000))
     world.at_every_look = lambda: world.name(f"{next(numbers):064x}", b"x")
@@ -157,29 +154,3 @@ def test_what_the_owner_changes_is_looked_at_again(path: Path, world: Wasteful) 
         store.forget(model=True)
     looks(path, world, 3)
     assert len(world.fetched) == 3
-
-
-@pytest.mark.slow
-def test_files_that_change_at_every_poll_are_looked_at_so_often_a_day(
-    path: Path, world: Wasteful, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A poll comes every 0.2 s if the recommender wishes; each fetched the index, and more."""
-    monkeypatch.setattr(participant, "wait_for_slot", lambda begun: None)
-    world.publish(catalogue=encode(TABLE))
-
-    def polls(hours: float) -> int:
-        """Poll every minute, over a store that is opened anew; return how often it looked."""
-        before = len(world.requests)
-        with DeviceStore.open(path) as store:
-            device = reporter(store, world, every=4 * HOUR)
-            for minute in range(int(60 * hours)):
-                device.look("")
-                device.look(f"version {world.now} {minute}")
-                world.now += 60.0
-        return len([name for name, _ in world.requests[before:] if name == "index.json"])
-
-    in_turn = 24 // 2 + 3  # every two to six hours, and once after each start
-    looked = sum(polls(8) for _ in range(3))
-    assert LOOKS_PER_DAY <= looked <= LOOKS_PER_DAY + in_turn
-    assert len([line for line in world.logged if "in their turn" in line]) == 1
-    assert polls(1) > 50  # the next day

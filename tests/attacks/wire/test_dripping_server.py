@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.polling import WebClient
+from hdpmf.common.net.web_client import WebClient
 from hdpmf.errors import TransportError
 
 DEADLINE = 1.0

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.polling import PollingDevice, WebClient
+from hdpmf.common.net.web_client import WebClient
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import TransportError
 
@@ -89,17 +88,8 @@ def test_a_device_speaks_to_no_older_server(
                 client(authority, version).wrap_socket(raw, server_hostname="127.0.0.1") as wire,
             ):
                 assert wire.version() == version.name.replace("_", ".")
-        said: list[str] = []
-        stop = threading.Event()
-
-        def log(line: str) -> None:
-            said.append(line)
-            stop.set()
-
-        PollingDevice(
-            f"https://127.0.0.1:{port}", authority, DeviceIdentity.generate(), log=log
-        ).serve(bytes, stop)
-        assert ("status 404" if version == GOOD else "cannot be reached") in said[0]
+        said = _fetches(f"https://127.0.0.1:{port}", authority)
+        assert ("was 404" if version == GOOD else "cannot be reached") in said
 
 
 @contextlib.contextmanager
@@ -148,18 +138,6 @@ def _whole_request(wire: ssl.SSLSocket) -> bytes:
     return data
 
 
-def _polls(address: str, authority: bytes) -> str:
-    said: list[str] = []
-    stop = threading.Event()
-
-    def log(line: str) -> None:
-        said.append(line)
-        stop.set()
-
-    PollingDevice(address, authority, DeviceIdentity.generate(), log=log).serve(bytes, stop)
-    return said[0]
-
-
 def _fetches(address: str, authority: bytes) -> str:
     with pytest.raises(TransportError) as error:
         WebClient(address, authority).fetch("index.json", 1000)
@@ -185,7 +163,7 @@ def _uploads(address: str, authority: bytes) -> str:
     return f"status {status}"
 
 
-@pytest.mark.parametrize("way", [_polls, _fetches, _uploads], ids=["polls", "fetches", "uploads"])
+@pytest.mark.parametrize("way", [_fetches, _uploads], ids=["fetches", "uploads"])
 def test_a_certificate_is_for_a_name(tmp_path: Path, way: Callable[[str, bytes], str]) -> None:
     """The pinned authority issues more than one certificate: whoever runs another machine of the
     recommender's, or got its old key, is not the recommender.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.polling import WebClient
+from hdpmf.common.net.web_client import WebClient
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.unit.device.reporting_world import World, make_facts, make_store, make_task

@@ -56,13 +56,13 @@ class Pair(ServerPair):
         fields: dict[str, Any] = {
             "servers": self.servers, "collector": self.collector,
             "circuit": OneRating(items=ITEMS, codes=CODES, rulers=RULERS), "noise": noise,
-            "begin": BEGIN, "end": END, "precision": HOUR, "minimum": 2, "enrolled": False,
+            "begin": BEGIN, "end": END, "precision": HOUR, "minimum": 2,
         }  # fmt: skip
         return Task(**(fields | changed))
 
     def a_task_with_tokens(self, **changed: object) -> Task:
         """A task for enrolled devices."""
-        return self.a_task(enrolled=True, token_key=issuer().public.encoded, **changed)
+        return self.a_task(token_key=issuer().public.encoded, **changed)
 
     def add(self, task: Task | None = None) -> bytes:
         """The task at both servers."""

@@ -29,7 +29,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER
-from hdpmf.common.protocol import Accepted, encode
+from hdpmf.common.protocol import Opening, encode
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
@@ -111,7 +111,7 @@ def test_a_recommender_gives_tasks_of_its_own_only(
     assert servers is not None
     begin = int(time.time())
     own, foreign = (make_task(servers, who.card, minimum=10, begin=begin) for who in (shop, films))
-    no_task = encode(Accepted())
+    no_task = encode(Opening(noise_budget=None))
     answers = put(
         folder,
         shop,

@@ -18,7 +18,7 @@ from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, CODES, END, ITEMS, RULERS, Pair
-from tests.world import HOUR, issuer
+from tests.world import HOUR
 
 
 def noises(*scales: str) -> tuple[Noise, ...]:
@@ -109,18 +109,6 @@ def test_the_same_again_changes_nothing_even_after_its_end(pair: Pair) -> None:
     pair.clock.now = END + HOUR
     assert pair.leader.add_task(document) == first
     assert pair.leader.task_ids() == [first]
-
-
-def test_enrolled_devices_need_a_key_for_tokens_and_nobody_else_has_one(pair: Pair) -> None:
-    listed = encode(pair.a_task(minimum=3, enrolled=True))  # as version 1.0.0 made it
-    for server in (pair.leader, pair.helper):
-        with pytest.raises(ProtocolError, match=r"key for their tokens"):
-            server.add_task(listed)
-        assert server.task_ids() == []
-    with pytest.raises(ProtocolError, match="a task for everybody has no key"):
-        pair.a_task(token_key=issuer().public.encoded)
-    with pytest.raises(ProtocolError, match="2,048 bits"):
-        pair.a_task(enrolled=True, token_key=issuer().public.encoded[:-1])
 
 
 def test_a_task_for_a_hundred_million_devices_is_as_small_as_any_other(pair: Pair) -> None:

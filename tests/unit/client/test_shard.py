@@ -19,7 +19,6 @@ from hdpmf.common.privacy import (
     Weight,
 )
 from hdpmf.common.protocol import (
-    Accepted,
     BudgetReport,
     Gradients,
     ItemCounts,
@@ -32,7 +31,7 @@ from hdpmf.common.protocol import (
 )
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client import GradientClient
-from hdpmf.private.client.outgoing import Outgoing, compose, masked
+from hdpmf.private.client.outgoing import Outgoing, compose
 from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
@@ -391,8 +390,6 @@ def test_only_one_function_of_the_private_side_makes_messages():
     assert composed == {kind.__name__ for kind in Outgoing.__constraints__}
     with pytest.raises(ProtocolError, match="never sends"):
         compose(Round, number=1)
-    with pytest.raises(ProtocolError, match="never sends"):
-        masked(Accepted())
 
 
 def test_reprs_show_nothing_private():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store import encryption
 from hdpmf.private.device.store.device_store import DeviceStore

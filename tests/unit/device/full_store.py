@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.store import database
@@ -26,8 +26,6 @@ from hdpmf.private.device.store.schema import (
     Mark,
     PastItem,
     PastItems,
-    PlanCount,
-    PublicData,
     Question,
     RecommenderState,
     RefusalRecord,
@@ -55,7 +53,7 @@ def full_store(path: Path, passphrase: str | None) -> Path:
         spend(store)
         store.remove("10", user="bob")
         store.runs.save(RUN, b"how far it is")
-        store.runs.put_reply(RUN, 3, b"request", b"what was answered")
+        store.runs.put_part(RUN, b"request", b"what was answered")
         _fill(store)
     return path
 
@@ -63,13 +61,16 @@ def full_store(path: Path, passphrase: str | None) -> Path:
 def _fill(store: DeviceStore) -> None:
     """Put a row into every table that has none."""
     tables, question = store.tables, _question()
-    tables.rosters.put(PublicData(recommender_id=2, data=b"a roster"))
     model = LocalModel(
-        recommender="a", run="b", method="hdp-sum", view="sums", plan=None, numbers=b"facts"
+        recommender="a",
+        run="b",
+        method="hdp-sum",
+        view="two-servers",
+        survey=None,
+        numbers=b"facts",
     )
     tables.models.put(model)
     tables.recommender_states.put(RecommenderState(recommender="films.example", until=5))
-    tables.plan_counts.put(PlanCount(recommender="films.example", begun=1.0, plans=2))
     tables.agreed_tasks.put(AgreedTask(id=b"t" * 32, end=9))
     tables.questions.put(question)
     tables.consents.put(Consent(asked=question, answer="always"))
@@ -83,7 +84,7 @@ def _fill(store: DeviceStore) -> None:
 
 
 def _question() -> Question:
-    terms = world.terms("hdp-sum", "two-servers", TABLE, users=3, minimum=3, sharing=3)
+    terms = world.terms(TABLE, minimum=3)
     return Question(recommender="films.example", terms=terms)
 
 
@@ -117,7 +118,7 @@ def facts(path: Path, passphrase: str | None) -> object:
             store.users,
             store.device.name,
             store.runs.load(RUN),
-            store.runs.reply_to(RUN, 3, b"request"),
+            store.runs.get_part(RUN, b"request"),
             store.identity.public,
             store.fingerprint,
             store.rated.betas(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.servers import Servers
 
 from .reporting_world import N_ITEMS, SERVERS, server, table

@@ -13,7 +13,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
     Role,
 )
-from hdpmf.common.protocol import CatalogueTable, Grouping, Survey, decode, encode
+from hdpmf.common.protocol import CatalogueTable, Survey, decode, encode
 from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.servers import Collector, Server, Servers
@@ -60,13 +60,10 @@ def survey(**changes: Any) -> Survey:
     return world.survey(asked.pop("design"), TABLE, **asked)
 
 
-def make_task(
-    asked: Survey | None = None, grouping: Grouping | None = None, **changes: Any
-) -> bytes:
+def make_task(asked: Survey | None = None, **changes: Any) -> bytes:
     """A task as it is published."""
     asked = survey() if asked is None else asked
-    part = "labels" if grouping is not None else "counts" if asked.labels else "whole"
-    circuit, noise = survey_circuit(asked, part, grouping)
+    circuit, noise = survey_circuit(asked)
     fields: dict[str, Any] = {
         "servers": SERVERS,
         "collector": COLLECTOR,
@@ -77,9 +74,7 @@ def make_task(
         "precision": 3600,
         "minimum": 100,
         "survey": asked,
-        "part": part,
-        "grouping": grouping,
-        "token_key": world.issuer().public.encoded if changes.get("enrolled", True) else b"",
+        "token_key": world.issuer().public.encoded,
     }
     return encode(Task(**(fields | changes)))
 
@@ -144,11 +139,11 @@ class World(MemoryCarrier):
 
 
 def make_store(
-    ratings: Any = None, *, users: int = 1, path: Any = ":memory:", policy: Policy = POLICY
+    ratings: Any = None, *, path: Any = ":memory:", policy: Policy = POLICY
 ) -> DeviceStore:
     """A device's store with these ratings, of one user."""
     kept = STARS if ratings is None else ratings
-    return world.make_store(kept, users=users, path=path, policy=policy)
+    return world.make_store(kept, path=path, policy=policy)
 
 
 def reporter(store: DeviceStore, world: World, moment: float = 0.5, **options: Any) -> Device:

@@ -10,7 +10,7 @@ import pytest
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_coding
-from hdpmf.common.protocol import Terms, decode
+from hdpmf.common.protocol import decode
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.preview import preview_of
@@ -26,6 +26,7 @@ from hdpmf.private.device.consent import (
     under_way,
 )
 from hdpmf.private.device.errors import DeclinedError
+from hdpmf.private.device.policy import Terms
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question
 from tests.world import live
@@ -103,18 +104,18 @@ def test_an_answer_counts_for_the_next_run_too_or_not(answer, reports):
 
 @pytest.mark.parametrize(
     "change",
-    [{"epsilon": 0.6}, {"method": "hdp-bit", "view": "messages"}, {"labels": True, "rounds": 2}],
+    [{"epsilon": 0.6}, {"epsilon": 0.4}],
 )
 def test_other_terms_are_asked_about_anew(change):
     store = asking_store()
-    terms = decode(encode_terms())
+    terms = Terms(epsilon=0.5, catalogue="f" * 16, minimum=50)
     asked = Question(recommender="https://films.example", terms=terms, servers="d")
     with pytest.raises(DeclinedError):
         require_consent(store, asked)
     give_answer(store, asked.key, "always")
     require_consent(store, asked)
     require_consent(
-        store, msgspec.structs.replace(asked, terms=msgspec.structs.replace(terms, users=90))
+        store, msgspec.structs.replace(asked, terms=msgspec.structs.replace(terms, minimum=90))
     )
     for other in (
         msgspec.structs.replace(asked, terms=msgspec.structs.replace(terms, **change)),
@@ -152,8 +153,6 @@ def test_the_preview_has_the_very_numbers_and_costs_nothing():
     assert first.pays == pytest.approx(0.5 * len(STARS))
     assert first.others == 12 - len(STARS)
     assert [number.plain for number in first.numbers] == [number.plain for number in second.numbers]
-    # With two servers noise is in the sum: no number has any.
-    assert [number.noised for number in first.numbers] == [None] * len(STARS)
     assert first.noise > 0
     assert first.bounds is not None
     assert [bound.epsilon for bound in first.bounds.rating] == [0.0, 0.5]
@@ -168,24 +167,6 @@ def test_the_preview_has_the_very_numbers_and_costs_nothing():
     assert all(number.title not in repr(first) for number in first.numbers if number.title)
 
 
-def encode_terms() -> bytes:
-    from hdpmf.common.protocol import encode
-
-    return encode(
-        Terms(
-            method="hdp-sum",
-            view="sums",
-            epsilon=0.5,
-            rounds=1,
-            catalogue="f" * 16,
-            users=100,
-            minimum=50,
-            sharing=10,
-        )
-    )
-
-
-@pytest.mark.slow
 def test_not_now_sends_nothing_and_asks_again_later():
     store, world = asking_store(), World()
     world.publish(task=make_task(end=START + 40 * PERIOD))

@@ -25,7 +25,7 @@ from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol import CatalogueTable
 
 path, passphrase, kills = sys.argv[1], sys.argv[2] or None, int(sys.argv[3])
 ITEMS = tuple(str(number) for number in range(100, 1000))
@@ -44,7 +44,7 @@ def step(store, number):
         at = np.flatnonzero(ratings.item_ids == int(ITEMS[number]))
         store.ledger.charge(entry(str(number)), ratings, at, np.ones(1))
         store.runs.save(b"r" * 16, str(number).encode() * 500)
-        store.runs.put_reply(b"r" * 16, number, b"request", str(number).encode())
+        store.runs.put_part(b"r" * 16, b"request", str(number).encode())
 
 def check(store):
     ratings, entries = store.ratings(), store.ledger.entries()
@@ -54,7 +54,7 @@ def check(store):
     assert np.allclose(store.ledger.remaining(ratings, store.weights(), store.policy), 0.0)
     if n:
         assert store.runs.load(b"r" * 16) == str(n - 1).encode() * 500
-        assert store.runs.reply_to(b"r" * 16, n - 1, b"request") == str(n - 1).encode()
+        assert store.runs.get_part(b"r" * 16, b"request") == str(n - 1).encode()
     return n
 """  # noqa: E501
 

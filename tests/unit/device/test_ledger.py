@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hdpmf.common.privacy.accounting.costs import rounded_up
-from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.disclosures.bounds import total_spending
 from hdpmf.private.device.disclosures.limits import SLACK

@@ -141,7 +141,7 @@ class Life:
 
     def run(self, recommender: str, epsilon: float) -> dict[int, int]:
         """What a run gets of each item, in 64ths."""
-        asked = terms("hdp-sum", "two-servers", TABLE, epsilon=epsilon)
+        asked = terms(TABLE, epsilon=epsilon)
         taken = choose(self.store, asked, recommender)
         part = participation(self.store, taken.positions, units_paid(taken.pays, asked))
         self.runs += 1

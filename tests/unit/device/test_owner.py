@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hdpmf.common.methods.registry import guess_at
 from hdpmf.common.protocol.catalogue import plain
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.titles import TitleSearch, upright
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
 from hdpmf.private.device.choices.privacy_level import (
@@ -58,7 +58,7 @@ def plain_store(tmp_path: Path) -> DeviceStore:
     st.text("abec ", max_size=5),
 )
 def test_search_finds_exactly_what_has_all_words(titles, wanted):
-    from hdpmf.common.protocol.federation import CatalogueTable
+    from hdpmf.common.protocol import CatalogueTable
 
     ids = tuple(f"{place:04d}" for place in range(len(titles)))
     table = CatalogueTable(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +10,17 @@ import pytest
 
 from hdpmf.common.protocol import CatalogueTable, encode
 from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.private.device.disclosures.bounds import budgets
 from hdpmf.private.device.memberships import (
     at_recommender,
     forget,
     join,
-    leave,
 )
 from hdpmf.private.device.own_items import load_catalogue, rate_known
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommendations import hide, local_model, owner_recommendations
-from hdpmf.private.device.recommender_state import RunState, open_runs, set_open
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
     name_in,
@@ -152,21 +149,6 @@ def test_no_id_takes_over_the_ratings_of_another_shelf(store: DeviceStore):
     third = store.new_recommender()
     with pytest.raises(ProtocolError, match="control character"):
         third.pin_catalogue(table(ids=(name_in("2", "item 00"), *FILMS.ids[1:])))
-
-
-@pytest.mark.parametrize("end", [leave, forget])
-def test_no_run_with_a_recommender_that_was_left_goes_on(
-    store: DeviceStore, end: Callable[[DeviceStore, str], None]
-):
-    """Joined again, it would get answers that nobody agreed to any more."""
-    runs = {bytes([n]) * 16: (FIRST if n == 2 else SECOND).address for n in (1, 2, 3)}
-    for run, address in runs.items():
-        store.runs.save(run, msgspec.msgpack.encode(RunState(recommender=address, terms=b"")))
-    set_open(store, [*runs, b"lost" * 4])
-    end(store, SECOND.address)
-    kept = [run for run, address in runs.items() if address == FIRST.address]
-    assert [run for run in runs if store.runs.load(run) is not None] == kept
-    assert open_runs(store) == kept
 
 
 def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_left(

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.net.certificates import make_authority
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.disclosures.receipts import (
@@ -228,7 +228,7 @@ def test_a_full_disk_before_a_report_leaves_keeps_it_here(monkeypatch: pytest.Mo
 
 # The reader
 
-_DEVICE = DeviceIdentity(bytes(range(32)))
+_DEVICE = Identity(bytes(range(32)))
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -337,7 +337,7 @@ def test_wrong_receipts_are_refused_with_a_word():
     refused(json.dumps(plain | {"format": "other", "version": 9}), "no receipt")
     refused(json.dumps(plain | {"more": 1}), "does not hold")
     refused(json.dumps(plain | {"unknown": 1}), "no receipt")
-    refused(json.dumps(plain | {"device": DeviceIdentity.generate().public.hex()}), "does not hold")
+    refused(json.dumps(plain | {"device": Identity.generate().public.hex()}), "does not hold")
     refused(json.dumps(plain | {"device": "xx"}), "no receipt")
     refused(json.dumps(plain | {"signature": ""}), "does not hold")
     refused(json.dumps(plain | {"given_back": float("nan")}), "no receipt")

@@ -178,7 +178,7 @@ def test_a_definitive_refusal_ends_it() -> None:
 
 def test_nobody_is_named_where_nobody_is_enrolled() -> None:
     store = make_store()
-    world = reported(make_task(enrolled=False), store)
+    world = reported(make_task(token_key=b""), store)
     assert [device for _, device, _ in world.uploads] == [""]
 
 

@@ -9,16 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
-from hdpmf.common.net.authority_rotation import (
+from hdpmf.common.net.certificates import (
     AuthorityMessage,
     announce,
     authority_message,
     change_over,
+    ensure_certificates,
 )
-from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory, replaced
-from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.identity import DeviceCard, Enrolled, Identity, KeyHistory
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.private.device.device_identity import (
     authorities_of,
@@ -47,10 +45,8 @@ def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> No
         new = card_of(store)
         entries = len(store.ledger.entries())
     assert new.identity != old.identity
-    enrolled = Enrolled([old, neighbour])
-    after = replaced(enrolled, "mine", signed)
-    assert after.cards == (new, neighbour)
-    assert after.digest != enrolled.digest
+    after = Enrolled((old, neighbour)).replaced("mine", signed)
+    assert set(after.cards) == {new, neighbour}
     with DeviceStore.open(path) as store:  # and it is on the disk
         assert card_of(store) == new
         assert store.runs.load(RUN) is None
@@ -60,16 +56,15 @@ def test_the_new_card_takes_the_old_ones_place(path: Path, tmp_path: Path) -> No
 def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
     with (
         DeviceStore.open(path) as store,
-        new_device(tmp_path / "thief", name="mine", users=2) as thief,
+        new_device(tmp_path / "thief", name="mine") as thief,
     ):
         old, stolen = card_of(store), rotate(thief)
         signed = rotate(store)
     with pytest.raises(ConfigError, match="not of device"):
         stolen.card_after(old)
     link = signed.links[0]
-    forged = [  # another card, more users, another name, somebody else's signature, none, no hex
+    forged = [  # another card, another name, somebody else's signature, none, no hex
         msgspec.structs.replace(link, card=stolen.links[0].card),
-        msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, users=9)),
         msgspec.structs.replace(link, card=msgspec.structs.replace(link.card, name="x")),
         msgspec.structs.replace(link, signature=stolen.links[0].signature),
         msgspec.structs.replace(link, signature=""),
@@ -83,13 +78,13 @@ def test_nobody_else_takes_the_place(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
-    identity = DeviceIdentity.generate()
-    old = DeviceCard(name="a", identity=identity.public.hex(), users=1)
+    identity = Identity.generate()
+    old = DeviceCard(name="a", identity=identity.public.hex())
     weak = KeyHistory(links=()).extended(
         identity, msgspec.structs.replace(old, identity="01" + "00" * 31)
     )
     with pytest.raises(ConfigError, match=r"identity key on the card of .* is malformed"):
-        replaced(Enrolled([old]), "a", weak)
+        Enrolled((old,)).replaced("a", weak)
 
 
 def test_a_rotation_that_the_pinned_authority_signed_is_followed_and_told(tmp_path: Path) -> None:

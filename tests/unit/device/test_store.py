@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import (
     ConfigError,
     HdpmfError,
@@ -42,7 +42,7 @@ def test_everything_is_there_after_opening_again(
 ) -> None:
     store.change_device(last_recommender="films.example:443")
     store.runs.save(RUN, b"state")
-    store.runs.put_reply(RUN, 1, b"digest", b"reply")
+    store.runs.put_part(RUN, b"digest", b"reply")
     identity, fingerprint = store.identity.public, store.fingerprint
     store.close()
     with DeviceStore.open(path, passphrase=passphrase) as again:
@@ -59,7 +59,7 @@ def test_everything_is_there_after_opening_again(
         assert again.device.last_recommender == "films.example:443"
         assert again.tables.hidden_items.rows() == []
         assert again.runs.load(RUN) == b"state"
-        assert again.runs.reply_to(RUN, 1, b"digest") == b"reply"
+        assert again.runs.get_part(RUN, b"digest") == b"reply"
         assert again.encrypted == (passphrase is not None)
 
 
@@ -74,7 +74,7 @@ def test_an_encrypted_file_shows_nothing(path: Path, table: CatalogueTable) -> N
     fill(store, table)
     charge_all(store, words="very telling words")
     store.runs.save(RUN, b"the user's vector")
-    store.runs.put_reply(RUN, 0, b"digest", b"what was answered")
+    store.runs.put_part(RUN, b"digest", b"what was answered")
     store.change_device(last_recommender="films.example")
     written = b"".join(one.read_bytes() for one in path.parent.iterdir())
     secrets = [item.encode() for item in SECRET_ITEMS] + [

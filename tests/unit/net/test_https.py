@@ -15,8 +15,8 @@ from pathlib import Path
 import httpcore
 import pytest
 
+from hdpmf.common.base.backoff import backoff
 from hdpmf.common.net import https
-from hdpmf.common.net.carrier import backoff
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient
 from hdpmf.errors import ConfigError, TransportError

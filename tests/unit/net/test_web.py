@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.polling import WebClient
+from hdpmf.common.net.web_client import WebClient
 from hdpmf.common.protocol.servers import Server, check_address
 from hdpmf.errors import ConfigError, StorageError, TransportError
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol import CatalogueTable
 from hdpmf.common.web.local_server import App, BrowserSessions
 from hdpmf.private.device.device_identity import new_device
 from hdpmf.private.device.store import encryption

@@ -306,7 +306,7 @@ def run_with(
     store: DeviceStore, number: int, recommender: str, method: str, epsilon: float, end: str
 ) -> None:
     """Go through a run as a device does; the owner reads what it would give away before."""
-    asked = terms(method, "two-servers", TABLE, epsilon=epsilon, rounds=1)
+    asked = terms(TABLE, epsilon=epsilon)
     if epsilon > store.policy.epsilon_per_run:
         return
     before, was = check(store), Accountant(store)

@@ -7,9 +7,8 @@ import pytest
 
 from hdpmf.common.data import IdIndex, RatingScale, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
-from hdpmf.common.protocol import decode, encode
+from hdpmf.common.protocol import CatalogueTable, decode, encode
 from hdpmf.common.protocol.catalogue import MAX_GENRES, catalogue_table, known_items
-from hdpmf.common.protocol.federation import CatalogueTable
 from hdpmf.errors import ProtocolError
 
 

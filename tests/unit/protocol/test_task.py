@@ -60,7 +60,7 @@ def a_task(survey: Survey | None = SURVEY, **changed: object) -> Task:
 def test_its_id_is_of_every_byte_and_it_survives_the_wire() -> None:
     document = encode(a_task())
     assert decode(document) == a_task()
-    others = [a_task(minimum=17), a_task(enrolled=False), a_task(end=3 * 86400)]
+    others = [a_task(minimum=17), a_task(token_key=b""), a_task(end=3 * 86400)]
     assert len({task_id(encode(task)) for task in (a_task(), *others)}) == 4
 
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.protocol import CatalogueTable, CatalogueVersion, decode, encode
 from hdpmf.common.protocol.catalogue import (
-    bound_to,
+    MAX_VERSIONS,
     check_chain,
     digests_of,
     is_newer,
@@ -26,10 +25,10 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.federation import MAX_VERSIONS
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.errors import ConfigError, ProtocolError
 
-KEY, OTHER = DeviceIdentity(b"k" * 32), DeviceIdentity(b"o" * 32)
+KEY, OTHER = Identity(b"k" * 32), Identity(b"o" * 32)
 replace = msgspec.structs.replace
 
 
@@ -43,18 +42,18 @@ FIRST = table(
 )
 
 
-def first(key: DeviceIdentity = KEY) -> CatalogueVersion:
+def first(key: Identity = KEY) -> CatalogueVersion:
     return signed_first(FIRST, key.sign, key.public)
 
 
 def grown(
-    items: CatalogueVersion, *ids: str, retired: tuple[int, ...] = (), key: DeviceIdentity = KEY
+    items: CatalogueVersion, *ids: str, retired: tuple[int, ...] = (), key: Identity = KEY
 ) -> CatalogueVersion:
     return next_version(items, key.sign, added=table(*ids) if ids else None, retired=retired)
 
 
 def resigned(
-    chain: CatalogueVersion, place: int, key: DeviceIdentity = KEY, **changes: Any
+    chain: CatalogueVersion, place: int, key: Identity = KEY, **changes: Any
 ) -> CatalogueVersion:
     """A chain with a link changed and signed again by its key, and all after it made to follow."""
     from hdpmf.common.protocol.catalogue import _signed
@@ -241,17 +240,16 @@ def test_what_came_without_versions_is_the_first_version() -> None:
     )
 
 
-def test_fingerprints_and_what_sums_are_bound_to() -> None:
+def test_fingerprints() -> None:
     assert (
         known_items(first()).fingerprint == known_items(FIRST).fingerprint
     )  # as before there were versions
-    assert bound_to(FIRST) == bound_to(first()) == b""
     names = {
         known_items(items).fingerprint
         for items in (FIRST, grown(first(), "d"), grown(first(), retired=(0,)), THREE)
     }
     assert len(names) == 4
-    assert known_items(THREE).fingerprint == bound_to(THREE).hex() == THREE.links[-1].digest.hex()
+    assert known_items(THREE).fingerprint == THREE.links[-1].digest.hex()
     assert known_items(version_at(THREE, 1)).fingerprint == known_items(FIRST).fingerprint
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hdpmf.common.net.certificates import ensure_certificates, renew_server
-from hdpmf.common.protocol import DeviceCard
+from hdpmf.common.protocol.identity import DeviceCard, Identity
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
@@ -42,8 +42,6 @@ def seen(**change: Any) -> RunHealth:
     usual = {
         "run": "ab" * 16,
         "ending": "done",
-        "asked": 100,
-        "refusals": 2,
         "minimum": 50,
         "enrolled_now": 50,
     }
@@ -71,26 +69,16 @@ def test_without_trouble_there_are_none() -> None:
 @pytest.mark.parametrize(
     ("before", "last", "expected"),
     [
-        ({}, {"enrolled_now": 49}, ["cohort"]),
+        ({}, {"enrolled_now": 49}, ["devices"]),
         ({}, {"ending": "given up"}, ["run"]),
         ({}, {"ending": "stopped"}, ["run"]),
         ({}, {"ending": "under way"}, []),
         ({}, {"ending": "under way", "trouble": AWAY}, ["run"]),
         ({"ending": "given up"}, {}, []),  # the last one counts
-        ({}, {"refusals": 7}, []),
-        ({}, {"refusals": 8}, ["refusals"]),
-        ({"asked": 1000, "refusals": 80}, {"asked": 100, "refusals": 8}, []),  # as many per device
-        ({"refusals": 0}, {"asked": 1000, "refusals": 50}, []),
-        ({"refusals": 90}, {"refusals": 8}, []),
     ],
 )
 def test_of_runs(before: dict[str, Any], last: dict[str, Any], expected: list[str]) -> None:
     assert names(runs=[seen(**before), seen(**last)]) == expected
-
-
-def test_refusals_are_compared_over_a_run_that_was_given_up() -> None:
-    runs = [seen(refusals=0), seen(ending="given up"), seen(refusals=30)]
-    assert names(runs=runs) == ["refusals"]
 
 
 @pytest.mark.parametrize("name", ["server", "authority"])
@@ -133,18 +121,18 @@ def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: ROOMY)
     made = ServiceFolder.create(tmp_path / "r", Config(name="town"), table())
-    made.enroll(DeviceCard(name=f"d{each}", identity=f"{each:064x}", users=1) for each in (1, 2))
+    made.enroll(
+        DeviceCard(name=f"d{each}", identity=Identity(bytes([each] * 32)).public.hex())
+        for each in (1, 2)
+    )
     ensure_certificates(made.tls_folder, ("localhost",))
     return made
 
 
 def begin(folder: ServiceFolder, number: int) -> bytes:
-    cards, run = folder.enrolled.cards, bytes([number]) * 16
-    settings = RunSettings(method="mf", view="messages", minimum=2)
-    folder.begin_run(
-        run,
-        RunRecord(settings=settings, devices=cards, cohort=tuple(card.identity for card in cards)),
-    )
+    run = bytes([number]) * 16
+    record = RunRecord(settings=RunSettings(minimum=2), devices=folder.enrolled.identities)
+    folder.begin_run(run, record)
     return run
 
 
@@ -158,13 +146,12 @@ def test_a_folder_is_looked_at(folder: ServiceFolder) -> None:
     ]
     Service(folder).give_up(run)
     assert "was given up" in inspect_folder(folder).alerts[0].words
-    for number, refusals in ((2, {}), (3, {"policy": 1})):
-        folder.finish(begin(folder, number), None, msgspec.json.encode({"refusals": refusals}))
-    assert [alert.name for alert in inspect_folder(folder).alerts] == ["refusals"]
+    folder.finish(begin(folder, 2), None, msgspec.json.encode({}))
+    assert inspect_folder(folder).alerts == ()
     folder.expel(folder.enrolled.cards[0].name)
-    assert [alert.name for alert in inspect_folder(folder).alerts] == ["cohort", "refusals"]
+    assert [alert.name for alert in inspect_folder(folder).alerts] == ["devices"]
     later = inspect_folder(folder, now=inspect_folder(folder).now + 397 * DAY)
-    assert [alert.name for alert in later.alerts] == ["certificate", "cohort", "refusals"]
+    assert [alert.name for alert in later.alerts] == ["certificate", "devices"]
 
 
 def test_a_run_that_cannot_go_on_says_why_until_it_goes_on(folder: ServiceFolder) -> None:
@@ -178,11 +165,11 @@ def test_a_run_that_cannot_go_on_says_why_until_it_goes_on(folder: ServiceFolder
     (alert,) = inspect_folder(folder).alerts
     assert alert.words.endswith("nothing serves it. It could not go on: North cannot be reached")
     assert alert.todo.startswith("see that it runs. Then start serve again")
-    files.save(Checkpoint(stage="open"))
+    files.save(Checkpoint())
     assert files.trouble() is None
     with folder.serving():
         assert inspect_folder(folder).alerts == ()
-    (files.folder / "trouble.json").write_text("{")
+    (folder.path / "runs" / run.hex() / "trouble.json").write_text("{")
     with pytest.raises(StorageError, match="delete it"):
         files.trouble()
 
@@ -194,17 +181,6 @@ def test_looking_leaves_the_folder_to_whoever_wants_to_serve_it(folder: ServiceF
     inspect_folder(folder)
     with folder.serving():
         pass
-
-
-def test_refusals_of_a_run_are_its_own_where_a_process_has_several() -> None:
-    metrics = Metrics()
-    metrics.run_begins(b"\1" * 16)
-    metrics.refusals.update({"policy": 3, "shape": 1})
-    metrics.run_begins(b"\2" * 16)
-    metrics.refusals.update({"policy": 2})
-    assert metrics.refusals_of_run == {"policy": 2}
-    assert metrics.as_dict()["refusals"] == {"policy": 5, "shape": 1}
-    assert metrics.as_dict()["run"] == "02" * 16
 
 
 def test_a_renewed_certificate_is_another_one_of_the_same_authority(folder: ServiceFolder) -> None:
@@ -241,4 +217,4 @@ def test_a_folder_that_cannot_be_read_does_not_hide_the_counts() -> None:
     with endpoint(Metrics(), 0, inspect_folder=broken) as port:
         values = _scraped(port)
     assert values[f'hdpmf_alert{{name="{UNREADABLE}"}}'] == 1
-    assert "hdpmf_recommender_rounds_total" in values
+    assert "hdpmf_recommender_runs_total" in values

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import importlib
-import io
 import re
 import sys
+import time
 import urllib.error
 import urllib.request
 
 import pytest
-from rich.console import Console
 
 from hdpmf.common.base.progress import clock, size
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.progress import picture
+from hdpmf.untrusted.service.progress import progress_line
 from hdpmf.untrusted.service.telemetry import endpoint
 
 
 def counted() -> Metrics:
-    metrics = Metrics()
-    metrics.method, metrics.rounds, metrics.stage = "hdpmf", 4, "round 2 of 4"
-    metrics.bytes_in, metrics.bytes_out, metrics.present, metrics.members = 5_000, 2_500_000, 7, 6
-    metrics.refusals.update({"policy": 2, "shape": 1})
-    metrics.round_begins(1)
-    metrics.round_ends(6)
-    metrics.round_begins(2)
+    metrics = Metrics(stage="task 12 takes reports", runs_done=1, impossible=3)
+    metrics.requests.update({200: 5, 410: 1})
     return metrics
 
 
@@ -38,10 +32,10 @@ def test_the_endpoint_serves_all_counts_on_this_machine_only() -> None:
         with pytest.raises(ConfigError, match="choose another port"), endpoint(counted(), port):
             pass
     values = dict(re.findall(r"^(hdpmf_recommender_\S+) (\S+)$", text, re.MULTILINE))
-    assert values["hdpmf_recommender_rounds_total"] == "1.0"
-    assert values["hdpmf_recommender_participants"] == "6.0"
-    assert values["hdpmf_recommender_received_bytes_total"] == "5000.0"
-    assert values['hdpmf_recommender_refusals_total{reason="policy"}'] == "2.0"
+    assert values["hdpmf_recommender_runs_total"] == "1.0"
+    assert values["hdpmf_recommender_impossible_numbers_total"] == "3.0"
+    assert values['hdpmf_recommender_requests_total{status="410"}'] == "1.0"
+    assert values['hdpmf_recommender_requests_total{status="404"}'] == "0.0"
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
 
@@ -55,11 +49,11 @@ def test_without_the_package_the_endpoint_says_what_to_install(
         importlib.import_module(endpoint.__module__)
 
 
-def test_the_live_view_shows_the_round_and_the_refusals() -> None:
-    stream = io.StringIO()
-    Console(file=stream, width=140).print(picture(counted()))
-    for word in ("hdpmf", "round 2 of 4", "2.5 MB", "policy 2, shape 1"):
-        assert word in stream.getvalue()
+def test_the_line_for_people_says_how_long_a_wait_is() -> None:
+    metrics = counted()
+    assert progress_line(metrics) == "task 12 takes reports"
+    metrics.until = time.time() + 59.5
+    assert progress_line(metrics).startswith("task 12 takes reports, ")
 
 
 def test_times_and_sizes_for_people() -> None:

@@ -14,7 +14,6 @@ pytest.importorskip("pyhpke")
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol.key_list import PublishedKeys, read_published_keys
 from hdpmf.errors import TransportError
-from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import pin_servers
 from hdpmf.untrusted.service.service import Service
@@ -26,10 +25,10 @@ from .two_servers_world import World
 class Shop:
     """A recommender with two servers whose keys rotate."""
 
-    def __init__(self, path: Path, *, rotating: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self.clock = Clock(1_000_000_000.0)
         noises = KnownNoise(0), KnownNoise(0)
-        self.pair = ServerPair(self.clock, noises, rotating=rotating)
+        self.pair = ServerPair(self.clock, noises, rotating=True)
         self.lines: list[str] = []
         self.folder = ServiceFolder.create(path / "shop", Config(name="shop"), World().table)
         pin_servers(self.folder.path, "shop", self.pair.servers)
@@ -37,7 +36,12 @@ class Shop:
         self.service = self.start()
 
     def start(self) -> Service:
-        return Service(self.folder, servers=self.servers, clock=self.clock, log=self.lines.append)
+        return Service(
+            self.folder,
+            connect=lambda servers, party: self.servers,
+            clock=self.clock,
+            log=self.lines.append,
+        )
 
     @property
     def index(self) -> dict[str, Any]:
@@ -130,22 +134,7 @@ def test_forged_lists_are_not_published(
     assert shop.shown == first
 
 
-def test_servers_of_version_1_0_0_have_no_lists(tmp_path: Path) -> None:
-    shop = Shop(tmp_path, rotating=False)
-    shop.service.publish()
-    assert shop.index["keys"] is None
-
-
 def test_keys_are_followed_while_reports_are_taken() -> None:
     world, followed = World(), list[float]()
-    way = TwoServers(
-        world.servers,
-        world.collector,
-        ServersHere(world.leader, world.helper),
-        publish=world.publish,
-        issuer=world.issuer,
-        follow_keys=lambda: followed.append(world.now),
-        clock=world.clock,
-    )
-    world.run(aggregation=way).conduct()
+    world.run(follow_keys=lambda: followed.append(world.now)).conduct()
     assert len(followed) > 10

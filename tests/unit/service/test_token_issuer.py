@@ -13,19 +13,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers import tokens
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, blind_token, challenge_digest
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import StorageError
 from hdpmf.private.client.outgoing import token_headers
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import Website
 from tests.world import issuer
 
 TASK, OTHER = b"t" * 32, b"o" * 32
-DEVICE, SILO, STRANGER = (DeviceIdentity.generate() for _ in range(3))
+DEVICE, SILO, STRANGER = (Identity.generate() for _ in range(3))
 USERS = {DEVICE.public.hex(): 1, SILO.public.hex(): 2}
 CHALLENGE = challenge_digest("films", TASK)
 
@@ -35,7 +35,7 @@ def a_request() -> BlindedToken:
 
 
 def ask(
-    desk: TokenIssuer, request: bytes, device: DeviceIdentity = DEVICE, task: bytes = TASK
+    desk: TokenIssuer, request: bytes, device: Identity = DEVICE, task: bytes = TASK
 ) -> tuple[int, bytes]:
     signature = device.sign(signed_token_request(task, sha256(request).digest()))
     return desk.take(id_to_text(task), device.public.hex(), signature, request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,32 +13,29 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import Token, TokenKey
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import DeviceCard, Popularity, SumContribution, Task, decode
+from hdpmf.common.protocol import SumContribution, Task, decode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.enrolment import Enrolled
+from hdpmf.common.protocol.identity import DeviceCard, Identity
 from hdpmf.common.protocol.task import SIGNATURE_HEADER, task_id, token_challenge
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import token_headers, token_request
 from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
-from hdpmf.untrusted.service.aggregation.two_servers import TwoServers
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
 from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.world import ServerPair, make_report, part_of
 
 START, PERIOD = 1_000_000_050, 100
-SETTINGS = RunSettings(method="hdp-sum", view="two-servers", minimum=3, rounds=1, period=PERIOD)
-LABELLED = msgspec.structs.replace(SETTINGS, labels={"popularity": 1.0}, rounds=2)
+SETTINGS = RunSettings(minimum=3, period=PERIOD)
 PACE = Pace(pause=1.0, attempts=3)
 
 
@@ -50,6 +47,7 @@ class Kept(RunFiles):
     """Files in memory."""
 
     def __init__(self, step: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
         self.data = b""
         self.step = step
 
@@ -74,11 +72,11 @@ class World:
             self.ratings.items, self.ratings.scale, self.ratings.item_table
         )
         self.known = known_items(self.table)
-        self.devices = [DeviceIdentity.generate() for _ in range(users)]
-        self.enrolled = Enrolled(
-            DeviceCard(name=f"d{n}", identity=device.public.hex(), users=1)
+        self.devices = [Identity.generate() for _ in range(users)]
+        self.cards = [
+            DeviceCard(name=f"d{n}", identity=device.public.hex())
             for n, device in enumerate(self.devices)
-        )
+        ]
         pair = ServerPair(self.clock, (SeededNoise(1), SeededNoise(2)))
         self.leader, self.helper, self.servers = pair.leader, pair.helper, pair.servers
         self.collector = CollectorKeys.generate("shop")
@@ -104,15 +102,13 @@ class World:
         given: dict[str, Any] = {
             "settings": self.settings,
             "table": self.table,
-            "enrolled": self.enrolled,
-            "aggregation": TwoServers(
-                self.servers,
-                self.collector,
-                ServersHere(self.leader, self.helper) if client is None else client,
-                publish=self.publish,
-                issuer=self.issuer,
-                clock=self.clock,
-            ),
+            "devices": tuple(device.public.hex() for device in self.devices),
+            "servers": self.servers,
+            "keys": self.collector,
+            "sum_servers": ServersHere(self.leader, self.helper) if client is None else client,
+            "publish": self.publish,
+            "issuer": self.issuer,
+            "clock": self.clock,
             "files": RunFiles() if files is None else files,
             "pace": PACE,
             "log": self.lines.append,
@@ -140,12 +136,8 @@ class World:
         """Every device that is there reports, once in each task."""
         self.reported.add(document)
         for user, (device, shard) in enumerate(zip(self.devices, self.shards, strict=True)):
-            if task.part == "labels":
-                assert task.grouping is not None
-                shard.group(task.grouping)
-            else:
-                assert task.survey is not None
-                shard.accept(task.survey)
+            assert task.survey is not None
+            shard.accept(task.survey)
             ((weights, levels),) = shard.entries(1)
             if user not in self.absent:
                 number = task_id(document)
@@ -153,7 +145,7 @@ class World:
                 report = make_report(task, number, weights, levels, report_id=token.report_id)
                 self.leader.upload(number, report, token)
 
-    def token(self, task: Task, number: bytes, device: DeviceIdentity) -> Token:
+    def token(self, task: Task, number: bytes, device: Identity) -> Token:
         """A token of the recommender's for a device."""
         blinded = token_request(task, number)
         headers = token_headers(device, number, blinded.request)
@@ -165,56 +157,35 @@ class World:
         return blinded.finish(TokenKey(task.token_key), token_challenge(task, number), answer)
 
 
-def exact(world: World, tasks: Sequence[Task]) -> list[SumContribution | Popularity]:
-    """What the sums of these tasks must be: everybody's numbers and both servers' noise, drawn
-    once more.
+def exact(world: World, task: Task) -> SumContribution:
+    """What the sum of this task must be: everybody's numbers and both servers' noise, drawn once
+    more.
     """
     shards = [world.shard(user) for user in range(len(world.devices)) if user not in world.absent]
-    noises = SeededNoise(1), SeededNoise(2)
-    found: list[SumContribution | Popularity] = []
-    for task in tasks:
-        assert task.survey is not None
-        n = task.circuit.entries // 2
-        scores, weights, total = np.zeros(n, np.int64), np.zeros(n, np.int64), 0
-        for shard in shards:
-            if task.grouping is None:
-                shard.accept(task.survey)
-            else:
-                shard.group(task.grouping)
-            ((units, levels),) = shard.entries(1)
-            codes, rulers = (np.array(row) for row in (task.circuit.codes, task.circuit.rulers))  # type: ignore[union-attr]
-            scores += units * codes[levels]
-            weights += units
-            total += int((units * rulers[levels]).sum())
-        for noise in noises:
-            drawn = [
-                noise.discrete_laplace(part.fraction, part.entries)
-                if part.fraction
-                else np.zeros(part.entries)
-                for part in task.noise
-            ]
-            scores, weights = (
-                scores + drawn[0].astype(np.int64),
-                weights + drawn[1].astype(np.int64),
-            )
-            total += int(drawn[2][0])
-        found.append(
-            Popularity(weights=weights)
-            if task.part == "counts"
-            else SumContribution(scores=scores, weights=weights, total=total)
-        )
-    return found
+    assert task.survey is not None
+    n = task.circuit.entries // 2
+    scores, weights, total = np.zeros(n, np.int64), np.zeros(n, np.int64), 0
+    for shard in shards:
+        shard.accept(task.survey)
+        ((units, levels),) = shard.entries(1)
+        codes, rulers = (np.array(row) for row in (task.circuit.codes, task.circuit.rulers))  # type: ignore[union-attr]
+        scores += units * codes[levels]
+        weights += units
+        total += int((units * rulers[levels]).sum())
+    for noise in (SeededNoise(1), SeededNoise(2)):
+        drawn = [noise.discrete_laplace(part.fraction, part.entries) for part in task.noise]
+        scores, weights = (scores + drawn[0].astype(np.int64), weights + drawn[1].astype(np.int64))
+        total += int(drawn[2][0])
+    return SumContribution(scores=scores, weights=weights, total=total)
 
 
-def tasks_of(world: World, checkpoint: Checkpoint) -> list[Task]:
-    """The tasks of a run; the servers have these and no others."""
-    documents = [period.document for period in checkpoint.periods]
-    assert (
-        sorted(world.leader.task_ids())
-        == sorted(world.helper.task_ids())
-        == sorted(map(task_id, documents))
-    )
-    return [task for task in map(decode, documents) if isinstance(task, Task)]
+def task_of(world: World, checkpoint: Checkpoint) -> Task:
+    """The task of a run; the servers have this and no other."""
+    document = checkpoint.document
+    assert world.leader.task_ids() == world.helper.task_ids() == [task_id(document)]
+    task = decode(document)
+    assert isinstance(task, Task)
+    return task
 
 
 def assert_same(found: Any, expected: Any) -> None:
@@ -225,15 +196,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 def check(world: World, outcome: RunOutcome, checkpoint: Checkpoint) -> None:
     """The outcome is exactly what came in, with both noises, and the library's facts of it."""
-    tasks = tasks_of(world, checkpoint)
-    sums = exact(world, tasks)
-    assert_same(outcome.answer, sums[-1])
-    recommender = OneRoundRecommender(
-        world.settings.survey(world.known, 1), world.known.features, score=world.settings.labels
-    )
-    if world.settings.labels:
-        assert isinstance(sums[0], Popularity)
-        assert_same(decode(checkpoint.counted), sums[0])
-        assert_same(recommender.group([sums[0]], 2), tasks[1].grouping)
-    facts = recommender.facts([outcome.answer], n_sums=2)  # type: ignore[list-item]
-    assert_same(outcome.model.numbers, facts)
+    expected = exact(world, task_of(world, checkpoint))
+    assert_same(checkpoint.sum(), expected)
+    recommender = OneRoundRecommender(world.settings.survey(world.known), world.known.features)
+    assert_same(outcome.model.numbers, recommender.facts([expected], n_sums=2))

@@ -167,12 +167,7 @@ def _question_fields(store: DeviceStore, question: Question, answer: str | None)
         "guess_at_most": None if found.bounds is None else found.bounds.fields(),
         "refused": found.refused or None,
         "numbers": [
-            {
-                "item": id_of(number.item),
-                "plain": number.plain,
-                "noised_example": number.noised,
-            }
-            for number in found.numbers
+            {"item": id_of(number.item), "plain": number.plain} for number in found.numbers
         ],
     }
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hdpmf.cli.device.store import StoreOptions
 from hdpmf.cli.options.common import (
     SameHost,
@@ -27,13 +25,10 @@ from hdpmf.cli.output import Result, clean, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.protocol.enrolment import Invitation
+    from hdpmf.common.protocol.identity import Invitation
     from hdpmf.common.protocol.servers import Servers
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.store.device_store import DeviceStore
-
-
-_SHOWN = 200  # of a roster; longer ones are not read by anybody
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class PinOptions:
         argument("The recommender, https://HOST:PORT; by default the last one.", "[ADDRESS]"),
     ] = None
     invitation: Annotated[
-        Path | None, option("Address, authority and any servers in one file.", "FILE")
+        Path | None, option("Address, authority and servers in one file.", "FILE")
     ] = None
     ca: Annotated[
         Path | None, option("The recommender's authority (PEM), pinned the first time.", "FILE")
@@ -59,19 +54,6 @@ class PinOptions:
     new_servers: Annotated[bool, option("Trust --servers in place of the pair pinned before.")] = (
         False
     )
-    roster: Annotated[
-        Path | None,
-        option("For organisations that sum by masks: who takes part; pinned once.", "FILE"),
-    ] = None
-    new_roster: Annotated[bool, option("Take --roster in place of the roster pinned before.")] = (
-        False
-    )
-    roster_digest: Annotated[
-        str | None,
-        option(
-            "Of --roster, as an organisation on it read it out to you; else it is asked.", "HEX"
-        ),
-    ] = None
     another: Annotated[
         bool, option("This is one more recommender, beside those that you have joined.")
     ] = False
@@ -79,7 +61,7 @@ class PinOptions:
 
     def read_invitation(self) -> Invitation | None:
         """Return the invitation, if there is one."""
-        from hdpmf.common.protocol.enrolment import Invitation
+        from hdpmf.common.protocol.identity import Invitation
 
         if self.invitation is None:
             return None
@@ -91,7 +73,7 @@ class PinOptions:
 
     def read_authority(self, invited: Invitation | None) -> bytes | None:
         """Return the authority, if there is one."""
-        from hdpmf.common.net.certificates import check_authority
+        from hdpmf.common.protocol.authority import check_authority
 
         if invited is not None:
             authority = invited.authority.encode()
@@ -125,7 +107,7 @@ def join(
     pins: PinOptions,
     every: Annotated[
         float | None,
-        option("How often to look for something new, with two servers.", "SECONDS", default="300"),
+        option("How often to look for something new.", "SECONDS", default="300"),
     ] = None,
     once: Annotated[bool, option("Leave when a run has ended and its model is here.")] = False,
 ) -> Result:
@@ -139,10 +121,8 @@ def join(
 
     with target.open(serving=True) as store:
         store, address = pin(store, pins)
-        if every is not None and pinned_servers(store) is None:
-            raise ConfigError(
-                "--every is for sums by two servers; otherwise the recommender suggests how often"
-            )
+        if pinned_servers(store) is None:
+            raise ConfigError("no pair of servers is pinned: hdpmf device join --invitation FILE")
         with _log_to_stderr(), _stopped_by_signals() as stop:
             fields, done = serve(store, address, stop, once=once, every=every)
         fields["ledger_entries"] = len(store.ledger.entries())
@@ -193,7 +173,7 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
     """Pin the options; return the store for the recommender, and its address."""
     from hdpmf.common.protocol.servers import check_address
     from hdpmf.private.device.memberships import known_as, remember, store_for
-    from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
+    from hdpmf.private.device.pinned_servers import pin_servers
 
     invited = pins.read_invitation()
     given = _address(store, pins.address) if invited is None else invited.address
@@ -205,10 +185,6 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
             f"Invitation: digest {invited.digest}. Compare it with the recommender's "
             "operator in another way."
         )
-    if pins.roster is not None and pair is None:
-        _compare_roster(store, address, pins)
-    elif pins.roster_digest is not None:
-        raise ConfigError("--roster-digest belongs to --roster FILE, whose digest it is")
     with store.transaction():
         store = store_for(store, address, another=pins.another)
         if authority is not None:
@@ -220,79 +196,16 @@ def pin(store: DeviceStore, pins: PinOptions) -> tuple[DeviceStore, str]:
                     f"The servers are other ones than before ({before.names}, digest "
                     f"{before.digest})."
                 )
-        if pins.roster is not None:
-            if pinned_servers(store) is not None:
-                raise ConfigError(
-                    "--roster is for organisations that sum by masks; here two servers sum: "
-                    "leave it out"
-                )
-            _pin_roster(store, pins.roster, pins.new_roster)
-        elif pins.new_roster:
-            raise ConfigError("--new-roster belongs to --roster FILE, which is the new one")
         remember(store, address, invited)
     _note_pins(store)
     return store, address
 
 
-def _compare_roster(store: DeviceStore, address: str, pins: PinOptions) -> None:
-    """Show who is on a roster, and have its digest compared before it is pinned.
-
-    Raises:
-        ConfigError: The digest is another one, or there is nobody to ask for it.
-    """
-    from hdpmf.private.device.memberships import known_recommenders
-    from hdpmf.private.device.pinned_servers import preview_roster
-
-    if pins.roster is None:
-        return
-    enrolled = preview_roster(store, read_bytes(pins.roster, "the roster"))
-    before = {known.address: known.roster_digest for known in known_recommenders(store)}
-    given = pins.roster_digest
-    if given is None:
-        if enrolled.digest in before.values():
-            return  # it was compared then
-        if before.get(address) and not pins.new_roster:
-            return  # pinning refuses it
-    note(f"The roster {pins.roster} says that these take part:")
-    for card in enrolled.cards[:_SHOWN]:
-        users = f"{card.users:,} user{'s' if card.users != 1 else ''}"
-        note(f"  {card.name}, {users}, key {card.identity[:16]}")
-    if len(enrolled) > _SHOWN:
-        note(f"  and {len(enrolled) - _SHOWN:,} more")
-    note(
-        "You are hidden among those of them that are real. Call one that you know, at a number "
-        "that you have from elsewhere, and let it read out the digest of its roster."
-    )
-    if given is None:
-        if not sys.stdin.isatty():
-            raise ConfigError(
-                "compare the digest of --roster with an organisation on it, in a way that does not "
-                "go through the recommender, and give it with --roster-digest"
-            )
-        given = str(typer.prompt("Digest that it read out", err=True))
-    if "".join(given.split()).lower() != "".join(enrolled.digest.split()):
-        raise ConfigError(
-            f"the digest of {pins.roster} is {enrolled.digest}, which is not the one that was "
-            "compared: somebody was given another roster. Nothing is pinned; ask the recommender "
-            "why, and join by a roster that all have"
-        )
-
-
-def _pin_roster(store: DeviceStore, file: Path, new: bool) -> None:
-    from hdpmf.private.device.pinned_servers import pin_roster, pinned_digest
-
-    before = pin_roster(store, read_bytes(file, "the roster"), new=new)
-    if before not in ("", pinned_digest(store)):
-        note(f"The roster is another one than before (its digest was {before}).")
-
-
 def _note_pins(store: DeviceStore) -> None:
-    """Note the pinned servers or roster, which people should compare."""
-    from hdpmf.private.device.pinned_servers import pinned_digest, pinned_servers
+    """Note the pinned servers, which people should compare."""
+    from hdpmf.private.device.pinned_servers import pinned_servers
 
     pinned = pinned_servers(store)
-    roster = store.roster
-    digest = pinned_digest(store)
     if pinned is not None:
         note(
             f"Sums by two servers: {pinned.leader.organisation} and {pinned.helper.organisation}, "
@@ -300,11 +213,6 @@ def _note_pins(store: DeviceStore) -> None:
             "recommender. Both together would see your ratings."
         )
         warn_about_servers(pinned)
-    elif roster is not None and digest:
-        note(
-            f"Roster: {len(roster)} devices for {roster.n_users} users, digest {digest}. Compare "
-            "it with every organisation on it that you know, not through the recommender."
-        )
 
 
 def serve(
@@ -316,20 +224,19 @@ def serve(
     every: float | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Answer until stopped; return what was done, for JSON and in words."""
+    import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
     from hdpmf.private.device.connection import serve_recommender
     from hdpmf.private.device.model_update import facts_digest
     from hdpmf.private.device.participant import POLL_EVERY
-    from hdpmf.private.device.pinned_servers import pinned_servers
     from hdpmf.private.device.recommendations import local_model
 
-    by_servers = pinned_servers(store) is not None
-    if by_servers:
-        import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
-    whom = "Reporting to the servers that {} names" if by_servers else "Answering {}"
-    note(f"{whom.format(address)}. Interrupt with Ctrl-C; nothing is lost by that.")
-    sent = _sent(store, by_servers)
+    note(
+        f"Reporting to the servers that {address} names. Interrupt with Ctrl-C; nothing is lost by "
+        "that."
+    )
+    sent = _sent(store)
     answered: list[str] = []
     last = facts_digest(store)
     runs: list[str] = []
@@ -343,27 +250,19 @@ def serve(
             last = now
             runs.append(model.run)
             note(f"Run {model.run[:8]} has ended; its model is here.")
-        if not once or not participant.complete:
-            return
-        if participant.finished_task not in ("", *answered) if by_servers else runs:
+        if once and participant.complete and participant.finished_task not in ("", *answered):
             stop.set()
 
     serve_recommender(store, address, stop, note, every=every or POLL_EVERY, after=after)
-    sums = "two servers" if by_servers else "direct" if store.roster is None else "masks"
-    count = _sent(store, by_servers) - sent
-    fields: dict[str, Any] = {"address": address, "sums": sums, "runs": runs}
+    count = _sent(store) - sent
+    fields = {"address": address, "runs": runs, "reports": count, "model": bool(runs)}
     news = "a new model is here" if runs else "no new model came"
-    if by_servers:
-        fields |= {"reports": count, "model": bool(runs)}
-        return fields, f"Reported in {count} task{'s' if count != 1 else ''}; {news}."
-    fields["messages"] = count
-    return fields, f"Sent {count} message{'s' if count != 1 else ''}; {news}."
+    return fields, f"Reported in {count} task{'s' if count != 1 else ''}; {news}."
 
 
-def _sent(store: DeviceStore, by_servers: bool) -> int:
-    """Count what was sent; with two servers reports, and not what is shown beside them."""
-    sent = [entry for entry in store.ledger.entries() if entry.action == "sent"]
-    return sum(not (by_servers and entry.view == "messages") for entry in sent)
+def _sent(store: DeviceStore) -> int:
+    """Count the reports that were sent."""
+    return sum(entry.action == "sent" for entry in store.ledger.entries())
 
 
 @contextmanager

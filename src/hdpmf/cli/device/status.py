@@ -13,7 +13,7 @@ from hdpmf.cli.output import Result, note, print_json
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hdpmf.common.protocol.federation import DeviceCard
+    from hdpmf.common.protocol.identity import DeviceCard
     from hdpmf.private.device.store.device_store import DeviceStore
     from hdpmf.private.device.store.schema import LocalModel
 
@@ -142,9 +142,8 @@ def write_card(card: DeviceCard, target: Path) -> None:
 def _status_fields(store: DeviceStore) -> dict[str, Any]:
     from hdpmf.private.device.device_identity import authorities_of
     from hdpmf.private.device.disclosures.bounds import privacy_bounds
-    from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields, trusted
+    from hdpmf.private.device.pinned_servers import pinned_servers, trusted
     from hdpmf.private.device.recommendations import local_model
-    from hdpmf.private.device.recommender_state import open_runs
 
     model = local_model(store)
     bounds = privacy_bounds(store)
@@ -152,10 +151,6 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
     moved = store.device.transfer
     address = _address(store)
     servers = pinned_servers(store)
-    sums = None
-    if address is not None:
-        direct = "direct" if store.roster is None else "masks"
-        sums = direct if servers is None else "two servers"
     return {
         "name": store.device.name or None,
         "identity": store.identity.public.hex(),
@@ -165,7 +160,6 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
         "ratings": store.n_ratings,
         "address": address,
         "authority": authorities_of(store),
-        "sums": sums,
         "servers": servers
         and {
             "leader": servers.leader.organisation,
@@ -174,14 +168,13 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
             "warning": servers.warning or None,
             "trusted": trusted(store),
         },
-        "roster": roster_fields(store),
         "catalogue": _catalogue_fields(store),
         "budget": _budget_fields(store),
         "guess_at_most": bounds.fields(),
         "spent_total": total if math.isfinite(total) else None,
         "unprotected": math.isinf(total),
         "ledger_entries": len(store.ledger.entries()),
-        "runs_under_way": [*(run.hex() for run in open_runs(store)), *_task(store, address)],
+        "tasks_under_way": _task(store, address),
         "model": model and _model_fields(model),
     }
 
@@ -300,7 +293,7 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
             f"one rating at most {at_most(bounds['rating'])}, about you at most "
             f"{at_most(bounds['person'])} (at most {at_most(bounds['person_so_far'])} so far)"
         )
-    yield f"Under way: {', '.join(fields['runs_under_way']) or 'no run'}"
+    yield f"Under way: {', '.join(fields['tasks_under_way']) or 'no task'}"
     if model is None:
         yield "Model: none yet"
         return
@@ -314,7 +307,6 @@ def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:
     """Yield the authority of the recommender, and who sums what this device sends."""
     authority = fields["authority"]
     servers = fields["servers"]
-    roster = fields["roster"]
     if authority is not None:
         digests = [f"SHA-256 {name[:16]}..." for name in authority["sha256"]]
         changed = authority["changed"]
@@ -328,19 +320,8 @@ def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:
         )
         if servers["warning"]:
             yield f"Warning: {servers['warning']}"
-    if roster is not None:
-        yield (
-            f"Roster: {roster['devices']} devices for {roster['users']} users, digest "
-            f"{roster['digest']}"
-        )
-    if servers is None and roster is None:
-        yield "Roster: none pinned; two servers: none pinned"
-    if fields["sums"] == "two servers":
-        yield "Sums: by two servers; either alone, and the recommender, see only sums"
-    elif fields["sums"] == "direct":
-        yield "Sums: none; the recommender sees this device's noisy numbers"
-    elif fields["sums"] is not None:
-        yield "Sums: by masks among the roster's devices; the recommender sees only sums"
+    else:
+        yield "Two servers: none pinned"
 
 
 @command
@@ -386,26 +367,19 @@ def recommenders(
 
 def _recommender(store: DeviceStore) -> tuple[dict[str, Any], str]:
     """Return what the store has of a recommender, for JSON and in words."""
-    from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
+    from hdpmf.private.device.pinned_servers import pinned_servers
     from hdpmf.private.device.recommendations import local_model
 
     catalogue = store.pinned_catalogue
     model = local_model(store)
     pair = pinned_servers(store)
-    roster = roster_fields(store)
     fields = {
         "servers": None if pair is None else pair.digest,
         "items": None if catalogue is None else len(catalogue.positions),
         "item_namespace": store.item_namespace,
         "model": None if model is None else model.run,
-        "roster": roster,
     }
-    if pair is not None:
-        sums = f"{pair.names}, digest {pair.digest}"
-    elif roster is None:
-        sums = "noisy numbers to the recommender directly"
-    else:
-        sums = f"sums by masks among {roster['devices']:,} devices, digest {roster['digest']}"
+    sums = "no servers yet" if pair is None else f"{pair.names}, digest {pair.digest}"
     items = "no catalogue yet" if fields["items"] is None else f"{fields['items']:,} items"
     run = "no model yet" if model is None else f"model of run {model.run[:8]}"
     return fields, f"{sums}; {items}, {run}"

@@ -198,8 +198,6 @@ def rotate(
         f"{new.name} has new keys: identity {new.identity} (was {old[:16]}...).",
         f"Hand {file} to the recommender: hdpmf recommender enroll FOLDER {file.name} "
         f"--replaces {new.name}",
-        "That changes the roster, for every device: compare the new digest, then join "
-        "with --roster FILE --new-roster",
     ]
     return Result(fields, text)
 

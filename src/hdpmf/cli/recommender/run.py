@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -10,20 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import RecommenderFolder, command, option, run_option
-from hdpmf.cli.options.methods import FederatedMethod, FederatedOptions, Minimum, RunOptions
+from hdpmf.cli.options.common import (
+    RecommenderFolder,
+    command,
+    model_option,
+    option,
+    privacy_option,
+    run_option,
+)
 from hdpmf.cli.output import Result, emit, note, notes_to, privacy_line, run_claim
+from hdpmf.common.methods import RUN_EPSILON
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
-    from hdpmf.common.net.sum_servers import TwoServers
-    from hdpmf.common.protocol.enrolment import Enrolled
-    from hdpmf.common.protocol.key_list import PublishedKeys
-    from hdpmf.common.protocol.servers import Servers
-    from hdpmf.untrusted.service.daemon import Peers
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.outcome import RunOutcome
+    from hdpmf.untrusted.service.service import Service
     from hdpmf.untrusted.service.settings import RunSettings
 
 
@@ -79,140 +81,103 @@ class MonitoringOptions:
 
 
 @dataclass(frozen=True)
-class PeriodOptions:
-    """The time in which two servers take reports."""
+class TaskOptions:
+    """What two servers are asked to sum, and when."""
 
-    period: Annotated[
-        str | None,
-        run_option(
-            "With two servers: how long they take reports, as 12h or 7d.", "TIME", default="1d"
+    epsilon: Annotated[
+        float,
+        privacy_option(
+            "The largest budget of a rating; its own is its weight times this.", "E", "--epsilon"
         ),
+    ] = RUN_EPSILON
+    minimum: Annotated[
+        int | None,
+        option("Fewest reports in the sum.", "N", default="three quarters of the enrolled"),
     ] = None
+    period: Annotated[str, run_option("How long reports are taken, as 12h or 7d.", "TIME")] = "1d"
     precision: Annotated[
         str | None,
         run_option(
-            "With two servers: what times of reports are rounded to, and a period begins "
-            "at a multiple of.",
+            "What times of reports are rounded to, and a period begins at a multiple of.",
             "TIME",
             default="the whole period, so that they tell nothing",
         ),
     ] = None
-
-    def settings(self) -> dict[str, int]:
-        """Return the options given, for the run's settings."""
-        from hdpmf.untrusted.service.settings import seconds
-
-        given = {"period": self.period, "precision": self.precision}
-        return {name: seconds(text) for name, text in given.items() if text is not None}
-
-
-@dataclass(frozen=True)
-class CohortOptions:
-    """The devices that are asked."""
-
-    cohort: Annotated[
-        int | None, run_option("Ask only so many of the devices.", "N", default="everybody")
-    ] = None
-    beacon: Annotated[
-        str | None,
-        run_option(
-            "What the cohort is chosen by: a public text that nobody knew before, as "
-            "drand's newest round.",
-            "TEXT",
-            default="a draw of this machine",
-        ),
+    coding: Annotated[str, model_option("Curve that ratings are coded by.", "CURVE")] = "auto"
+    prior: Annotated[
+        str | None, model_option("Shipped population prior to fit vectors with.", "NAME")
     ] = None
 
-    def settings(self) -> dict[str, Any]:
-        """Return the options given, for the run's settings."""
-        if self.cohort is None:
-            return {} if self.beacon is None else {"beacon": self.beacon}
-        beacon = secrets.token_hex(16) if self.beacon is None else self.beacon
-        return {"cohort": self.cohort, "beacon": beacon}
+    def settings(self, enrolled: int) -> RunSettings:
+        """Return the settings of a run with so many devices."""
+        from hdpmf.common.model.priors import SHIPPED
+        from hdpmf.untrusted.service.settings import RunSettings, seconds
+
+        if self.prior is not None and self.prior not in SHIPPED:
+            raise ConfigError(
+                f"devices have no prior {self.prior!r}; choose from {', '.join(SHIPPED)}"
+            )
+        minimum = max(2, 3 * enrolled // 4) if self.minimum is None else self.minimum
+        return RunSettings(
+            minimum=minimum,
+            epsilon=self.epsilon,
+            coding=self.coding,
+            prior=self.prior,
+            period=seconds(self.period),
+            precision=None if self.precision is None else seconds(self.precision),
+        )
 
 
 @command
 def run(
     folder: RecommenderFolder,
-    run_options: RunOptions,
-    options: FederatedOptions,
+    task: TaskOptions,
     monitoring: MonitoringOptions,
-    periods: PeriodOptions,
-    cohorts: CohortOptions,
-    method: FederatedMethod = "hdp-sum",
-    minimum: Minimum = None,
     give_up: Annotated[bool, run_option("Give the run up that was not finished.")] = False,
 ) -> Result:
     """Begin a run; where one was not finished, go on with it from where it was.
 
     It is conducted here, unless another process serves the folder (hdpmf recommender serve): then
-    that one begins it. Between machines, sums by two servers are recommended: pin them first (hdpmf
-    recommender servers).
+    that one begins it. Pin the two servers first (hdpmf recommender servers).
     """
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.keys import pinned_servers
 
     service = ServiceFolder(folder)
     unfinished = service.unfinished()
     serving = service.is_serving()
     if give_up:
         return _give_up(service, unfinished, serving)
-    if unfinished is not None:
-        if serving:
-            raise ConfigError(
-                f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
-            )
-        settings = service.record(unfinished).settings
-    else:
-        pinned = pinned_servers(folder) is not None
-        more = {**periods.settings(), **cohorts.settings()}
-        users = _count_users(service.enrolled, run_options.view(method, two_servers=pinned))
-        users = min(users, more.get("cohort", users))
-        settings = run_options.settings(method, options, users, minimum, two_servers=pinned, **more)
-    if serving:
+    if unfinished is not None and serving:
+        raise ConfigError(
+            f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
+        )
+    settings = None if unfinished is not None else task.settings(len(service.enrolled))
+    if serving and settings is not None:
         return _request(service, settings)
-    return _conduct(service, settings, unfinished, monitoring)
+    return _conduct(service, settings, unfinished or b"", monitoring)
 
 
 def _conduct(
     folder: ServiceFolder,
-    settings: RunSettings,
-    unfinished: bytes | None,
+    settings: RunSettings | None,
+    unfinished: bytes,
     monitoring: MonitoringOptions,
 ) -> Result:
-    from hdpmf.untrusted.service.metrics import Metrics
+    """Conduct a run with these settings or, without any, the one that was not finished."""
     from hdpmf.untrusted.service.service import Service
 
-    metrics = Metrics()
-    if unfinished is None:
+    if settings is not None:
         Service(folder).check(settings)  # before anything is opened
-        _warn(folder, settings)
-    with (
-        folder.serving(),
-        monitoring.monitored(folder, metrics) as log,
-        _on_network(folder, metrics) as peers,
-    ):
-        if unfinished is not None:
+        _warn(settings)
+    with folder.serving(), _on_network(folder, monitoring) as (service, log):
+        if settings is None:
             log(
                 f"going on with run {unfinished.hex()[:12]} as it was begun; other options are "
                 "for a new run"
             )
-        service = Service(
-            folder,
-            peers.devices,
-            servers=peers.servers,
-            issuer=peers.issuer,
-            metrics=metrics,
-            admit=peers.admit,
-            log=log,
+        return _outcome(
+            folder, service.conduct(unfinished if settings is None else service.begin(settings))
         )
-        run = service.begin(settings) if unfinished is None else unfinished
-        if settings.view == "two-servers" and unfinished is None:
-            service.publish()
-        outcome = service.conduct(run)
-        # Nobody serves the folder after this process: whoever took part gets the model now.
-        peers.wait_for_fetches()
-        return _outcome(folder, outcome)
 
 
 def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
@@ -221,7 +186,7 @@ def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
     from hdpmf.untrusted.service.service import Service
 
     Service(folder).check(settings)
-    _warn(folder, settings)
+    _warn(settings)
     run = ask_for_run(folder, settings)
     return Result(
         {"run": run, "requested": True},
@@ -229,21 +194,18 @@ def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
     )
 
 
-def _warn(folder: ServiceFolder, settings: RunSettings) -> None:
+def _warn(settings: RunSettings) -> None:
     """Warn at once if devices with the default policy will refuse the run."""
-    from hdpmf.private.device.policy import Policy
+    from hdpmf.private.device.policy import Policy, Terms
 
-    users = folder.enrolled.users.values()
-    terms = settings.terms("-", users)
+    terms = Terms(epsilon=settings.epsilon, catalogue="", minimum=settings.minimum)
     try:
         Policy().check(terms)
-        Policy().check_roster(terms, list(users))
     except PrivacyError as error:
         note(
             f"Warning: by default devices refuse this run: {error}. Only those take part whose "
             "owners have allowed it (hdpmf device policy STORE --set FILE). Otherwise give it up, "
-            "and ask for what devices allow: other options, more devices, or sums by two servers "
-            "(hdpmf recommender servers)"
+            "and ask for what devices allow"
         )
 
 
@@ -261,159 +223,47 @@ def _give_up(folder: ServiceFolder, unfinished: bytes | None, serving: bool) -> 
     done = "is being given up by the process that serves it" if serving else "is given up"
     return Result(
         {"run": run, "given_up": not serving, "requested": serving},
-        [
-            f"run {run[:12]} {done}; what devices have paid for it stays paid, unless two servers "
-            "sign that nothing was released: then they get it back"
-        ],
+        [f"run {run[:12]} {done}; what devices have paid for it stays paid"],
     )
-
-
-def _count_users(enrolled: Enrolled, view: str) -> int:
-    if len(enrolled) == 0:
-        raise ConfigError(
-            "no device is enrolled yet: hdpmf recommender enroll FOLDER CARD.json ..."
-        )
-    return len(enrolled) if view == "sums" else enrolled.count_users(enrolled.users)
 
 
 def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
     summary, stated = outcome.summary, outcome.statement
     model = folder.path / "model"
+    claim = run_claim(summary["method"], stated.view, stated.epsilon, stated.status)
     text = [
-        _run_sentence(summary),
-        *_level_lines(summary),
-        f"model (nothing private is in it): {model}",
-        *_list_lines(folder, summary),
+        f"{summary['method']}: {summary['users']} reports summed by two servers (task "
+        f"{summary['task'][:12]})",
+        f"model (nothing private is in it): {model}; devices get it while hdpmf recommender serve "
+        "runs",
         f"The recommender could see: {stated.sees}.",
-        privacy_line(
-            run_claim(
-                summary["method"], stated.view, stated.epsilon, stated.status,
-                labels=summary["settings"]["labels"] is not None,
-            ),
-            "statement",
-            folder.path,
-        ),
-    ]  # fmt: skip
-    return Result({**summary, "model": str(model)}, text)
-
-
-def _run_sentence(summary: dict[str, Any]) -> str:
-    method = summary["method"]
-    if summary["devices"] is None:
-        tasks = ", ".join(task[:12] for task in summary["tasks"])
-        return f"{method}: {summary['users']} reports summed by two servers (task {tasks})"
-    return (
-        f"{method}: {summary['rounds']} rounds with {summary['devices']} devices "
-        f"({summary['users']} users) in {summary['seconds']:.1f} s; "
-        f"{sum(summary['refusals'].values())} refusals"
-    )
-
-
-def _level_lines(summary: dict[str, Any]) -> list[str]:
-    """Say how many people show ratings, where they may."""
-    shown = summary.get("levels")
-    if shown is None:
-        return []
-    seen, opened = shown["seen"], shown["open"]
-    return [
-        f"shown beside the sums: {seen['ratings']:,} ratings of {seen['people']:,} people are "
-        f"seen, {opened['ratings']:,} of {opened['people']:,} are open"
+        privacy_line(claim, "statement", folder.path),
     ]
-
-
-def _list_lines(folder: ServiceFolder, summary: dict[str, Any]) -> list[str]:
-    lists = summary.get("lists")
-    if lists is None:
-        return []
-    release = folder.path / "runs" / summary["run"] / "ratings.release"
-    lines = [
-        f"model for lists: {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}"
-    ]
-    if release.exists():
-        lines.append(f"what devices sent, as a data set: {release}")
-    return lines
-
-
-_SMALL = 64 << 10  # bytes of an answer while no run is under way
+    fields: dict[str, Any] = {**summary, "model": str(model)}
+    return Result(fields, text)
 
 
 @contextmanager
-def _on_network(folder: ServiceFolder, metrics: Metrics) -> Iterator[Peers]:
-    """Serve public files and the mailbox, inside the block; yields the peers to others."""
-    from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
-    from hdpmf.untrusted.service.daemon import Peers
-    from hdpmf.untrusted.service.website import mailbox_of, serve_website
+def _on_network(
+    folder: ServiceFolder, monitoring: MonitoringOptions
+) -> Iterator[tuple[Service, Callable[[str], None]]]:
+    """Serve public files and tokens, inside the block; yields the service, and what logs."""
+    from hdpmf.untrusted.service.metrics import Metrics
+    from hdpmf.untrusted.service.service import Service
+    from hdpmf.untrusted.service.token_issuer import TokenIssuer
+    from hdpmf.untrusted.service.website import serve_website
 
-    mailbox = mailbox_of(folder, lambda: _longest_contribution(folder))
-    servers = _PinnedServers(folder)
-    issuer = TokenIssuer()
-    try:
-        with serve_website(folder, mailbox, issuer, metrics.requests) as address:
-            note(f"listening on {address}")
-            yield Peers(
-                devices=mailbox,
-                servers=servers,
-                issuer=issuer,
-                admit=mailbox.admit,
-                wait_for_fetches=mailbox.wait_for_fetches,
-            )
-    finally:
-        servers.close()
-
-
-def _longest_contribution(folder: ServiceFolder) -> int:
-    """Return the bytes of the largest contribution that can be right now."""
-    run = folder.unfinished()
-    if run is None:
-        return _SMALL
-    record = folder.record(run)
-    users = [card.users for card in record.devices]
-    return max(record.settings.longest_reply(len(folder.catalogue.ids), users), _SMALL)
-
-
-class _PinnedServers:
-    """The two servers that are pinned by now: a ``SumServers``."""
-
-    def __init__(self, folder: ServiceFolder) -> None:
-        self._folder = folder
-        self._open: tuple[Servers, TwoServers] | None = None
-
-    def add_task(self, document: bytes) -> None:
-        """As in ``SumServers``."""
-        self._pair().add_task(document)
-
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """As in ``SumServers``."""
-        self._pair().begin_collection(task_id, job_id, request)
-
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """As in ``SumServers``."""
-        return self._pair().collection(task_id, job_id)
-
-    def signed_keys(self) -> PublishedKeys:
-        """As in ``SumServers``."""
-        return self._pair().signed_keys()
-
-    def close(self) -> None:
-        """End the connections."""
-        if self._open is not None:
-            self._open[1].close()
-            self._open = None
-
-    def _pair(self) -> TwoServers:
-        from hdpmf.common.net.sum_servers import TwoServers
-        from hdpmf.untrusted.service.keys import load_keys, pinned_servers
-
-        pinned = pinned_servers(self._folder.path)
-        if pinned is None:
-            raise ConfigError(
-                "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
-            )
-        if self._open is None or self._open[0] != pinned:
-            self.close()
-            party = load_keys(self._folder.path, self._folder.config.name).party
-            self._open = pinned, TwoServers(pinned, party)
-        return self._open[1]
+    metrics, issuer = Metrics(), TokenIssuer()
+    with (
+        monitoring.monitored(folder, metrics) as log,
+        serve_website(folder, issuer, metrics.requests) as address,
+    ):
+        note(f"listening on {address}")
+        service = Service(folder, issuer, metrics=metrics, log=log)
+        try:
+            yield service, log
+        finally:
+            service.close()
 
 
 @command
@@ -425,21 +275,16 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
     """
     from hdpmf.untrusted.service.daemon import Daemon
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.metrics import Metrics
 
-    service = ServiceFolder(folder)
-    metrics = Metrics()
+    opened = ServiceFolder(folder)
     with (
         _until_terminated(),
-        service.serving(),
-        monitoring.monitored(service, metrics) as log,
-        _on_network(service, metrics) as peers,
+        opened.serving(),
+        _on_network(opened, monitoring) as (service, log),
     ):
         Daemon(
             service,
-            peers,
-            metrics=metrics,
-            report=lambda outcome: emit(_outcome(service, outcome)),
+            report=lambda outcome: emit(_outcome(opened, outcome)),
             log=log,
         ).live()
 
@@ -454,11 +299,11 @@ def issue(
 
     It needs the disk of the process that serves the folder. It also serves the public files, and
     nothing else: start as many as there are cores, each on a port of its own, behind a load
-    balancer. A device gets its tokens once, whichever process it asks.
+    balancer. A device gets its token once, whichever process it asks.
     """
-    from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
+    from hdpmf.untrusted.service.token_issuer import TokenIssuer
     from hdpmf.untrusted.service.website import serve_website
 
     service = ServiceFolder(folder)
@@ -467,7 +312,7 @@ def issue(
     with (
         _until_terminated("stopped"),
         monitoring.monitored(service, metrics),
-        serve_website(service, issuer=issuer, requests=metrics.requests, port=port) as address,
+        serve_website(service, issuer, metrics.requests, port) as address,
     ):
         note(f"listening on {address}")
         threading.Event().wait()

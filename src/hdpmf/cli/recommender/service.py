@@ -23,7 +23,7 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol import CatalogueTable
-    from hdpmf.common.protocol.enrolment import Enrolled
+    from hdpmf.common.protocol.identity import Enrolled
     from hdpmf.untrusted.service.folder import ServiceFolder
 
 UNNAMED = "recommender"
@@ -139,8 +139,8 @@ def enroll(
         ),
     ] = None,
 ) -> Result:
-    """Put devices on the roster, or remove them; without either, show it. Compare its digest."""
-    from hdpmf.common.protocol.enrolment import KeyHistory, read_card
+    """Enrol devices, which then get a token for each task, or remove them; or show them."""
+    from hdpmf.common.protocol.identity import KeyHistory, read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
@@ -155,14 +155,7 @@ def enroll(
     if new:
         service.enroll(new)
     enrolled = service.enrolled
-    path = folder / "roster.json"
-    fields = {"devices": device_fields(enrolled), "digest": enrolled.digest, "roster": str(path)}
-    text = [
-        *roster_text(enrolled),
-        f"roster for devices: {path}",
-        "devices that have pinned an earlier one need the new one for sums",
-    ]
-    return Result(fields, text)
+    return Result({"devices": device_fields(enrolled)}, [*device_text(enrolled)])
 
 
 @command
@@ -278,20 +271,16 @@ def status(
 
 
 def device_fields(enrolled: Enrolled) -> list[dict[str, Any]]:
-    """Return the devices on the roster, for JSON."""
-    return [
-        {"name": card.name, "identity": card.identity, "users": card.users}
-        for card in enrolled.cards
-    ]
+    """Return the enrolled devices, for JSON."""
+    return [{"name": card.name, "identity": card.identity} for card in enrolled.cards]
 
 
-def roster_text(enrolled: Enrolled, *, each: bool = True) -> Iterator[Block]:
-    """Yield the devices on the roster, their number, and the digest that people compare."""
+def device_text(enrolled: Enrolled, *, each: bool = True) -> Iterator[Block]:
+    """Yield the enrolled devices, and their number."""
     if each and len(enrolled):
-        rows = [(card.name, card.identity[:16], f"{card.users:,}") for card in enrolled.cards]
-        yield Table(("device", "identity", "users"), rows, numeric=("users",))
-    yield f"{len(enrolled)} devices, {enrolled.count_users(enrolled.users):,} users"
-    yield f"digest: {enrolled.digest}"
+        rows = [(card.name, card.identity[:16]) for card in enrolled.cards]
+        yield Table(("device", "identity"), rows)
+    yield f"{len(enrolled)} devices are enrolled"
 
 
 def _watch(service: ServiceFolder, every: float) -> None:
@@ -303,7 +292,7 @@ def _watch(service: ServiceFolder, every: float) -> None:
     def result() -> Result:
         enrolled, fields = _look(service)
         heading = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {service.config.name}"
-        # Without devices: a long roster would push the rest off the screen.
+        # Without devices: a long list would push the rest off the screen.
         text = [heading, *_status_text(enrolled, fields, each=False)]
         return Result({**fields, "time": time.time()}, text)
 
@@ -328,7 +317,6 @@ def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
     return enrolled, {
         "name": service.config.name,
         "devices": device_fields(enrolled),
-        "digest": enrolled.digest,
         "catalogue": _catalogue_fields(service),
         "runs": [run_facts(service, run) for run in service.runs()],
         "state": service.state(),
@@ -340,9 +328,7 @@ def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
 def _status_text(
     enrolled: Enrolled, fields: dict[str, Any], *, each: bool = True
 ) -> Iterator[Block]:
-    from hdpmf.untrusted.service.outcome import refusals_in_words
-
-    yield from roster_text(enrolled, each=each)
+    yield from device_text(enrolled, each=each)
     catalogue = fields["catalogue"]
     yield (
         f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, "
@@ -352,30 +338,19 @@ def _status_text(
     if runs:
         yield ""
         yield Table(
-            ("run", "method", "sees", "stage", "rounds", "devices", "users"),
+            ("run", "stage", "enrolled", "reports"),
             [
-                (
-                    run["run"][:12],
-                    run["method"],
-                    run["view"],
-                    run["stage"],
-                    f"{run['rounds_done']}/{run['rounds']}",
-                    "?" if run["devices"] is None else str(run["devices"]),
-                    str(run["users"]),
-                )
+                (run["run"][:12], run["stage"], str(run["enrolled"]), str(run["reports"]))
                 for run in runs
             ],
-            numeric=("rounds", "devices", "users"),
+            numeric=("enrolled", "reports"),
         )
     for run in runs:
         yield from _run_lines(run)
     state = fields["state"]
     if state is not None:
         yield ""
-        yield (f"last seen doing: {state['stage']} (round {state['number']} of {state['rounds']})")
-        # A state that an earlier version wrote counts for the whole process.
-        refusals = state.get("refusals_of_run", state["refusals"])
-        yield from refusals_in_words(refusals) or ["refusals: none"]
+        yield f"last seen doing: {state['stage']}"
     for alert in fields["alerts"]:
         yield ""
         yield f"ALERT ({alert['name']}): {alert['words']}"
@@ -384,17 +359,12 @@ def _status_text(
 
 def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     name = run["run"][:12]
-    for task in run["tasks"]:
-        begin = _date(task["begin"])
-        end = _date(task["end"])
-        yield f"task {task['id'][:12]} of run {name}: {begin} to {end}, {task['state']}"
+    task = run["task"]
+    if task is not None:
+        begin, end = _date(task["begin"]), _date(task["end"])
+        yield f"task {task['id'][:12]} of run {name}: {begin} to {end}"
     if run["impossible_numbers"]:
-        yield f"a device sent wrong numbers in run {name}; those that cannot be were clamped"
-    for device in run["wrong_shares"]:
-        yield (
-            f"device {device} gave or dealt wrong shares in run {name}; to take it off: "
-            "enroll --remove"
-        )
+        yield f"the sum of run {name} had numbers that cannot be; they were clamped"
 
 
 def _date(when: int) -> str:

@@ -92,8 +92,8 @@ def certificates(
     ] = False,
 ) -> Result:
     """Show the certificates and when they end; renew the server's, or the authority."""
-    from hdpmf.common.net import authority_rotation
-    from hdpmf.common.net.certificates import renew_server
+    from hdpmf.common.net.certificates import announce, renew_server
+    from hdpmf.common.net.certificates import change_over as replace_authority
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.health import certificate_ends, ending_in
 
@@ -112,13 +112,13 @@ def certificates(
             "when it is restarted."
         )
     if new_authority:
-        authority_rotation.announce(tls)
+        announce(tls)
         notes.append(
             "The new authority is announced when serve is restarted. Leave devices time to "
             "call: then --change-over."
         )
     if change_over:
-        authority_rotation.change_over(tls, names)
+        replace_authority(tls, names)
         notes.append(
             "Restart serve: its certificate comes from the new authority, and the old one's key is "
             "gone. A device that has not called since --new-authority needs its owner: hdpmf "
@@ -171,19 +171,20 @@ def invite(
         Path | None, option("Where it goes.", "FILE", default="FOLDER/invitation.json")
     ] = None,
 ) -> Result:
-    """Write an invitation for people's devices: name, address, authority, any servers. No secrets.
-
-    Without two servers devices send their noisy numbers to the recommender directly.
-    """
+    """Write an invitation for people's devices: name, address, authority, servers. No secrets."""
     from hdpmf.common.base.files import atomic_write
     from hdpmf.common.base.names import claimed_name
-    from hdpmf.common.protocol.enrolment import Invitation
+    from hdpmf.common.protocol.identity import Invitation
     from hdpmf.common.protocol.servers import check_address
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.keys import pinned_servers
 
     service = ServiceFolder(folder)
     pair = pinned_servers(folder)
+    if pair is None:
+        raise ConfigError(
+            "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
+        )
     url = check_address(address or service.config.address)
     authority = "" if public else read_text(service.tls_folder / "authority.pem")
     name = "" if service.config.name == UNNAMED else claimed_name(service.config.name)
@@ -194,24 +195,16 @@ def invite(
         f"{file}: for people's devices (hdpmf device open, or device join STORE --invitation FILE)",
         f"link: {made.to_link()}",
     ]
-    if pair is not None:
-        text.append(
-            f"digest of the pair: {pair.digest}; people compare it with {pair.names}, not "
-            "through you"
-        )
-    else:
-        text += [
-            f"digest of the invitation: {made.digest}; tell it people in another way than "
-            "the invitation",
-            f"people give you their cards: hdpmf recommender enroll {folder} CARD.json",
-        ]
+    text += [
+        f"digest of the pair: {pair.digest}; people compare it with {pair.names}, not through you",
+        f"people give you their cards: hdpmf recommender enroll {folder} CARD.json",
+    ]
     fields = {
         "file": str(file),
         "link": made.to_link(),
         "name": made.name or None,
         "address": url,
-        "sums": "direct" if pair is None else "two servers",
         "digest": made.digest,
-        "servers": None if pair is None else pair.digest,
+        "servers": pair.digest,
     }
     return Result(fields, text)

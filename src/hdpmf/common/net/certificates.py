@@ -3,6 +3,10 @@
 ``authority.pem`` is public and goes to every device when it joins. ``server.pem`` is issued by it
 for the host names that devices use, and renewed when it nears its end (`ServerTls`). Keys are
 readable by their owner alone.
+
+An authority is followed by a new one that it signs while it is valid, so that devices learn it.
+Until the change-over, certificates come from the old one. Devices that did not call meanwhile need
+their owner's word (``hdpmf device join --new-authority``).
 """
 
 from __future__ import annotations
@@ -14,9 +18,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from hdpmf.common.base.files import atomic_write, folder_lock, read_file, storage_errors
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.https import server_context
+from hdpmf.common.protocol.authority import AuthorityMessage, check_authority, signed_text
 from hdpmf.errors import ConfigError, HdpmfError, needs
 
 with needs("cryptography"):
@@ -24,6 +31,7 @@ with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import (
+        ECDSA,
         SECP256R1,
         EllipticCurvePrivateKey,
         generate_private_key,
@@ -63,9 +71,7 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
         ConfigError: Invalid host names, or an authority that has ended or cannot be read.
     """
     names = _alternative_names(hosts)
-    paths = Certificates(
-        *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
-    )
+    paths = _paths(folder)
     with storage_errors(f"could not make {folder}"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not paths.authority.exists():
@@ -101,39 +107,6 @@ def certificate_end(path: Path) -> float | None:
         return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc.timestamp()
     except (OSError, ValueError):
         return None
-
-
-def read_authorities(data: bytes) -> list[x509.Certificate]:
-    """All certificates in ``data``; ConfigError unless each is one of an authority."""
-    try:
-        found = x509.load_pem_x509_certificates(data)
-        constraints = [
-            each.extensions.get_extension_for_class(x509.BasicConstraints).value for each in found
-        ]
-    except (ValueError, *_NO_EXTENSION):
-        raise ConfigError("this is not a certificate of an authority (PEM)") from None
-    if not all(each.ca for each in constraints):
-        raise ConfigError(
-            "this is not a certificate of an authority; the recommender's authority.pem is wanted"
-        )
-    return found
-
-
-def check_authority(data: bytes, where: str = "the authority's certificate") -> x509.Certificate:
-    """Return the last authority in ``data`` that is valid now; ConfigError if none is."""
-    try:
-        found = read_authorities(data)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("this", where, 1)) from None
-    now = _now()
-    valid = [each for each in found if each.not_valid_before_utc <= now <= each.not_valid_after_utc]
-    if valid:
-        return valid[-1]
-    if found[-1].not_valid_before_utc > now:
-        begins = found[-1].not_valid_before_utc.date()
-        raise ConfigError(f"{where} is not valid before {begins}: is this machine's clock wrong?")
-    ended = found[-1].not_valid_after_utc.date()
-    raise ConfigError(f"{where} ended on {ended}: make a new one and give it to every device again")
 
 
 def make_authority(certificate: Path, secret: Path) -> bytes:
@@ -313,3 +286,68 @@ class ServerTls:
             return
         self._loaded = found
         event("certificate-renewed")
+
+
+def successor_of(folder: Path) -> Path | None:
+    """The certificate that was announced; None if none is."""
+    path = folder / "successor.pem"
+    return path if (folder / "successor.signature").exists() and path.exists() else None
+
+
+def announce(folder: Path) -> Path:
+    """Make a new authority, sign it with the one in ``folder``, and return its certificate.
+
+    Raises:
+        ConfigError: No authority can sign, or one is announced already.
+    """
+    if successor_of(folder) is not None:
+        raise ConfigError(
+            "a new authority is announced already; when devices have learned it, change over: "
+            "hdpmf recommender certificates FOLDER --change-over"
+        )
+    paths = _paths(folder)
+    key = issuer_key(paths)
+    now = read_file(paths.authority)
+    made = make_authority(folder / "successor.pem", folder / "successor.key")
+    signature = key.sign(signed_text(now, made), ECDSA(hashes.SHA256()))
+    # Last: with it, it is announced.
+    atomic_write(folder / "successor.signature", signature, mode=0o644)
+    return folder / "successor.pem"
+
+
+def change_over(folder: Path, hosts: list[str]) -> None:
+    """Replace the authority by the announced one and delete the old key; safe to repeat.
+
+    Raises:
+        ConfigError: None is announced.
+    """
+    if successor_of(folder) is None:
+        raise ConfigError(
+            "no new authority is announced: hdpmf recommender certificates FOLDER "
+            "--new-authority first"
+        )
+    paths = _paths(folder)
+    for old, new, mode in ((paths.authority_key, "key", 0o600), (paths.authority, "pem", 0o644)):
+        atomic_write(old, read_file(folder / f"successor.{new}"), mode=mode)
+    # Issues a server's certificate, since the old one is from another authority.
+    ensure_certificates(folder, hosts)
+    for name in ("signature", "pem", "key"):
+        (folder / f"successor.{name}").unlink(missing_ok=True)
+
+
+def authority_message(folder: Path) -> bytes:
+    """Return the encoded message to devices about the authorities in ``folder``."""
+    authority = read_file(folder / "authority.pem").decode("ascii", "replace")
+    successor = successor_of(folder)
+    if successor is None:
+        return msgspec.msgpack.encode(AuthorityMessage(authority))
+    signature = read_file(folder / "successor.signature")
+    return msgspec.msgpack.encode(
+        AuthorityMessage(authority, read_file(successor).decode("ascii", "replace"), signature)
+    )
+
+
+def _paths(folder: Path) -> Certificates:
+    return Certificates(
+        *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
+    )

@@ -57,6 +57,9 @@ class SumServers(Protocol):
     def signed_keys(self) -> PublishedKeys:
         """The lists of both servers' keys, unchecked; empty where a card has the only key."""
 
+    def close(self) -> None:
+        """End the connections."""
+
 
 class LeaderHere(Protocol):
     """A leader in this process."""
@@ -113,6 +116,9 @@ class ServersHere:
         """As in ``SumServers``."""
         return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
 
+    def close(self) -> None:
+        """There are no connections."""
+
 
 ANSWER_SECONDS = 60.0
 """Seconds that a connection, or a part of an answer, may take."""
@@ -139,12 +145,6 @@ class TwoServers:
         self._leader, self._helper = (
             ServerClient(card, party) for card in (servers.leader, servers.helper)
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the connections."""

@@ -1,7 +1,6 @@
 """The messages between private participants and an untrusted recommender.
 
-The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``, what
-is said around both between machines in ``federation``)::
+The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``)::
 
     recommender                           client
         Plan              ──────────────▶
@@ -11,24 +10,13 @@ is said around both between machines in ``federation``)::
         Round 1           ──────────────▶
                           ◀──────────────   Gradients 1
         ...
-        Round T + 1       (the final factors: a public file)
+        Round T + 1       (the final factors)
 
 Nothing in this package computes anything private; it defines, checks and encodes messages.
 """
 
+from hdpmf.common.protocol.catalogue import AnyCatalogue, CatalogueTable, CatalogueVersion
 from hdpmf.common.protocol.codec import Message, decode, encode
-from hdpmf.common.protocol.federation import (
-    Accepted,
-    AnyCatalogue,
-    CatalogueTable,
-    CatalogueVersion,
-    DeviceCard,
-    Envelope,
-    Ready,
-    Refusal,
-    Reply,
-    Terms,
-)
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.messages import (
     BudgetReport,
@@ -50,14 +38,11 @@ from hdpmf.common.protocol.oneround import (
 from hdpmf.common.protocol.task import Task
 
 __all__ = [
-    "Accepted",
     "AnyCatalogue",
     "BitContribution",
     "BudgetReport",
     "CatalogueTable",
     "CatalogueVersion",
-    "DeviceCard",
-    "Envelope",
     "Gradients",
     "Grouping",
     "ItemCounts",
@@ -67,14 +52,10 @@ __all__ = [
     "Opening",
     "Plan",
     "Popularity",
-    "Ready",
-    "Refusal",
-    "Reply",
     "Round",
     "SumContribution",
     "Survey",
     "Task",
-    "Terms",
     "decode",
     "encode",
     "learning_rate_at",

@@ -12,22 +12,120 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
-from hdpmf.common.protocol.federation import (
-    MAX_VERSIONS,
-    AnyCatalogue,
-    CatalogueLink,
-    CatalogueTable,
-    CatalogueVersion,
-)
+from hdpmf.common.protocol.messages import MAX_ITEMS, _Message, check_scale
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 
 MAX_GENRES = 256
+
+MAX_VERSIONS = 4096
+"""Of a catalogue: one a week for 78 years."""
+
+MAX_LEVELS = 1 << 16
+
+MAX_RATING = 1_000_000
+
+
+class CatalogueTable(_Message, frozen=True):
+    """Recommender to device: the items, in their order, and public facts about them.
+
+    Attributes:
+        ids: Item ids; an item is known by its position.
+        integer_ids: The ids are whole numbers.
+        scale_step: Of the public rating scale, where it has one.
+        titles: One per item, or none at all.
+        genres: One list per item, or none at all.
+        years: One per item (None where unknown), or none at all.
+    """
+
+    ids: tuple[str, ...]
+    integer_ids: bool
+    scale_low: float
+    scale_high: float
+    scale_step: float | None
+    titles: tuple[str, ...] = ()
+    genres: tuple[tuple[str, ...], ...] = ()
+    years: tuple[int | None, ...] = ()
+
+    def _check(self) -> None:
+        n = len(self.ids)
+        self._require(1 <= n <= MAX_ITEMS, f"a catalogue has 1 to {MAX_ITEMS} items")
+        self._require(len(set(self.ids)) == n, "item ids must differ")
+        for name in ("titles", "genres", "years"):
+            self._require(
+                len(getattr(self, name)) in (0, n), f"{name} must be one per item or none"
+            )
+        low = self.scale_low
+        high = self.scale_high
+        step = self.scale_step
+        check_scale(self, low, high, step)
+        self._require(
+            max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}"
+        )
+        few = step is None or (high - low) / step <= MAX_LEVELS
+        self._require(few, f"a scale has at most {MAX_LEVELS:,} levels")
+
+
+class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A signed version of the catalogue; the items of earlier ones keep their positions.
+
+    Attributes:
+        number: From 1.
+        previous: Digest of the version before; empty for the first.
+        items: Number of items: those of the version before, and new ones after them.
+        retired: Positions of the items that this version retires, ascending.
+        content: Digest of the scale and of all that is said of these items.
+        signature: Of the version's digest, by the recommender's catalogue key.
+    """
+
+    number: int
+    previous: bytes
+    items: int
+    retired: tuple[int, ...]
+    content: bytes
+    signature: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """Of everything but the signature; so of all versions before, too."""
+        plain = [self.number, self.previous, self.items, self.retired, self.content]
+        return sha256(b"hdpmf catalogue version " + msgspec.msgpack.encode(plain)).digest()
+
+
+class CatalogueVersion(_Message, frozen=True):
+    """Recommender to device: the newest version of the items, and the signed chain to it.
+
+    ``catalogue.check_chain`` checks the chain; a device takes what follows from its own.
+
+    Attributes:
+        table: All items, retired ones included: positions never change.
+        links: Every version, from the first.
+        key: Ed25519 public key that they are signed by.
+    """
+
+    table: CatalogueTable
+    links: tuple[CatalogueLink, ...]
+    key: bytes
+
+    def _check(self) -> None:
+        self._require(
+            1 <= len(self.links) <= MAX_VERSIONS, f"a catalogue has 1 to {MAX_VERSIONS} versions"
+        )
+        self._require(len(self.key) == 32, "a key has 32 bytes")
+        self._require(
+            self.links[-1].items == len(self.table.ids),
+            "the last version must have all of the items",
+        )
+
+
+AnyCatalogue = CatalogueTable | CatalogueVersion
+"""The items, in a simulation without any signed version."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -116,6 +214,7 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
 
 
 Sign = Callable[[bytes], bytes]
+C = TypeVar("C", "CatalogueTable", "CatalogueVersion", "AnyCatalogue")
 _DOMAIN = b"hdpmf signs a catalogue version "
 
 
@@ -142,15 +241,7 @@ def digests_of(items: AnyCatalogue) -> list[bytes]:
     return [_first(items).digest]
 
 
-def bound_to(items: AnyCatalogue) -> bytes:
-    """Return what binds masks of a secure sum to the items that all in it were shown.
-
-    Empty for a first version.
-    """
-    return digests_of(items)[-1] if number_of(items) > 1 else b""
-
-
-def version_at(items: AnyCatalogue, number: int) -> AnyCatalogue:
+def version_at(items: C, number: int) -> C:
     """Return a catalogue as it was in an earlier version; ConfigError if there is none."""
     if not 1 <= number <= number_of(items):
         raise ConfigError(f"the catalogue has versions 1 to {number_of(items)}, not {number}")
@@ -207,9 +298,7 @@ def next_version(
 
 def check_chain(items: CatalogueVersion) -> None:
     """Raise ProtocolError unless the versions follow from each other and are signed."""
-    from hdpmf.common.aggregation.masks.primitives import (
-        verifies,
-    )  # the library does without the extra that this needs
+    from hdpmf.common.protocol.identity import verifies  # the library does without its extra
 
     retired: set[int] = set()
     before = b""

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.base import msgpack
-from hdpmf.common.protocol.federation import FederationMessage
+from hdpmf.common.protocol.catalogue import AnyCatalogue
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.messages import Message as TrainingMessage
 from hdpmf.common.protocol.messages import _Message
@@ -16,7 +16,7 @@ from hdpmf.common.protocol.oneround import OneRoundMessage
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ProtocolError
 
-Message = TrainingMessage | OneRoundMessage | FederationMessage | ListTable | Task
+Message = TrainingMessage | OneRoundMessage | AnyCatalogue | ListTable | Task
 """Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024

@@ -2,30 +2,27 @@
 
 Its id is the digest of its bytes, so that the id fixes the survey, the servers' keys, the circuit
 and the noise. Devices check circuit and noise against the survey (``layout``); servers need
-not know what a survey is. A survey is one task (``whole``), or two with taste labels: ``counts``
-and, with the grouping made of its sums, ``labels``. A task is submitted to a server by ``PUT
-/tasks/{task_id}``, which DAP leaves to the parties.
+not know what a survey is. A task is submitted to a server by ``PUT /tasks/{task_id}``, which DAP
+leaves to the parties.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey, challenge_digest
 from hdpmf.common.protocol.messages import MAX_ITEMS, _Message
-from hdpmf.common.protocol.oneround import Grouping, Survey
+from hdpmf.common.protocol.oneround import Survey
 from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
     from hdpmf.common.aggregation.two_servers.prio import Prio3
 
-
-Part = Literal["whole", "counts", "labels"]
 
 MOST_LEVELS = 16
 """Of a rating scale: the circuit compares a rating with each."""
@@ -105,13 +102,10 @@ class Task(_Message, frozen=True):
         end: Unix time at which that ends.
         precision: Seconds to which the times of reports are rounded; divides ``begin`` and ``end``.
         minimum: Fewest reports that a sum is over.
-        enrolled: Only enrolled devices may report, once for each user: with a token of the
-            collector's.
-        token_key: The collector's public key for tokens of this task. It is in the document, so
-            that the id fixes it: who was shown another key has another task. Empty in tasks for
-            everybody, and in those of version 1.0.0, whose leader had a list of devices.
+        token_key: The collector's public key for tokens of this task: whoever has one reports once.
+            It is in the document, so that the id fixes it: who was shown another key has another
+            task. Empty in tasks for everybody.
         survey: The question to devices; None for a task of others.
-        grouping: Of ``labels``: by what devices draw their taste labels.
     """
 
     servers: Servers
@@ -122,13 +116,8 @@ class Task(_Message, frozen=True):
     end: int
     precision: int
     minimum: int
-    enrolled: bool = True
     survey: Survey | None = None
-    part: Part | None = None
-    grouping: Grouping | None = None
     token_key: bytes = b""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"token_key"})
 
     def _check(self) -> None:
         self._require(1 <= self.precision <= MAX_PERIOD, "precision must be seconds, 1 or more")
@@ -146,14 +135,7 @@ class Task(_Message, frozen=True):
         self._require(
             all(part.fraction >= 0 for part in self.noise), "a scale of noise must be 0 or more"
         )
-        asked = (self.survey is None, self.part is None)
-        self._require(asked in ((True, True), (False, False)), "a survey comes with its part")
-        self._require(
-            (self.part == "labels") == (self.grouping is not None),
-            "only labels come with a grouping",
-        )
         if self.token_key:
-            self._require(self.enrolled, "a task for everybody has no key for tokens")
             TokenKey(self.token_key)
 
     def _check_circuit(self) -> None:
@@ -193,7 +175,7 @@ TASK_MEDIA_TYPE = "application/hdpmf-task"
 TASK_PATH = "/tasks/{task_id}"
 
 DEVICE_HEADER, SIGNATURE_HEADER = "hdpmf-device", "hdpmf-signature"
-"""Of what a device sends to its recommender beside a report: a request for a token."""
+"""Of a request for a token."""
 
 
 def token_challenge(task: Task, task_id: bytes) -> bytes:

@@ -6,8 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from hdpmf.common.protocol.catalogue import plain
-from hdpmf.common.protocol.federation import CatalogueTable
+from hdpmf.common.protocol.catalogue import CatalogueTable, plain
 
 _ARTICLES = (
     *("the", "a", "an"),

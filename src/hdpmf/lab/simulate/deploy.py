@@ -3,10 +3,11 @@
 ::
 
     with Deployment(folder / "logs") as deployment:
-        deployment.run(folder / "service", "--method", "hdpmf", "--rounds", "20")
+        deployment.recommender(folder / "service")
         for name, store in stores.items():
             deployment.device(name, store, "--once")
-        deployment.wait("recommender", seconds=600)
+        for name in stores:
+            deployment.wait(name, seconds=600)
 
 Every process gets a pipe from this one as its standard input and ends when that closes. So nothing
 is left behind after an error, Ctrl-C or ``kill -9`` of this process. That is what ``python -m
@@ -135,10 +136,6 @@ class Deployment:
         """``hdpmf recommender serve``: the service of this folder, until it is ended."""
         return self.start(RECOMMENDER, "hdpmf", "recommender", "serve", str(folder), *options)
 
-    def run(self, folder: Path, *options: str) -> Child:
-        """``hdpmf recommender run``: one run of the service of this folder, which then ends."""
-        return self.start(RECOMMENDER, "hdpmf", "recommender", "run", str(folder), *options)
-
     def device(self, name: str, store: Path, *options: str) -> Child:
         """``hdpmf device join`` for the device in this store."""
         return self.start(name, "hdpmf", "device", "join", str(store), *options)
@@ -158,6 +155,22 @@ class Deployment:
                 )
             time.sleep(_POLL_SECONDS)
         self.check()
+
+    def wait_for_port(self, port: int, end: float) -> None:
+        """Wait until something listens there.
+
+        Raises:
+            FederationError: Nothing does by then (``time.monotonic``), or a process has failed.
+        """
+        while True:
+            self.check()
+            try:
+                socket.create_connection(("127.0.0.1", port), _POLL_SECONDS).close()
+                return
+            except OSError:
+                if time.monotonic() >= end:
+                    raise FederationError(f"nothing listens on port {port}") from None
+                time.sleep(_POLL_SECONDS)
 
     @property
     def names(self) -> tuple[str, ...]:

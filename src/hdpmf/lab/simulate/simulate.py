@@ -1,48 +1,170 @@
-"""A whole federation on one machine: every user a device, through the messages of a real one."""
+"""A whole federation in memory: every user a device with a real store, and both servers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from hdpmf.common.aggregation.masks.roster import MIN_DEVICES
-from hdpmf.common.data import Ratings
-from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.data import IdIndex, Ratings
+from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import ItemFacts, Round
+from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.errors import ConfigError, FederationError
-from hdpmf.lab.simulate.devices import Engine, make_devices
-from hdpmf.lab.simulate.virtual_device import deal
+from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.task import task_id
+from hdpmf.errors import FederationError, TooLongError, TransportError
 from hdpmf.models import Estimator, make_model
-from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.one_round import OneRound
-from hdpmf.private.client import Devices
-from hdpmf.untrusted.recommender import Catalogue
-from hdpmf.untrusted.service.aggregation.direct import Direct
-from hdpmf.untrusted.service.aggregation.masks import Masks
+from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.pinned_servers import pin_servers
+from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.store.catalogues import pinned
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase
+from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.leader import Leader
+from hdpmf.untrusted.aggregator.report_writer import Upload
+from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
+from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.publish import public_files
-from hdpmf.untrusted.service.run import Run, no_log
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.run import Run, no_log, read_task
+from hdpmf.untrusted.service.settings import METHOD, Pace, RunSettings
 
-if TYPE_CHECKING:
-    from hdpmf.lab.simulate.virtual_device import Vectors
+BEGIN = 1_000_000_000.0
+"""When simulated time begins."""
 
-_RECOMMENDER_STREAM = 1
-"""As in the library's training, so that the first factors of a seed are the same."""
+_LEADER_STREAM, _HELPER_STREAM = 2, 3
+_AT_A_TIME = 64
+"""Reports that are written with one commit, and checked together: bounds the memory."""
 
-_PACE = Pace(gather=0.0, deadline=1e9, attempts=1, pause=0.0)
-"""Simulated devices are always there, and the slowest machine may take its time."""
+
+class FilesHere:
+    """A recommender's files in memory, and what is uploaded: a device's ``Carrier``."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = files
+        self.sent: list[bytes] = []
+
+    def fetch(self, name: str, most: int) -> bytes:
+        """As in the device's ``Carrier``."""
+        data = self.files.get(name)
+        if data is None:
+            raise TransportError(f"there is no {name}")
+        if len(data) > most:
+            raise TooLongError(f"{name} has {len(data):,} bytes; {most:,} are the most")
+        return data
+
+    def upload(
+        self,
+        leader: object,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        leaving: Callable[[], None],
+    ) -> int:
+        """As in the device's ``Carrier``."""
+        leaving()
+        self.sent.append(body)
+        return 201
+
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        """As in the device's ``Carrier``: there is no issuer here."""
+        raise TransportError("there is no way to a recommender from here")
+
+
+def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
+    """The ratings of some users (a mask), over the same items."""
+    part = ratings.take(chosen[ratings.user_codes])
+    codes = (np.cumsum(chosen) - 1).astype(np.int32)
+    return replace(
+        part, users=IdIndex(ratings.users.ids[chosen]), user_codes=codes[part.user_codes]
+    )
+
+
+def deal(ratings: Ratings, weights: PrivacyWeights) -> list[tuple[Ratings, PrivacyWeights]]:
+    """Deal every user's ratings and weights to a device of their own."""
+    order = np.argsort(ratings.user_codes, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(ratings.user_codes, minlength=ratings.n_users)))
+    beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
+    me = IdIndex(np.array([ME]))
+    parts = []
+    for user, own in enumerate(rows[:-1]):
+        part = Ratings(
+            users=me,
+            items=ratings.items,
+            user_codes=np.zeros(len(own), np.int32),
+            item_codes=ratings.item_codes[own],
+            values=ratings.values[own],
+            timestamps=None,
+            scale=ratings.scale,
+            item_table=None,
+            name=ratings.name,
+        )
+        parts.append((part, PrivacyWeights(me, ratings.items, beta[user : user + 1], gamma)))
+    return parts
+
+
+class ServersInProcess:
+    """Both servers in this process, in memory, with seeded noise."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = BEGIN
+        parties = [PartyKey.generate(), PartyKey.generate()]
+        hpke = [KeyPair.generate(), KeyPair.generate()]
+        cards = [
+            Server(
+                organisation=name,
+                url=f"https://{name}.invalid",
+                hpke=key.config.encode().hex(),
+                identity=party.public,
+            )
+            for name, party, key in zip(("leader", "helper"), parties, hpke, strict=True)
+        ]
+        self.servers = Servers(leader=cards[0], helper=cards[1])
+        rules = SimulationRules(minimum=2)
+        self._databases = [ServerDatabase(), ServerDatabase()]
+        helper = Helper(
+            ServerKeys("helper", parties[1], hpke[1], cards[1], cards[0]),
+            self._databases[1],
+            clock=lambda: self.now,
+            noise=SeededNoise(seed, _HELPER_STREAM),
+            rules=rules,
+        )
+        self.leader = Leader(
+            ServerKeys("leader", parties[0], hpke[0], cards[0], cards[1]),
+            self._databases[0],
+            helper,
+            clock=lambda: self.now,
+            noise=SeededNoise(seed, _LEADER_STREAM),
+            rules=rules,
+        )
+        self.sum_servers = ServersHere(self.leader, helper)
+
+    def take(self, name: bytes, reports: Sequence[bytes]) -> None:
+        """Take reports for a task, and check them together."""
+        uploads = [Upload(name, report) for report in reports]
+        refused = [error for error in self.leader.upload_many(uploads) if error is not None]
+        if refused:
+            raise FederationError(f"the leader refused a simulated device's report: {refused[0]}")
+        while self.leader.aggregate(_AT_A_TIME):
+            pass
+
+    def close(self) -> None:
+        """Let all of it go."""
+        for database in self._databases:
+            database.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +172,23 @@ class SimulationResult:
     """The numbers of a simulated federation.
 
     Attributes:
-        rounds: How often devices were asked for numbers.
-        seconds_per_round: On average, recommender and all devices together.
-        bytes_per_device: To and from a device, in the whole run.
+        bytes_up: From a device.
+        bytes_down: To a device.
         mse: Mean squared error on the test ratings; None without any.
-        view: What the recommender saw: ``messages`` or ``sums``.
         epsilon: The largest budget of a rating; None where nothing is claimed.
         user_mean_mse: Of every user's own mean, which needs no recommender.
-        bytes_up: From a device, per round.
-        bytes_down: To a device, per round.
         seconds: All of it, setting up the devices included.
         sees: What the recommender could see, in words.
-        honest: What a nominal epsilon really costs.
     """
 
-    devices: int
-    rounds: int
-    seconds_per_round: float
-    bytes_per_device: float
-    mse: float | None
-    mae: float | None
+    method: str
     view: str
     epsilon: float | None
     status: str
-    method: str
-    users: int
+    devices: int
     n: int
+    mse: float | None
+    mae: float | None
     user_mean_mse: float | None
     user_mean_mae: float | None
     bytes_up: float
@@ -83,7 +196,6 @@ class SimulationResult:
     seconds: float
     sees: str
     guarantee: str
-    honest: str
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -108,165 +220,138 @@ def simulate(
     weights: PrivacyWeights | None = None,
     *,
     test: Ratings | None = None,
-    devices: int | None = None,
-    max_ratings: int | None = None,
     seed: int = 0,
-    processes: int = 1,
-    engine: Engine | None = None,
     metrics: Metrics | None = None,
     log: Callable[[str], None] = no_log,
 ) -> Simulation:
-    """Run a federation of simulated devices.
+    """Run a federation of simulated devices, one for each user.
 
     Args:
+        train: Their ratings.
+        settings: Of the run.
         weights: Privacy weights; without them every rating has weight 1.
-        test: Ratings to measure the error on.
-        devices: Number of them; None gives every user its own.
-        max_ratings: Most ratings of a person that take part: a line of every device's policy.
-        seed: Drives dealing and all noise; h and the first factors, too. Keys have no seed.
-        processes: Spread the devices over so many processes.
-        engine: Makes the devices somewhere else instead.
-        metrics: Counts messages and bytes.
+        test: Ratings to measure the devices' predictions by.
+        seed: Of all draws.
+        metrics: Counts what happens.
         log: Called with lines for people.
-
-    Raises:
-        ConfigError: More devices than users, or too few for a secure sum.
-        FederationError: Too few devices took part.
     """
     begin = time.perf_counter()
-    weights = PrivacyWeights.uniform(train) if weights is None else weights
-    metrics = Metrics() if metrics is None else metrics
-    before = metrics.bytes_in, metrics.bytes_out
-    n_devices = train.n_users if devices is None else devices
-    if settings.view == "sums" and n_devices < MIN_DEVICES:
-        raise ConfigError(
-            f"a secure sum by masks is over at least {MIN_DEVICES} devices, not {n_devices}: give "
-            "more devices, or let the recommender see messages"
-        )
-    log(f"setting up {n_devices:,} devices")
-    parts = deal(train, weights, n_devices, seed)
-    policy = _lenient_policy(settings, max_ratings)
-    if engine is None:
-        engine = partial(make_devices, processes=processes)
-    with closing(engine(parts, policy, seed)) as simulated:
-        table = catalogue_table(train.items, train.scale, train.item_table)
-        enrolled = Enrolled(simulated.cards)
+    if weights is None:
+        weights = PrivacyWeights.uniform(train)
+    table = catalogue_table(train.items, train.scale, train.item_table)
+    policy = Policy(
+        epsilon=settings.epsilon,
+        max_epsilon_per_run=None,
+        max_total=None,
+        min_participants=2,
+        min_epsilon_per_run=min(settings.epsilon, 0.001),
+        min_period=0,
+    )
+    up = down = 0
+    with closing(ServersInProcess(seed)) as pair:
+        shown = pinned(msgspec.msgpack.encode(table))  # once, for all devices
 
-        def learn(*published: Any) -> None:
-            files = public_files(*published)
-            metrics.bytes_out += n_devices * sum(map(len, files.values()))
-            simulated.learn(files)
+        def publish(document: bytes | None) -> None:
+            nonlocal up, down
+            if document is None:
+                return
+            pair.now = max(pair.now, float(read_task(document).begin))
+            files = public_files(table, task=document)
+            down += train.n_users * sum(map(len, files.values()))
+            waiting: list[bytes] = []
+            for number, (ratings, own) in enumerate(deal(train, weights)):
+                noise = SeededNoise(seed, stream=100 + number)
+                report = report_of(ratings, own, policy, pair, files, noise)
+                up += len(report)
+                waiting.append(report)
+                if len(waiting) == _AT_A_TIME:
+                    pair.take(task_id(document), waiting)
+                    waiting = []
+            pair.take(task_id(document), waiting)
+            log(f"{len(shown.positions):,} items, {train.n_users:,} reports")
 
-        if settings.view == "two-servers":
-            from hdpmf.lab.simulate.two_servers import run_with_two_servers
+        def sleep(seconds: float) -> None:
+            pair.now += max(seconds, 1.0)
 
-            outcome = run_with_two_servers(
-                settings, table, enrolled, simulated.reports, seed=seed, metrics=metrics, log=log
-            )
-        else:
-            if settings.view == "sums":
-                simulated.pin_roster(simulated.cards)
-            learn(table)
-            kind = Masks if settings.view == "sums" else Direct
-            run = Run(
-                settings=settings,
-                table=table,
-                enrolled=enrolled,
-                aggregation=kind(simulated.network),
-                pace=_PACE,
-                metrics=metrics,
-                log=log,
-            )
-            outcome = run.conduct(random_source=SeededNoise(seed, _RECOMMENDER_STREAM))
-            learn(table, outcome.model)
-        vectors = simulated.vectors()
-    model = _everyones_model(settings, train, weights, outcome, vectors)
+        outcome = Run(
+            settings=settings,
+            table=table,
+            devices=tuple(map(str, range(train.n_users))),
+            servers=pair.servers,
+            keys=CollectorKeys.generate("simulation"),
+            sum_servers=pair.sum_servers,
+            publish=publish,
+            pace=Pace(attempts=1, pause=0.0),
+            metrics=Metrics() if metrics is None else metrics,
+            log=log,
+            sleep=sleep,
+            clock=lambda: pair.now,
+        ).conduct()
+    model = _everyones_model(settings, train, weights, outcome)
     score = {} if test is None else model.score(test)
     baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
-    summary = outcome.summary
-    statement = outcome.statement
-    per_round = n_devices * max(summary["rounds"], 1)
-    bytes_in, bytes_out = metrics.bytes_in - before[0], metrics.bytes_out - before[1]
+    stated = outcome.statement
     result = SimulationResult(
-        devices=n_devices,
-        rounds=summary["rounds"],
-        seconds_per_round=summary["seconds"] / max(summary["rounds"], 1),
-        bytes_per_device=(bytes_in + bytes_out) / n_devices,
+        method=METHOD,
+        view=stated.view,
+        epsilon=stated.epsilon,
+        status=stated.status,
+        devices=train.n_users,
+        n=0 if test is None else len(test),
         mse=score.get("mse"),
         mae=score.get("mae"),
-        view=statement.view,
-        epsilon=statement.epsilon,
-        status=statement.status,
-        method=settings.method,
-        users=summary["users"],
-        n=0 if test is None else len(test),
         user_mean_mse=baseline.get("mse"),
         user_mean_mae=baseline.get("mae"),
-        bytes_up=bytes_in / per_round,
-        bytes_down=bytes_out / per_round,
+        bytes_up=up / train.n_users,
+        bytes_down=down / train.n_users,
         seconds=time.perf_counter() - begin,
-        sees=statement.sees,
-        guarantee=statement.guarantee,
-        honest=statement.honest,
+        sees=stated.sees,
+        guarantee=stated.guarantee,
     )
     return Simulation(result, model, outcome)
 
 
-def _lenient_policy(settings: RunSettings, max_ratings: int | None) -> str:
-    """Return a policy that takes part in whatever is simulated; nobody's ratings are at stake."""
-    from hdpmf.private.device.policy import Policy
+def report_of(
+    ratings: Ratings,
+    weights: PrivacyWeights,
+    policy: Policy,
+    pair: ServersInProcess,
+    files: Mapping[str, bytes],
+    noise: SeededNoise,
+) -> bytes:
+    """Return the report of a simulated device for the task that is published.
 
-    return Policy(
-        methods=(settings.method,),
-        require_sums=settings.view != "messages",
-        allow_nominal=True,
-        allow_unprotected=True,
-        epsilon=settings.epsilon,
-        max_epsilon_per_run=None,
-        max_rounds=settings.rounds,
-        min_participants=2,
-        min_devices=2,
-        min_neighbours=1,
-        threshold_fraction="1/2",
-        max_total=None,
-        max_ratings=max_ratings,
-        min_fraction="0",
-        max_colluding=str(settings.max_colluding),
-        max_credit=settings.credit,
-        min_epsilon_per_run=min(settings.epsilon, 0.001),
-    ).to_toml()
+    Raises:
+        FederationError: It did not report.
+    """
+    said: list[str] = []
+    carrier = FilesHere(files)
+    with DeviceStore.create(":memory:", policy=policy) as store:
+        store.add(ratings)
+        store.set_weights(weights, ratings)
+        pin_servers(store, pair.servers)
+        Participant(
+            store,
+            carrier,
+            clock=lambda: pair.now,
+            uniform=lambda: 0.0,
+            noise=noise,
+            simulation=True,
+            log=said.append,
+        ).step()
+    if len(carrier.sent) != 1:
+        raise FederationError(
+            f"a simulated device did not report: {said[-1] if said else 'no word'}"
+        )
+    return carrier.sent[0]
 
 
 def _everyones_model(
-    settings: RunSettings,
-    train: Ratings,
-    weights: PrivacyWeights,
-    outcome: RunOutcome,
-    found: list[Vectors],
+    settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome
 ) -> Estimator:
     """Return one model of all devices' predictions, to measure it like the library's."""
-    model = make_model(settings.method, **settings.model_params())
-    numbers = outcome.model.numbers
-    if isinstance(numbers, ItemFacts):
-        if not isinstance(model, OneRound):
-            raise FederationError(f"{settings.method} has no use for item facts")
-        model.with_facts(train, weights, numbers)
-        if isinstance(model, HDPBit) and outcome.model.lists is not None:
-            model.lists_ = ListModel.of(outcome.model.lists)
-        return model
-    beta = weights.for_users(train.users)
-    gamma = weights.for_items(train.items)
-    model.devices_ = Devices.after_training(train, _table_of(train, numbers, found), beta, gamma)
-    model.catalogue_ = Catalogue(
-        train.items, numbers.item_factors, numbers.raters, train.scale, train.item_table
-    )
+    model, facts = make_model(METHOD, **settings.model_params()), outcome.model.numbers
+    if not isinstance(model, OneRound) or not isinstance(facts, ItemFacts):
+        raise FederationError(f"{METHOD} has no use for item facts")
+    model.with_facts(train, weights, facts)
     return model
-
-
-def _table_of(train: Ratings, final: Round, found: list[Vectors]) -> np.ndarray:
-    """User vectors in the order of the training table; devices know their users by text."""
-    positions = {str(user): position for position, user in enumerate(train.users.ids.tolist())}
-    table = np.zeros((train.n_users, final.item_factors.shape[1]), np.float32)
-    for part in found:
-        table[[positions[user] for user in part.users]] = part.vectors
-    return table

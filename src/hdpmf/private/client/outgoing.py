@@ -2,14 +2,12 @@
 
 To see what can leave a device, read the calls of its functions.
 
-To a recommender everything leaves in a ``Reply``. Its body is one of the other messages, encoded,
-or one of a secure sum (``masked``), whose words are under masks that only sums over many devices
-take off.
+In the paper's rounds, in memory, messages are made by ``compose``.
 
-To two servers everything leaves in a report: one user's numbers in two shares (``split_report``),
-each encrypted to its server (``sealed_report``). What goes beside it is in ``report_headers``: a
-token, which the recommender has signed blindly. The request for it (``token_request``) goes to the
-recommender with ``token_headers``.
+From a device everything leaves in a report to two servers: its numbers in two shares
+(``split_report``), each encrypted to its server (``sealed_report``). What goes beside it is in
+``report_headers``: a token, which the recommender has signed blindly. The request for it
+(``token_request``) goes to the recommender with ``token_headers``.
 """
 
 from __future__ import annotations
@@ -21,15 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from hdpmf.common.protocol import (
-    Accepted,
     BitContribution,
     BudgetReport,
     Gradients,
     ItemCounts,
     Popularity,
-    Ready,
-    Refusal,
-    Reply,
     SumContribution,
 )
 from hdpmf.common.protocol.task import (
@@ -44,10 +38,10 @@ from hdpmf.errors import ProtocolError
 if TYPE_CHECKING:
     import numpy as np
 
-    from hdpmf.common.aggregation.masks import DeviceIdentity, ToRecommender
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
     from hdpmf.common.aggregation.two_servers.prio import Prio3
     from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, Token
+    from hdpmf.common.protocol.identity import Identity
 
 Outgoing = TypeVar(
     "Outgoing",
@@ -57,10 +51,6 @@ Outgoing = TypeVar(
     SumContribution,
     BitContribution,
     Popularity,
-    Accepted,
-    Ready,
-    Refusal,
-    Reply,
 )
 
 _ALLOWED = Outgoing.__constraints__
@@ -71,16 +61,6 @@ def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
     if kind not in _ALLOWED:
         raise ProtocolError(f"a client never sends a {kind.__name__}")
     return kind(**fields)
-
-
-def masked(message: ToRecommender) -> bytes:
-    """A device's message of a secure sum, as a body."""
-    # needs the federation extra, which clients do without
-    from hdpmf.common.aggregation.masks import ToRecommender, encode
-
-    if not isinstance(message, ToRecommender):
-        raise ProtocolError(f"a device never sends a {type(message).__name__}")
-    return encode(message)
 
 
 class SplitReport(msgspec.Struct, frozen=True, array_like=True):
@@ -168,7 +148,7 @@ def token_request(task: Task, task_id: bytes) -> BlindedToken:
     return blind_token(TokenKey(task.token_key), token_challenge(task, task_id), nonce)
 
 
-def token_headers(identity: DeviceIdentity, task_id: bytes, request: bytes) -> dict[str, str]:
+def token_headers(identity: Identity, task_id: bytes, request: bytes) -> dict[str, str]:
     """Return the headers of a request for a token, signed by the device: the issuer counts them."""
     from hdpmf.common.aggregation.two_servers.tokens import REQUEST_MEDIA_TYPE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -11,24 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hdpmf.common.data import Ratings
-from hdpmf.common.methods import METHODS, Status, method_named
+from hdpmf.common.methods import method_named
 from hdpmf.common.methods.registry import PROMISE
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, weight_units
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import Terms
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.disclosures.journal import Action, Entry
-from hdpmf.private.device.disclosures.limits import SLACK, Taken
+from hdpmf.private.device.disclosures.limits import Taken
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.catalogues import PinnedRoster
+from hdpmf.private.device.policy import Policy, Terms
 from hdpmf.private.device.store.device_store import DeviceStore
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol.servers import Servers
-
-TYPICAL_RATERS = 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,49 +45,33 @@ class Participation:
     content: bytes
 
 
-def choose(store: DeviceStore, terms: Terms, recommender: str, *, bare: bool = False) -> Taken:
+def choose(store: DeviceStore, terms: Terms, recommender: str) -> Taken:
     """Positions of the ratings that can take part, and what each will pay.
 
-    Args:
-        bare: Nothing is hidden, for a reason that is not in the terms.
-
-    In the one-round designs a rating answers a recommender once, however much budget it has left:
-    answers of several runs are combined, and it would count twice. There may be none: a device
-    without ratings, or whose ratings have spent all, takes part like every other, with its noise.
-    Whether, when and how it answers says nothing about them.
+    A rating answers a recommender once, however much budget it has left: answers of several runs
+    are combined, and it would count twice. There may be none: a device without ratings, or whose
+    ratings have spent all, reports zeros. Whether, when and how it reports says nothing about them.
     """
     ratings, weights, policy = store.ratings(), store.weights(), store.policy
-    check_policy(policy, terms, store.roster)  # its owner may have changed it since the terms came
+    check_policy(policy, terms)  # its owner may have changed it since the terms came
     own = weights.for_ratings(ratings)
-    method = method_named(terms.method)
-    unit = terms.epsilon / WEIGHT_UNITS if method.one_round else None
-    # Weights are sent in whole 64ths there, and cost no more than that.
-    pays = own * terms.epsilon if unit is None else weight_units(own) * unit
+    # Weights are sent in whole 64ths, and cost no more than that.
+    unit = terms.epsilon / WEIGHT_UNITS
+    pays = weight_units(own) * unit
     catalogue = store.pinned_catalogue
     retired = np.zeros(0, np.int64) if catalogue is None else catalogue.known.retired
     able = ~np.isin(ratings.item_codes, retired)  # of a retired item nothing new is sent
-    if bare or method.claim(terms.view, labels=terms.labels).status == "none":
-        pays = np.full(len(ratings), np.inf)
-    else:
-        affordable = store.ledger.affords(ratings, weights, policy, pays)
-        able &= affordable
-    if method.one_round:
-        able &= weight_units(own) > 0  # lighter ratings send nothing there
-        able &= ~store.ledger.has_answered(recommender, terms.method, ratings)
+    able &= store.ledger.affords(ratings, weights, policy, pays)
+    able &= weight_units(own) > 0  # lighter ratings send nothing
+    able &= ~store.ledger.has_answered(recommender, terms.method, ratings)
     chosen = np.flatnonzero(able)
-    if np.isinf(pays).any():
-        return Taken(chosen, pays[chosen], np.zeros(0, np.intp))
-    sums = unit is not None and terms.view != "messages"
-    taken = store.ledger.limits.within(ratings, chosen, pays, policy, unit=unit, sums=sums)
-    return taken if sums else taken._replace(short=np.zeros(0, np.intp))
+    return store.ledger.limits.within(ratings, chosen, pays, policy, unit=unit, sums=True)
 
 
-def check_policy(policy: Policy, terms: Terms, roster: PinnedRoster | None = None) -> None:
+def check_policy(policy: Policy, terms: Terms) -> None:
     """Refuse terms that the device's owner has not agreed to."""
     try:
         policy.check(terms)
-        if roster is not None:
-            policy.check_roster(terms, roster.users)
     except PrivacyError as error:
         raise DeclinedError("policy", str(error)) from error
 
@@ -107,10 +86,8 @@ def charge(store: DeviceStore, entry: Entry, taken: Taken) -> None:
         raise DeclinedError("busy", str(error)) from error
 
 
-def units_paid(pays: np.ndarray, terms: Terms) -> np.ndarray | None:
-    """Return the weight, in 64ths, that ratings have paid for; None but in one-round designs."""
-    if not method_named(terms.method).one_round:
-        return None
+def units_paid(pays: np.ndarray, terms: Terms) -> np.ndarray:
+    """Return the weight, in 64ths, that ratings have paid for."""
     parts = np.minimum(pays / terms.epsilon, 1.0)
     return np.asarray(np.rint(parts * WEIGHT_UNITS), np.int64)
 
@@ -118,13 +95,13 @@ def units_paid(pays: np.ndarray, terms: Terms) -> np.ndarray | None:
 def participation(
     store: DeviceStore,
     chosen: np.ndarray,
-    units: np.ndarray | None = None,
+    units: np.ndarray,
 ) -> Participation:
     """The chosen ratings by themselves.
 
     Args:
         chosen: Positions of these ratings.
-        units: The weight, in 64ths, that each has paid for; None for all of its weight.
+        units: The weight, in 64ths, that each has paid for.
     """
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
@@ -135,11 +112,9 @@ def participation(
     )
     digest = sha256(repr(pairs).encode()).digest()
     own = weights.take(chosen)
-    numbers = ratings.values.tobytes() + own.for_ratings(ratings).tobytes()
-    if units is not None:
-        numbers += units.tobytes()
-        short = (units > 0) & (units < weight_units(own.for_ratings(ratings)))
-        own = own.at_most(ratings, np.where(short, units / WEIGHT_UNITS, 1.0))
+    numbers = ratings.values.tobytes() + own.for_ratings(ratings).tobytes() + units.tobytes()
+    short = (units > 0) & (units < weight_units(own.for_ratings(ratings)))
+    own = own.at_most(ratings, np.where(short, units / WEIGHT_UNITS, 1.0))
     return Participation(table, ratings, own, digest, store.keyed_digest(digest + numbers))
 
 
@@ -147,83 +122,43 @@ def paying_ratings(store: DeviceStore, run: bytes, terms: Terms) -> Participatio
     """Return the ratings that have paid for a run under way, and would send no more than that.
 
     Ratings that are gone are left out; the recommender cannot tell. One whose weight has grown
-    since is left out where a run has several rounds, and otherwise sends what it has paid for.
+    since sends what it has paid for.
     """
-    ratings, weights = store.ratings(), store.weights()
-    paid = store.ledger.paid_in(run.hex(), ratings)
-    units = units_paid(paid, terms)
-    if units is not None:
-        chosen = np.flatnonzero(units > 0)
-        return participation(store, chosen, units[chosen])
-    within = weights.for_ratings(ratings) * terms.epsilon <= paid * (1 + SLACK)
-    return participation(store, np.flatnonzero((paid > 0) & within))
+    units = units_paid(store.ledger.paid_in(run.hex(), store.ratings()), terms)
+    chosen = np.flatnonzero(units > 0)
+    return participation(store, chosen, units[chosen])
 
 
-def agreed_words(
-    terms: Terms,
-    worth: Status,
-    factors: int = 1,
-    *,
-    fresh: bool = True,
-    servers: Servers | None = None,
-) -> str:
+def agreed_words(terms: Terms, servers: Servers) -> str:
     """Say in plain English what is paid for, and what it is worth."""
-    sees = method_named(terms.method).claim(terms.view, labels=terms.labels).sees
-    account = _accountant(terms, factors, "epoch" if fresh else "once")
-    by, who = "", "The recommender sees"
-    if servers is not None:
-        by = f", summed by the servers of {servers.names} (digest {servers.digest})"
-        who = "The recommender, and either server alone, see only"
+    sees = method_named(terms.method).claim(terms.view).sees
     return (
-        f"{terms.method} with epsilon {terms.epsilon:g}{by}. {who} {sees}. "
-        f"{PROMISE[worth]} {account}"
+        f"{terms.method} with epsilon {terms.epsilon:g}, summed by the servers of {servers.names} "
+        f"(digest {servers.digest}). The recommender, and either server alone, see only {sees}. "
+        f"{PROMISE['proved']} The accountant, for a rating of weight 1: {_accountant(terms)}."
     )
 
 
-def entry_of(
-    terms: Terms,
-    status: Status,
-    action: Action,
-    words: str,
-    *,
-    recommender: str,
-    run: bytes,
-    number: int,
-    factors: int = 1,
-) -> Entry:
-    """An entry of the ledger about a run with these terms, whose epsilon is worth so much."""
+def entry_of(terms: Terms, action: Action, words: str, *, recommender: str, run: bytes) -> Entry:
+    """An entry of the ledger about a run with these terms."""
     return Entry(
         recommender=recommender,
         run=run.hex(),
-        number=number,
+        number=0,
         method=terms.method,
         view=terms.view,
-        epsilon=math.inf if status == "none" else terms.epsilon,
-        status=status,
+        epsilon=terms.epsilon,
+        status="proved",
         action=action,
         words=words,
         rounds=terms.rounds,
-        factors=factors,
-        labels=terms.labels,
+        factors=1,
     )
 
 
 @lru_cache(maxsize=64)
-def _accountant(terms: Terms, factors: int, noise: str) -> str:
+def _accountant(terms: Terms) -> str:
     """The accountant's number for a rating of weight 1."""
-    cost_of_one = cost(
-        terms.method,
-        terms.view,
-        n_raters=TYPICAL_RATERS,
-        epsilon=terms.epsilon,
-        factors=factors,
-        rounds=terms.rounds,
-        noise=noise,
-        labels=terms.labels,
-    )
-    shared = METHODS[terms.method].trains and terms.view == "messages"
-    whose = f" (an item with {TYPICAL_RATERS} raters)" if shared else ""
+    found = cost(terms.method, terms.view, epsilon=terms.epsilon)
     # A pure epsilon needs no composition, for which a device would load SciPy.
-    pure = cost_of_one.pure
-    found = str(cost_of_one) if math.isinf(pure) else f"epsilon {pure:g} ({cost_of_one.status})"
-    return f"The accountant, for a rating of weight 1{whose}: {found}."
+    return f"epsilon {found.pure:g} ({found.status})"

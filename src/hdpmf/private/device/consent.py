@@ -2,7 +2,7 @@
 
 Who is to be asked (``ask`` in the policy) is asked before each run. A no holds in any case: it can
 be said before anybody asks, and it covers the recommender: whatever else it asks for, unless that
-is much cheaper and shows no more. What is remembered is about terms, not about ratings, and so is
+is much cheaper. What is remembered is about terms, not about ratings, and so is
 what a recommender can see of it.
 
 An agreement is looked at again in the transaction that lets something leave
@@ -16,8 +16,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from hdpmf.common.methods import method_named
-from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.budget import check_policy
@@ -38,8 +36,6 @@ small steps.
 
 LATER = 86_400
 """Seconds after a "not now" in which the owner is not asked the same again."""
-
-_EXPOSURE = ("proved", "author's claim", "nominal", "none")
 
 Answer = Literal["once", "always", "never"]
 
@@ -261,7 +257,7 @@ def require_agreement(store: DeviceStore, question: Question, run: bytes) -> Non
             raise DeclinedError("policy", f"{OWNER} has left the recommender")
         if joined.paused:
             raise DeclinedError("unavailable", f"{OWNER} has paused the recommender")
-    check_policy(store.policy, question.terms, store.roster)
+    check_policy(store.policy, question.terms)
     answer = _last_word(store, consents(store), question, run)
     _refuse_without(answer, unanswered=answer is None and _is_asked(store, question))
 
@@ -311,14 +307,7 @@ def _covers(refused: Question, question: Question) -> bool:
     """Return True if a no to one question is a no to the other: same or dearer, same asker."""
     if not _same(refused.recommender, question.recommender):
         return False
-    cheaper = question.terms.epsilon * _MUCH_CHEAPER <= refused.terms.epsilon
-    return not (cheaper and _exposure(question.terms) <= _exposure(refused.terms))
-
-
-def _exposure(terms: Terms) -> tuple[int, bool]:
-    """Return how much a recommender sees of a device, more for more."""
-    status = method_named(terms.method).claim(terms.view, labels=terms.labels).status
-    return _EXPOSURE.index(status), terms.view == "messages"
+    return question.terms.epsilon * _MUCH_CHEAPER > refused.terms.epsilon
 
 
 def _same(recommender: str, other: str) -> bool:

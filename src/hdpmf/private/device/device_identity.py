@@ -6,16 +6,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import RatingScale
-from hdpmf.common.net.authority_rotation import learn
-from hdpmf.common.net.certificates import read_authorities
-from hdpmf.common.protocol.enrolment import KeyHistory
-from hdpmf.common.protocol.federation import DeviceCard
+from hdpmf.common.protocol.authority import learn, read_authorities
+from hdpmf.common.protocol.identity import DeviceCard, Identity, KeyHistory
 from hdpmf.errors import ConfigError, needs
 from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommender_state import set_open
 from hdpmf.private.device.store.device_store import DeviceStore
 
 with needs("cryptography"):
@@ -43,11 +39,11 @@ def new_device(
 
 
 def card_of(store: DeviceStore) -> DeviceCard:
-    """Return the device's public key, and how many users it speaks for."""
+    """Return the device's card."""
     name = store.device.name
     if not name:
         raise ConfigError("this store has no name: it was not made by 'hdpmf device init'")
-    return DeviceCard(name=name, identity=store.identity.public.hex(), users=store.users)
+    return DeviceCard(name=name, identity=store.identity.public.hex())
 
 
 def follow(store: DeviceStore, rotation: bytes, log: Callable[[str], None]) -> bytes:
@@ -108,10 +104,9 @@ def rotate(store: DeviceStore) -> KeyHistory:
     with store.transaction():
         known = store.device.key_succession
         before = KeyHistory.from_json(known) if known else KeyHistory(links=())
-        store.set_identity(DeviceIdentity.generate())
+        store.set_identity(Identity.generate())
         made = before.extended(old, card_of(store))
         store.change_device(key_succession=made.to_json())
         store.runs.clear()
-        set_open(store, [])
         store.ledger.release_held("the device has new keys, and nothing of this run had left")
     return made

@@ -1,25 +1,32 @@
-"""Errors with which a device refuses: a word for the recommender, the details for its own log."""
+"""Errors with which a device refuses: a word for a class of them, the details for its owner."""
 
 from __future__ import annotations
 
-from hdpmf.common.protocol.federation import Reason
+from typing import Literal
+
 from hdpmf.errors import (
-    DivergedError,
     HdpmfError,
     MissingExtraError,
-    PrivacyError,
     ProtocolError,
     RatingsError,
-    SecureSumError,
     StorageError,
 )
+
+Reason = Literal[
+    "policy",  # the device's own policy forbids it
+    "protocol",  # malformed, out of turn, or not what was agreed
+    "catalogue",  # the item table does not follow from the one that the device has seen last
+    "busy",  # not in this moment: another task is under way, or the owner has not answered yet
+    "storage",  # the device's disk refused
+    "unavailable",  # the device cannot (an extra that is not installed, no ratings)
+]
 
 
 class DeclinedError(ProtocolError):
     """A refusal with its word.
 
     Attributes:
-        reason: What the recommender is told.
+        reason: Its class.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -31,19 +38,10 @@ class UnansweredError(DeclinedError):
     """The owner has not answered yet. It may be asked again."""
 
 
-class OutOfTurnError(ProtocolError):
-    """A message whose turn is over. It is refused unread, so that the run may go on."""
-
-
 _WORDS: tuple[tuple[type[HdpmfError], Reason], ...] = (
     (StorageError, "storage"),
-    (SecureSumError, "secure-sum"),
     (MissingExtraError, "unavailable"),
     (RatingsError, "unavailable"),
-    # Where ledger or policy refuse, their word is given there; what is left are numbers that nobody
-    # honest sends.
-    (PrivacyError, "protocol"),
-    (DivergedError, "protocol"),
 )
 
 

@@ -1,7 +1,7 @@
 """The recommenders that a device's owner has joined: several side by side, with one ledger.
 
-Each has its row in the store, with its own catalogue, model and roster, and with what is pinned
-of it: authority and servers. Pins are the owner's word, never a message's.
+Each has its row in the store, with its own catalogue and model, and with what is pinned of it:
+authority and servers. Pins are the owner's word, never a message's.
 """
 
 from __future__ import annotations
@@ -9,19 +9,14 @@ from __future__ import annotations
 import msgspec
 
 from hdpmf.common.base.names import plain_letters
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.servers import Servers, plain_address, require_two_hosts
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import withdraw
 from hdpmf.private.device.device_identity import digests
 from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.pinned_servers import pinned_servers
-from hdpmf.private.device.recommender_state import (
-    RecommenderStates,
-    open_runs,
-    read_state,
-    set_open,
-)
+from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import FIRST, Recommender
 
@@ -148,7 +143,7 @@ def join(store: DeviceStore, invitation: Invitation, *, same_host: bool = False)
     """Join the recommender of an invitation whose digest the owner has compared.
 
     Args:
-        store: The device. Its policy trusts the two servers from now on, if there are any.
+        store: The device. Its policy trusts the two servers from now on.
         invitation: What the recommender says.
         same_host: Allow both servers on one machine, for trials.
 
@@ -168,7 +163,7 @@ def join(store: DeviceStore, invitation: Invitation, *, same_host: bool = False)
         pinned = view.recommender.authority or b""
         if before is not None and not before.left:
             same_authority = _covers(pinned, authority)
-            if not same_authority or invitation.servers not in (None, pinned_servers(view)):
+            if not same_authority or invitation.servers != pinned_servers(view):
                 raise ConfigError(
                     "you joined this recommender with another authority or other servers: anyone "
                     "with the new ones could speak as your recommender, or see your ratings. If it "
@@ -176,10 +171,9 @@ def join(store: DeviceStore, invitation: Invitation, *, same_host: bool = False)
                 )
         elif authority or pinned:
             view.change_recommender(authority=authority)
-        if invitation.servers is not None:
-            if invitation.servers != pinned_servers(view):
-                require_two_hosts(invitation.servers, same_host=same_host)
-            view.change_recommender(servers=invitation.servers.to_json())
+        if invitation.servers != pinned_servers(view):
+            require_two_hosts(invitation.servers, same_host=same_host)
+        view.change_recommender(servers=invitation.servers.to_json())
         remember(view, address, invitation)
     return _find(store, address)
 
@@ -209,7 +203,7 @@ def leave(store: DeviceStore, address: str) -> None:
 
 
 def forget(store: DeviceStore, address: str) -> None:
-    """Leave a recommender and delete its catalogue, model, roster and pins from the file.
+    """Leave a recommender and delete its catalogue, model and pins from the file.
 
     Ratings stay, and so does the ledger.
 
@@ -234,12 +228,7 @@ def _end_runs(store: DeviceStore, address: str) -> None:
     known = book.state()
     if known.task:
         store.runs.drop(known.task)
-    book.change(task=b"", counted=None)
-    for run in open_runs(store):
-        state = store.runs.load(run)
-        if state is not None and read_state(state).recommender == address:
-            store.runs.drop(run)
-    set_open(store, [run for run in open_runs(store) if store.runs.load(run) is not None])
+    book.change(task=b"")
     store.ledger.release_held(
         "the owner left this recommender; nothing of this run had left", address
     )

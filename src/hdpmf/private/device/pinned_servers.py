@@ -1,12 +1,9 @@
-"""Servers and rosters that the owner trusts: pinned by the owner, never by a message."""
+"""The servers that the owner trusts: pinned by the owner, never by a message."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from hdpmf.common.protocol.enrolment import Enrolled
 from hdpmf.common.protocol.servers import Servers, require_two_hosts
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -60,64 +57,3 @@ def trusted(store: DeviceStore) -> bool:
         return pair is not None
     except PrivacyError:
         return False
-
-
-def pinned_digest(store: DeviceStore) -> str:
-    """Return the digest of the pinned roster that people compare; empty where none is pinned."""
-    return store.recommender.roster_digest
-
-
-def roster_fields(store: DeviceStore) -> dict[str, Any] | None:
-    """The pinned roster, for the owner; None where none is pinned."""
-    roster = store.roster
-    if roster is None:
-        return None
-    return {"devices": len(roster), "users": roster.n_users, "digest": pinned_digest(store) or None}
-
-
-def preview_roster(store: DeviceStore, data: bytes) -> Enrolled:
-    """The roster in a file, if it could be pinned here. Nothing is changed.
-
-    Raises:
-        ConfigError: It is none, was changed by hand, or has another name or other users for this
-            device.
-        SecureSumError: It is too short or too long to sum over, or this device is not on it.
-    """
-    enrolled = Enrolled.from_json(data)
-    own = enrolled.cards[enrolled.roster.index(store.identity.public)]
-    if own.users != store.users:
-        raise ConfigError(
-            f"the roster counts {own.users:,} users for this device, which has {store.users:,}"
-        )
-    name = store.device.name
-    if name and own.name != name:
-        raise ConfigError(
-            f"the roster calls this device {own.name[:32]!r}; its own card says {name[:32]!r}. "
-            "Others would take its key for somebody else's: do not join by this roster"
-        )
-    return enrolled
-
-
-def pin_roster(store: DeviceStore, data: bytes, *, new: bool = False) -> str:
-    """Pin the roster in a file; return the digest of the one before, empty if there was none.
-
-    Args:
-        store: The device, at the recommender's place.
-        new: Replace another roster that was pinned before.
-
-    Raises:
-        ConfigError: As in ``preview_roster``, or another one is pinned.
-        SecureSumError: As in ``preview_roster``.
-    """
-    enrolled = preview_roster(store, data)
-    with store.transaction():
-        before = pinned_digest(store)
-        if before not in ("", enrolled.digest) and not new:
-            raise ConfigError(
-                f"another roster is pinned here (digest {before}; the new one has "
-                f"{enrolled.digest}): the roster decides among whom you are hidden. If other "
-                "participants have the new one too, add --new-roster; otherwise leave --roster out"
-            )
-        store.pin_roster(enrolled.roster.keys, [card.users for card in enrolled.cards])
-        store.change_recommender(roster_digest=enrolled.digest)
-    return before

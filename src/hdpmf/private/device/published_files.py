@@ -3,10 +3,10 @@
 None of it is trusted: everything is checked before the device agrees to anything.
 
 A recommender says how large its files are and whether they changed; one that lies could have a
-device load the same rubbish at every look, or look at every poll. So a file that was refused is not
-loaded again for the same digest, one that did not come is tried again later and later, and all
-files of a recommender have a budget of bytes, and of looks out of turn, per day (`Downloads`). What
-counts is in the store: a restart starts nothing anew.
+device load the same rubbish at every look. So a file that was refused is not loaded again for the
+same digest, one that did not come is tried again later and later, and all files of a recommender
+have a budget of bytes per day (`Downloads`). What counts is in the store: a restart starts nothing
+anew.
 
 Requests are the same for every device: a plain GET of a name that the index gave. Nothing that an
 answer said goes into a later request (no ETag, no cookie), which would tell devices apart.
@@ -21,20 +21,19 @@ from typing import Protocol
 
 import msgspec
 
-from hdpmf.common.protocol import Survey, Terms, decode
-from hdpmf.common.protocol.layout import check_survey_task, terms_of
+from hdpmf.common.protocol import Survey, decode
+from hdpmf.common.protocol.layout import check_survey_task
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import Part, Task, task_id
+from hdpmf.common.protocol.task import Task, task_id
 from hdpmf.errors import PrivacyError, ProtocolError, TooLongError, TransportError
 from hdpmf.private.device.budget import check_policy
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.pinned_servers import pinned_servers
-from hdpmf.private.device.recommender_state import RecommenderStates
-from hdpmf.private.device.session import DAY, Setup
+from hdpmf.private.device.policy import Terms
+from hdpmf.private.device.recommender_state import DAY, RecommenderStates, Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Downloaded, Question
-from hdpmf.private.device.survey import check_survey
 
 INDEX = "index.json"
 
@@ -117,8 +116,8 @@ class PublicIndex(msgspec.Struct, frozen=True):
     Attributes:
         catalogue: The item table.
         task: What two servers are asked to sum.
-        model: Item facts, or the final factors of a training.
-        plan: Of final factors: the plan that they belong to.
+        model: Item facts.
+        lists: The model for lists that the facts name.
         authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
     """
@@ -126,7 +125,6 @@ class PublicIndex(msgspec.Struct, frozen=True):
     catalogue: PublicFile
     task: PublicTask | None = None
     model: PublicFile | None = None
-    plan: PublicFile | None = None
     lists: PublicFile | None = None
     authority: PublicFile | None = None
     keys: PublicFile | None = None
@@ -145,11 +143,6 @@ def read_index(data: bytes) -> PublicIndex:
 def most_bytes(n_items: int) -> int:
     """Return the most bytes of a task or facts about ``n_items`` items."""
     return _FREE + _PER_ITEM * n_items
-
-
-def most_factor_bytes(n_items: int, n_factors: int) -> int:
-    """Return the most bytes of the final factors of ``n_items`` items."""
-    return _FREE + n_items * (64 + 8 * n_factors)
 
 
 def _is_hex(text: str, length: int) -> bool:
@@ -174,13 +167,7 @@ class ReadTask:
     id: bytes
     task: Task
     survey: Survey
-    part: Part
     terms: Terms
-
-    @property
-    def number(self) -> int:
-        """The number of the task in its survey."""
-        return 1 if self.part == "labels" else 0
 
     def question(self, recommender: str) -> Question:
         """Return what the owner is asked when this recommender publishes it."""
@@ -200,10 +187,9 @@ def read_task(document: bytes) -> ReadTask:
     task = decode(document)
     if not isinstance(task, Task):
         raise ProtocolError(f"refused: a {type(task).__name__} is no task")
-    survey, part = check_survey_task(task)
-    terms = terms_of(task, survey)
-    check_survey(survey, terms)
-    return ReadTask(task_id(document), task, survey, part, terms)
+    survey = check_survey_task(task)
+    terms = Terms(epsilon=survey.epsilon, catalogue=survey.catalogue, minimum=task.minimum)
+    return ReadTask(task_id(document), task, survey, terms)
 
 
 def check_task(store: DeviceStore, read: ReadTask) -> None:
@@ -216,11 +202,6 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
         ProtocolError: Its survey or scores do not fit the pinned catalogue.
     """
     task, survey = read.task, read.survey
-    if task.enrolled and not task.token_key:
-        raise ProtocolError(
-            "refused: the task is for devices of a list, as version 1.0.0 had it; the recommender "
-            "and the servers have to be updated"
-        )
     check_servers(store, task.servers)
     check_policy(store.policy, read.terms)
     catalogue = store.pinned_catalogue
@@ -230,10 +211,6 @@ def check_task(store: DeviceStore, read: ReadTask) -> None:
     asked = (survey.n_items, survey.scale_low, survey.scale_high, survey.scale_step)
     if asked != (n_items, scale.low, scale.high, scale.step):
         raise ProtocolError(f"refused: the task is for other items, or another scale than {scale}")
-    if task.grouping is not None and len(task.grouping.scores) != n_items:
-        raise ProtocolError(
-            "refused: the scores for labels are about another item table than the pinned one"
-        )
 
 
 def check_servers(store: DeviceStore, servers: Servers) -> None:
@@ -287,11 +264,6 @@ BYTES_PER_DAY = 512 << 20
 lists of a million items are less. The index is not counted: it has its own limit.
 """
 
-LOOKS_PER_DAY = 96
-"""Looks within a day, at most, that a recommender may cause by saying that its files changed. A run
-changes them a few times. Those that come by themselves, every few minutes, are not counted.
-"""
-
 REFUSED_FOR = 7 * DAY
 """Seconds that a refusal holds, since what it rests on may have changed unnoticed here."""
 
@@ -314,13 +286,10 @@ class Downloads:
         self._book = RecommenderStates(setup.store, setup.recommender)
         self._failures: dict[str, tuple[int, float]] = {}  # by name: how often, and when next
         self._known = Downloaded() if setup.simulation else self._book.state().downloaded
-        self._plan: PublicFile | None = None
 
     def index(self) -> PublicIndex:
         """Return what is published now."""
-        index = read_index(self._carrier.fetch(INDEX, MOST_INDEX))
-        self._plan = index.plan
-        return index
+        return read_index(self._carrier.fetch(INDEX, MOST_INDEX))
 
     def fetch(self, kind: str, file: PublicFile, most: int) -> bytes:
         """Return a file of this kind, with the digest that the index says.
@@ -370,21 +339,6 @@ class Downloads:
         self._count(now, len(data))
         return data
 
-    def may_look(self) -> bool:
-        """Count a look out of turn; return False if there were enough today."""
-        found = self._today(self._setup.clock())
-        if self._setup.simulation:
-            return True
-        if found.looks >= LOOKS_PER_DAY:
-            return False
-        self._keep(msgspec.structs.replace(found, looks=found.looks + 1))
-        if found.looks + 1 == LOOKS_PER_DAY:
-            self._setup.log(
-                f"the recommender's files changed {LOOKS_PER_DAY} times within a day; for the rest "
-                "of it they are looked at in their turn"
-            )
-        return True
-
     @staticmethod
     def _spent(name: str) -> TransportError:
         return TransportError(
@@ -415,7 +369,6 @@ class Downloads:
         rests_on = (
             file.sha256,
             file.run,
-            self._plan,
             self._store.policy,
             b"" if pinned is None else pinned.digest,
             facts_digest(self._store),
@@ -425,7 +378,7 @@ class Downloads:
     def _today(self, now: float) -> Downloaded:
         if 0 <= now - self._known.begun < DAY:
             return self._known
-        return msgspec.structs.replace(self._known, begun=now, size=0, looks=0)
+        return msgspec.structs.replace(self._known, begun=now, size=0)
 
     def _count(self, now: float, size: int) -> None:
         if size > 0:

@@ -14,12 +14,10 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import ItemFilter
-from hdpmf.common.methods import method_named
 from hdpmf.common.model.device_fit import device_fit, taste_columns
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.priors import SHIPPED, Prior, load_prior
-from hdpmf.common.privacy.mechanisms import Mechanism, NoPrivacy, mechanism_of
-from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey, decode
+from hdpmf.common.protocol import ItemFacts, decode
 from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
 from hdpmf.private.client.devices import (
     Devices,
@@ -125,39 +123,20 @@ def prepare(
         raise NotFittedError(
             "this device has no model yet; it comes at the end of a run (hdpmf device join)"
         )
-    numbers, plan = decode(model.numbers), None if model.plan is None else decode(model.plan)
+    facts = decode(model.numbers)
     # The model knows the items that there were when its run began; those that came since wait for
     # the next one.
-    if isinstance(numbers, ItemFacts):
-        catalogue = pinned.named(numbers.catalogue)
-        if catalogue is not None:
-            simple = isinstance(plan, Survey) and plan.design == "S"
-            ready = _after_facts(store, catalogue, numbers, simple, _prior_for(numbers, prior))
-            ready = replace(ready, retired=pinned.known.retired)
-            return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
-    elif isinstance(numbers, Round) and isinstance(plan, Plan):
-        catalogue = pinned.sized(plan.n_items)
-        if catalogue is not None:
-            return replace(
-                _after_rounds(store, catalogue, model, plan, numbers), retired=pinned.known.retired
-            )
-    raise StorageError("the model lacks a part: the store is damaged")
+    catalogue = pinned.named(facts.catalogue) if isinstance(facts, ItemFacts) else None
+    if catalogue is None or not isinstance(facts, ItemFacts):
+        raise StorageError("the model lacks a part: the store is damaged")
+    ready = _after_facts(store, catalogue, facts, _prior_for(facts, prior))
+    ready = replace(ready, retired=pinned.known.retired)
+    return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
 
 
 def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
-    """Return the given prior, or the shipped one that the facts name; never a file.
-
-    Facts with taste labels use the prior that was learned for them, if there is one.
-    """
-    prior = load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
-    if (
-        facts.labels
-        and prior is not None
-        and prior.labels is not None
-        and prior.labels.prior is not None
-    ):
-        return prior.labels.prior
-    return prior
+    """Return the given prior, or the shipped one that the facts name; never a file."""
+    return load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -167,11 +146,9 @@ class PredictionInputs:
     Attributes:
         devices: The users here with their vectors. PRIVATE.
         factors: A row per item.
-        trained: The items that anything is known of.
-        mechanism: How a score comes back to the rating scale.
         popularity: How often items are chosen.
         features: What tastes are about, where that is known.
-        stranger: The vector of a user without ratings, where such a one is predicted.
+        stranger: The vector of a user without ratings.
         lists: What orders items for somebody with ratings, where a model for lists came.
         retired: Positions of items that are recommended no more, by the newest version of the
             catalogue.
@@ -180,21 +157,17 @@ class PredictionInputs:
     catalogue: PinnedCatalogue
     devices: Devices
     factors: np.ndarray
-    trained: np.ndarray
-    mechanism: Mechanism
     popularity: np.ndarray
+    stranger: np.ndarray
     features: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
-    stranger: np.ndarray | None = None
     lists: ListModel | None = None
     retired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def predicted(self, users: np.ndarray) -> np.ndarray:
         """Predicted ratings of all items, one row for each of these users."""
         devices = self.devices
-        if self.stranger is not None:
-            return np.asarray(devices.scale.clip(devices.vectors[users] @ self.factors.T))
-        return devices.predict_all(users, self.factors, self.trained, self.mechanism)
+        return np.asarray(devices.scale.clip(devices.vectors[users] @ self.factors.T))
 
     @property
     def maker(self) -> ListMaker:
@@ -205,7 +178,7 @@ class PredictionInputs:
         order: ListOrder = choose
         if self.lists is not None:
             order = ByListModel(self.devices, self.lists, choose)
-        known, candidates = self.catalogue.by_id, self.trained.copy()
+        known, candidates = self.catalogue.by_id, np.ones(len(self.factors), bool)
         candidates[self.retired[self.retired < len(candidates)]] = False
         return ListMaker(
             self.devices, order, self.expected, candidates, known.items, known.item_table
@@ -213,22 +186,19 @@ class PredictionInputs:
 
     def expected(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Predict ratings for pairs of user and item positions; -1 means unknown."""
-        if self.stranger is not None:
-            return predict(self.devices, users, items, self.factors, self.stranger)
-        return self.devices.predict(users, items, self.factors, self.trained, self.mechanism)
+        return predict(self.devices, users, items, self.factors, self.stranger)
 
 
 def _after_facts(
     store: DeviceStore,
     catalogue: PinnedCatalogue,
     facts: ItemFacts,
-    simple: bool,
     prior: Prior | None,
 ) -> PredictionInputs:
     """Vectors fitted to the item facts, from all ratings that there are now."""
     table = store.over(catalogue)
     ratings, weights = table.ratings, table.weights
-    fit = device_fit(facts, catalogue.known.features, prior, simple=simple)
+    fit = device_fit(facts, catalogue.known.features, prior)
     by_user = ratings_by_user(ratings)
     with Workers(1) as workers:
         vectors = fit_vectors(fit, by_user, workers)
@@ -243,7 +213,6 @@ def _after_facts(
         sorted_ratings,
         times_by_user(ratings, by_user.start),
     )
-    everything = np.ones(ratings.n_items, bool)
     # Item weights are the owner's own: nobody else's are known here.
     popularity = facts.popularity.astype(np.float64)
     names, columns = taste_columns(fit, popularity)
@@ -251,51 +220,11 @@ def _after_facts(
         catalogue=catalogue,
         devices=devices,
         factors=fit.factors(ratings.scale),
-        trained=everything,
-        mechanism=NoPrivacy(),
         popularity=popularity,
         features=columns,
         feature_names=names,
         stranger=stranger,
     )
-
-
-def _after_rounds(
-    store: DeviceStore, catalogue: PinnedCatalogue, model: LocalModel, plan: Plan, last: Round
-) -> PredictionInputs:
-    """Vectors of the run; users who were no part of it are fitted to the item factors."""
-    table = store.over(catalogue)
-    ratings, weights = table.ratings, table.weights
-    mechanism = mechanism_of(method_named(model.method))
-    factors = last.item_factors
-    trained = last.raters > 0
-    vectors = np.zeros((ratings.n_users, plan.n_factors), np.float32)
-    codes = ratings.users.find(list(model.users)) if model.users else np.empty(0, np.int32)
-    here = codes >= 0
-    if model.users:
-        kept = np.frombuffer(model.vectors, np.float32).reshape(len(model.users), plan.n_factors)
-        vectors[codes[here]] = kept[here]
-    devices = Devices.after_training(ratings, vectors, weights.beta, weights.gamma)
-    strangers = np.ones(ratings.n_users, bool)
-    strangers[codes[here]] = False
-    rows = np.flatnonzero(strangers[ratings.user_codes] & trained[ratings.item_codes])
-    if len(rows):
-        theirs = ratings.take(rows).compact()
-        known = ratings.users.find(theirs.users.ids)
-        devices.take_in(
-            theirs,
-            ratings.item_codes[rows],
-            weights.for_ratings(ratings)[rows],
-            weights.beta[known],
-            factors,
-            plan.reg,
-            False,
-            mechanism,
-        )
-        # Rated items that nobody else has rated are rated all the same.
-        whole = Devices.after_training(ratings, devices.vectors, weights.beta, weights.gamma)
-        return PredictionInputs(catalogue, whole, factors, trained, mechanism, last.raters)
-    return PredictionInputs(catalogue, devices, factors, trained, mechanism, last.raters)
 
 
 def predict_ratings(
@@ -356,8 +285,6 @@ def popular_positions(store: DeviceStore, catalogue: PinnedCatalogue) -> list[in
     known: np.ndarray | None = None
     if isinstance(numbers, ItemFacts):
         known = numbers.popularity
-    elif isinstance(numbers, Round):
-        known = numbers.raters
     if known is not None:
         popularity[: min(n, len(known))] = known[:n]
     order = np.argsort(-popularity, kind="stable")

@@ -95,7 +95,6 @@ def _pending(t: Wording, store: DeviceStore, asked: Question) -> dict[str, Any]:
         "until": local_time(t, asked.until) if asked.until else "",
         "sends": found.sends,
         "sees": found.claim.sees,
-        "view": terms.view,
         "bounds": None if found.bounds is None else gauges(found.bounds),
         "against": found.claim.against,
         "not_protected": found.not_protected,
@@ -107,17 +106,14 @@ def _pending(t: Wording, store: DeviceStore, asked: Question) -> dict[str, Any]:
                 "value": f"{number.value:g}",
                 "weight": f"{number.weight:.2g}",
                 "plain": _round(number.plain),
-                "noised": "" if number.noised is None else _round(number.noised),
             }
             for number in found.numbers[:_NUMBERS_SHOWN]
         ],
         "n_numbers": len(found.numbers),
         "others": found.others,
         "left_out": found.left_out,
-        "any_noised": any(number.noised is not None for number in found.numbers),
         "pays": rounded_up(found.pays),
         "noise": _round(found.noise),
-        "shown": found.shown,
         "refused": found.refused,
         "has_items": found.has_items,
     }

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.net.certificates import check_authority
 from hdpmf.common.privacy.accounting.costs import rounded_up
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.authority import check_authority
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import (
@@ -38,7 +38,7 @@ from hdpmf.private.device.memberships import (
     with_catalogue,
 )
 from hdpmf.private.device.own_items import all_titles
-from hdpmf.private.device.pinned_servers import pinned_servers, roster_fields
+from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Recommender
@@ -82,7 +82,6 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
         "since": known.since,
         "paused": known.paused,
         "never": known.address in refused_recommenders(store),
-        "roster": roster_fields(store),
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
         "fixed_keys": pair is not None and bool(pair.warning),
@@ -129,11 +128,7 @@ def answer_invitation(request: PageRequest) -> str:
         with request.owner.store() as store:
             join(store, found, same_host=request.owner.same_host)
         request.owner.background.refresh()
-        request.session.note(
-            request.t(
-                "recommenders.joined_direct" if found.servers is None else "recommenders.joined_now"
-            )
-        )
+        request.session.note(request.t("recommenders.joined_now"))
     return request.back_to("/recommenders", START)
 
 

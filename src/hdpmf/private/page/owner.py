@@ -158,10 +158,6 @@ class BackgroundReports:
     ) -> None:
         from hdpmf.private.device.connection import serve_recommender
 
-        def connected(words: str) -> None:
-            self._states[known.address] = utc_now(), words
-            self._log_of(known)(words)
-
         def after(participant: Participant) -> None:
             if participant.last_look is not None:
                 self._looks[known.address] = participant.last_look
@@ -173,7 +169,6 @@ class BackgroundReports:
             self._log_of(known),
             every=self._every,
             soon=soon,
-            connected=connected,
             after=after,
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from hdpmf.common.protocol import CatalogueTable
-from hdpmf.common.protocol.enrolment import Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.servers import HTTPS
 from hdpmf.common.protocol.titles import upright
 from hdpmf.common.web.local_server import BrowserSession

@@ -11,9 +11,9 @@ import logging
 import threading
 import time
 
+from hdpmf.common.base.backoff import backoff
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.traces import count, span
-from hdpmf.common.net.carrier import backoff
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.leader import Leader

@@ -411,7 +411,7 @@ class LeaderResources(Resources):
         task = await self._task(request)
         media_type = MEDIA_TYPES[Report]
         check_body(request, media_type, task.report_size, exactly=True)
-        token = _token(request) if task.document.enrolled else None
+        token = _token(request) if task.document.token_key else None
         self._check_clocks()
         if self._driver.overloaded(self._writer.expected) or not await self._has_room():
             raise _TryLaterError(

@@ -121,7 +121,7 @@ class Uploads:
         if self._task_store.expired(task):
             raise _rejected("the task is over")
         digest = hashlib.sha256(upload.report).digest()
-        if task.document.enrolled:
+        if task.document.token_key:
             _check_token(task, upload.token, report.report_metadata.report_id)
         elif upload.token is not None:
             raise DapError("this task takes reports without a token; do not send one")

@@ -9,31 +9,24 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.net import RecommenderTransport
-from hdpmf.common.net.sum_servers import SumServers
-from hdpmf.common.protocol.federation import RUN_BYTES
 from hdpmf.errors import (
     ConfigError,
     FederationError,
     HdpmfError,
     RunOverError,
-    SecureSumError,
     StorageError,
 )
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY
-from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
-from hdpmf.untrusted.service.run import no_log
-from hdpmf.untrusted.service.run_files import Trouble
+from hdpmf.untrusted.service.run import no_log, survey_answer
+from hdpmf.untrusted.service.run_files import RUN_BYTES, Trouble
 from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import RunSettings
@@ -46,23 +39,6 @@ _POLL_SECONDS = 60.0  # between looks at the schedule
 Written = TypeVar("Written")
 
 
-@dataclass(frozen=True)
-class Peers:
-    """Connections of the recommender to participants and the two servers.
-
-    Attributes:
-        issuer: Gives tokens to devices that report to two servers.
-        admit: Called with the identities on the roster, which people join meanwhile.
-        wait_for_fetches: Waits until participants had time to fetch what was published last.
-    """
-
-    devices: RecommenderTransport | None = None
-    servers: SumServers | None = None
-    issuer: TokenIssuer | None = None
-    admit: Callable[[Collection[str]], None] = lambda devices: None
-    wait_for_fetches: Callable[[], None] = lambda: None
-
-
 class _GivenUpError(Exception):
     """The operator gives the run up that is under way."""
 
@@ -71,26 +47,25 @@ class Daemon:
     """Serves a folder until interrupted; after a kill, the next start goes on.
 
     Args:
-        folder: The service's files.
-        peers: To participants and the two servers.
-        metrics: Counts messages, bytes and refusals.
+        service: Begins and conducts runs. It sleeps by `nap`, so that the operator can give up a
+            run that waits.
+        report: Called with the outcome of each run.
         log: Called with lines for people.
     """
 
     def __init__(
         self,
-        folder: ServiceFolder,
-        peers: Peers,
+        service: Service,
         *,
-        metrics: Metrics | None = None,
         report: Callable[[RunOutcome], None] = lambda outcome: None,
         log: Callable[[str], None] = no_log,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._folder = folder
-        self._peers = peers
-        self._metrics = Metrics() if metrics is None else metrics
+        self._service = service
+        self._folder = service.folder
+        self._metrics = service.metrics
+        service.sleep = self.nap
         self._report = report
         self._log = log
         self._sleep = sleep
@@ -103,51 +78,37 @@ class Daemon:
 
     def live(self) -> None:
         """Serve until interrupted."""
-        peers = self._peers
-        service = Service(
-            self._folder,
-            peers.devices,
-            servers=peers.servers,
-            issuer=peers.issuer,
-            metrics=self._metrics,
-            admit=peers.admit,
-            log=self._log,
-            sleep=self._nap,
-            clock=self._clock,
-        )
         if self._folder.unfinished() is None:
-            self._written(service.publish)
+            self._written(self._service.publish)
         while True:
-            run = self._folder.unfinished() or self._written(lambda: self._begin(service))
+            run = self._folder.unfinished() or self._written(self._begin)
             if run is None:
-                self._idle(service)
+                self._idle()
             else:
-                self._conduct(service, run)
+                self._conduct(run)
 
-    def _begin(self, service: Service) -> bytes | None:
+    def _begin(self) -> bytes | None:
         """Write down the run that the operator or the schedule asks for."""
         request = request_in(self._folder)
         if request is not None:
             run = bytes.fromhex(request.run)
             settings = None if run in self._folder.runs() else request.settings
-            begun = None if settings is None else self._begun(service, settings, "asked for", run)
+            begun = None if settings is None else self._begun(settings, "asked for", run)
             drop_request(self._folder)
             return begun
         now = self._clock()
         if now - self._looked < _POLL_SECONDS:
             return None
         self._looked = now
-        settings, reason = next_settings(self._folder, service, now)
+        settings, reason = next_settings(self._folder, now)
         if settings is not None:
-            return self._begun(service, settings, f"due ({reason})")
+            return self._begun(settings, f"due ({reason})")
         self._say(reason)
         return None
 
-    def _begun(
-        self, service: Service, settings: RunSettings, why: str, run: bytes | None = None
-    ) -> bytes | None:
+    def _begun(self, settings: RunSettings, why: str, run: bytes | None = None) -> bytes | None:
         try:
-            run = service.begin(settings, run)
+            run = self._service.begin(settings, run)
         except StorageError:
             raise
         except HdpmfError as error:
@@ -158,41 +119,40 @@ class Daemon:
         self._log(f"run {run.hex()[:12]} begins, since it is {why}")
         return run
 
-    def _conduct(self, service: Service, run: bytes) -> None:
+    def _conduct(self, run: bytes) -> None:
         self._conducted = run
         try:
-            self._attempt(service, run)
+            self._attempt(run)
         except _GivenUpError:
-            self._written(lambda: self._give_up(service, run))
+            self._written(lambda: self._give_up(run))
         finally:
             self._conducted = None
 
-    def _give_up(self, service: Service, run: bytes, cause: str = "") -> None:
-        service.give_up(run, cause)
+    def _give_up(self, run: bytes, cause: str = "") -> None:
+        self._service.give_up(run, cause)
         drop_request(self._folder)
         self._pause = 0.0
         why = f" ({cause})" if cause else ""
         self._log(
-            f"run {run.hex()[:12]} is given up{why}; what devices have paid for it stays paid, "
-            "unless two servers sign that nothing was released"
+            f"run {run.hex()[:12]} is given up{why}; what devices have paid for it stays paid"
         )
 
-    def _attempt(self, service: Service, run: bytes) -> None:
+    def _attempt(self, run: bytes) -> None:
         """Bring the run to its end; where it cannot go on, wait before the next attempt."""
         self._heed()
         try:
-            outcome = service.conduct(run)
+            outcome = self._service.conduct(run)
         except RunOverError as error:
             cause = error.cause
-            self._written(lambda: self._give_up(service, run, cause))
-        except (FederationError, SecureSumError, StorageError) as error:
-            least = max(self._folder.config.pace.gather, 0.1)
+            self._written(lambda: self._give_up(run, cause))
+        except (FederationError, StorageError) as error:
+            least = max(self._folder.config.pace.retry, 0.1)
             self._pause = min(max(2 * self._pause, least), LONGEST_PAUSE)
             self._log(f"run {run.hex()[:12]} waits {self._pause:.0f} s: {error}")
             end = self._clock() + self._pause
             trouble = self._trouble(error, end)
             self._written(lambda: self._folder.run_files(run).keep_trouble(trouble))
-            self._wait_until(end, service)
+            self._wait_until(end)
         except HdpmfError as error:
             self._folder.run_files(run).keep_trouble(self._trouble(error))
             raise
@@ -201,7 +161,7 @@ class Daemon:
             self._report(outcome)
 
     def _trouble(self, error: HdpmfError, retry: float | None = None) -> Trouble:
-        """Return why a run cannot go on, for the operator's page and ``status``."""
+        """Return why a run cannot go on, for ``status``."""
         cause = str(error)
         remedy = ""
         if isinstance(error, FederationError):
@@ -209,15 +169,15 @@ class Daemon:
             remedy = error.remedy
         return Trouble(cause=cause, remedy=remedy, at=self._clock(), retry=retry)
 
-    def _wait_until(self, end: float, service: Service) -> None:
+    def _wait_until(self, end: float) -> None:
         self._metrics.until = end
         try:
             while self._clock() < end:
-                self._idle(service)
+                self._idle()
         finally:
             self._metrics.until = None
 
-    def _idle(self, service: Service) -> None:
+    def _idle(self) -> None:
         model = self._folder.model() is not None
         words = (
             "publishing the model" if model else "waiting for a first run (hdpmf recommender run)"
@@ -225,14 +185,13 @@ class Daemon:
         self._metrics.stage = (
             words if self._conducted is None else "waiting before the run is tried again"
         )
-        service.let_in()
-        self._written(service.publish_items)
-        self._written(service.publish_keys)
-        service.write_state()
+        self._written(self._service.publish_items)
+        self._written(self._service.publish_keys)
+        self._service.write_state()
         self._say(self._metrics.stage)
-        self._nap(max(self._folder.config.pace.pause, 0.1))
+        self.nap(max(self._folder.config.pace.pause, 0.1))
 
-    def _nap(self, seconds: float) -> None:
+    def nap(self, seconds: float) -> None:
         """Sleep, and see meanwhile whether the operator gives up the run under way."""
         for left in range(math.ceil(seconds), 0, -1):
             self._heed()
@@ -317,46 +276,33 @@ def _write(folder: ServiceFolder, request: Request) -> None:
     atomic_write(folder.path / _FILE, msgspec.json.format(msgspec.json.encode(request), indent=1))
 
 
-def next_settings(
-    folder: ServiceFolder, service: Service, now: float
-) -> tuple[RunSettings | None, str]:
+def next_settings(folder: ServiceFolder, now: float) -> tuple[RunSettings | None, str]:
     """Return the settings of the run that is due, or None; and why.
 
-    A schedule repeats the last finished run, whose settings the operator chose by hand. It repeats
-    surveys only: a rating answers one once, while each training run would spend its epsilon again.
+    A schedule repeats the last finished run, whose settings the operator chose by hand.
     """
     schedule = folder.config.schedule
     if schedule.never:
         return None, ""
     ended = [(folder.summary_path(run).stat().st_mtime, run) for run in folder.runs()]
-    done = [(at, run) for at, run in ended if folder.run_files(run).load().stage == "done"]
+    done = [(at, run) for at, run in ended if folder.run_files(run).load().answer]
     if not done:
         return (
             None,
             "the schedule repeats the last run, and there is none yet: hdpmf recommender run",
         )
-    settings = folder.record(done[-1][1]).settings.again()
-    if not settings.one_round:
-        return (
-            None,
-            f"the schedule does not repeat {settings.method}: each run would spend epsilon again",
-        )
+    settings = folder.record(done[-1][1]).settings
     if schedule.seconds is not None:
         due = now - ended[-1][0] >= schedule.seconds
         return (settings if due else None), (f"every {schedule.every}" if due else "")
-    if settings.kind.family == "bits":
-        return (
-            None,
-            "the rule weighs sums against noise, and bits have none; set every in config.toml",
-        )
     past = [
-        PastRun.of(service.survey_answer(run), at=at, devices=len(folder.record(run).devices))
+        PastRun.of(survey_answer(folder, run), at=at, devices=len(folder.record(run).devices))
         for at, run in done
-        if run in service.earlier(settings)
     ]
     # The first of these at the latest.
     made = [folder.path / name for name in (CATALOGUE, KEY, "config.toml")]
     opened = min(path.stat().st_mtime for path in made if path.exists())
-    counted = settings.counted(folder.enrolled.users.values())
-    verdict = worth_a_run(past, now=now, opened=opened, devices=counted, minimum=settings.minimum)
+    verdict = worth_a_run(
+        past, now=now, opened=opened, devices=len(folder.enrolled), minimum=settings.minimum
+    )
     return (settings if verdict.worth else None), verdict.reason if verdict.worth else ""

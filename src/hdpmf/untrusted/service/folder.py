@@ -7,14 +7,13 @@
       format                version of this layout
       catalogue.msgpack     the items, with all their versions
       catalogue.key         signing key of the catalogue (secret); devices pin its public half
-      roster.json           the enrolled devices, with the digest that people compare
+      devices.json          the enrolled devices; nobody else reads it
       tls/                  certificates and their keys
       runs/ID/number              number of the run, from 1
       runs/ID/settings.json       settings of the run, and who may take part
       runs/ID/checkpoint.msgpack  progress of the run
-      runs/ID/sum-N.log           the secure sum under way
+      runs/ID/.tokens-*.sqlite    who has a token, while a task is under way
       runs/ID/trouble.json        why the run cannot go on, while that is so
-      runs/ID/ratings.release     of hdp-bit: all bits, as a data set for ``hdpmf train``
       runs/ID/summary.json        outcome of the run
       runs/ID/model/              its result
       model                 link to the model of the last finished run
@@ -44,7 +43,7 @@ from hdpmf.common.base.files import (
     storage_errors,
 )
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, DeviceCard, decode, encode
+from hdpmf.common.protocol import CatalogueTable, CatalogueVersion, decode, encode
 from hdpmf.common.protocol.catalogue import (
     KnownItems,
     known_items,
@@ -52,14 +51,14 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.enrolment import Enrolled, KeyHistory, replaced
+from hdpmf.common.protocol.identity import DeviceCard, Enrolled, KeyHistory
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
-from hdpmf.untrusted.service.keys import CATALOGUE, CatalogueKey
-from hdpmf.untrusted.service.run_files import RunFolder
+from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
+from hdpmf.untrusted.service.run_files import RunFiles
 from hdpmf.untrusted.service.scheduler import Schedule
 from hdpmf.untrusted.service.settings import Pace, RunSettings
 
-_SHOWN = {"stage", "number", "rounds", "refusals"}  # of a state
+_DEVICES = "devices.json"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,14 +95,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A run as it was begun.
 
     Attributes:
-        devices: The roster at that time.
+        devices: Identities of those that were enrolled at that time.
         earlier: Ids of runs whose answers are combined with this one's.
         catalogue: The version of the catalogue that it is about, whatever is added meanwhile.
     """
 
     settings: RunSettings
-    devices: tuple[DeviceCard, ...]
-    cohort: tuple[str, ...]
+    devices: tuple[str, ...]
     earlier: tuple[str, ...] = ()
     catalogue: int = 1
 
@@ -139,9 +137,9 @@ class ServiceFolder:
         try:
             (folder / "runs").mkdir(parents=True)
             LAYOUT.mark(folder)
-            key = CatalogueKey.ensure(folder)
+            key = make_catalogue_key(folder)
             atomic_write(folder / CATALOGUE, encode(signed_first(catalogue, key.sign, key.public)))
-            atomic_write(folder / "roster.json", Enrolled().to_json())
+            atomic_write(folder / _DEVICES, msgspec.json.encode(Enrolled()), mode=0o600)
             atomic_write(folder / "config.toml", _toml(config))
             made = cls(folder)
             prepare(made)
@@ -154,19 +152,19 @@ class ServiceFolder:
         return made
 
     @property
-    def items(self) -> AnyCatalogue:
+    def items(self) -> CatalogueVersion:
         """The items, with all versions of the catalogue."""
         message = decode(self._read(CATALOGUE))
-        if not isinstance(message, AnyCatalogue):
+        if not isinstance(message, CatalogueVersion):
             raise StorageError(f"{self.path / CATALOGUE} is damaged; restore a backup")
         return message
 
-    def items_of(self, run: bytes) -> AnyCatalogue:
+    def items_of(self, run: bytes) -> CatalogueVersion:
         """The items that a run is about."""
         return version_at(self.items, self.record(run).catalogue)
 
     @property
-    def current_items(self) -> AnyCatalogue:
+    def current_items(self) -> CatalogueVersion:
         """The items that devices are shown: those of the run under way, if any."""
         run = self.unfinished()
         return self.items if run is None else self.items_of(run)
@@ -189,27 +187,31 @@ class ServiceFolder:
     @property
     def enrolled(self) -> Enrolled:
         """The devices that may take part in runs that begin from now on."""
-        return Enrolled.from_json(self._read("roster.json"))
+        try:
+            return msgspec.json.decode(self._read(_DEVICES), type=Enrolled)
+        except msgspec.MsgspecError as error:
+            raise StorageError(
+                f"{self.path / _DEVICES} is damaged ({error}); restore a backup"
+            ) from None
 
     def enroll(self, cards: Iterable[DeviceCard]) -> Enrolled:
         """Add devices, all or none of them."""
-        enrolled = Enrolled((*self.enrolled.cards, *cards))
-        atomic_write(self.path / "roster.json", enrolled.to_json())
-        return enrolled
+        return self._keep(self.enrolled.plus(cards))
 
     def expel(self, name: str) -> Enrolled:
-        """Take a device off the roster."""
-        enrolled = self.enrolled.without(name)
-        atomic_write(self.path / "roster.json", enrolled.to_json())
-        return enrolled
+        """Remove a device."""
+        return self._keep(self.enrolled.without(name))
 
     def replace(self, name: str, signed: KeyHistory) -> Enrolled:
         """Put a device's new card in place of its old one, in one step: it is never there twice."""
-        enrolled = replaced(self.enrolled, name, signed)
-        atomic_write(self.path / "roster.json", enrolled.to_json())
+        return self._keep(self.enrolled.replaced(name, signed))
+
+    def _keep(self, enrolled: Enrolled) -> Enrolled:
+        data = msgspec.json.format(msgspec.json.encode(enrolled), indent=1)
+        atomic_write(self.path / _DEVICES, data, mode=0o600)
         return enrolled
 
-    def begin_run(self, run: bytes, record: RunRecord) -> RunFolder:
+    def begin_run(self, run: bytes, record: RunRecord) -> RunFiles:
         """A folder for a new run."""
         folder = self.path / "runs" / run.hex()
         if (folder / "settings.json").exists():
@@ -220,11 +222,11 @@ class ServiceFolder:
         atomic_write(
             folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1)
         )
-        return RunFolder(folder)
+        return RunFiles(folder)
 
-    def run_files(self, run: bytes) -> RunFolder:
+    def run_files(self, run: bytes) -> RunFiles:
         """The folder of a run."""
-        return RunFolder(self.path / "runs" / run.hex())
+        return RunFiles(self.path / "runs" / run.hex())
 
     def record(self, run: bytes) -> RunRecord:
         """Return the settings that a run was begun with."""
@@ -284,10 +286,10 @@ class ServiceFolder:
             )
         except msgspec.MsgspecError:
             state = {}
-        if not state.keys() >= _SHOWN or not isinstance(state["refusals"], dict):
+        if "stage" not in state:
             raise StorageError(
                 f"{path} is damaged. It only says what the service was doing last: delete it, "
-                "and the service writes a new one with its next round"
+                "and the service writes a new one"
             )
         return state
 
@@ -344,18 +346,11 @@ def _toml(config: Config) -> bytes:
         f"names = [{', '.join(map(_quoted, config.names))}]",
         "",
         "[pace]",
-        "# Seconds to wait for more devices once there are enough; ends early when all "
-        "enrolled ones have answered.",
-        f"gather = {pace.gather}",
-        "# Seconds that a device has for one answer.",
-        f"deadline = {pace.deadline}",
-        "# How often a round with too few participants is tried before the run stops "
-        "(it can be resumed).",
+        "# Tries to reach the two servers before a run waits, and seconds between them.",
         f"attempts = {pace.attempts}",
-        "# Seconds between attempts.",
         f"pause = {pace.pause}",
-        "# Neighbours of each device in a secure sum; devices insist on a number of their own.",
-        f"neighbours = {pace.neighbours}",
+        "# Seconds, at least, before a run that could not go on is tried again.",
+        f"retry = {pace.retry}",
         "",
         "[schedule]",
         "# Runs begin by hand (hdpmf recommender run), and the last one is repeated by "
@@ -396,4 +391,4 @@ def begun_runs(folder: Path) -> list[Path]:
     return [path.parent for path in (folder / "runs").glob("*/settings.json") if path.is_file()]
 
 
-LAYOUT = FolderLayout(2)
+LAYOUT = FolderLayout(3)

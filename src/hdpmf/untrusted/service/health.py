@@ -16,15 +16,12 @@ DAY = 86_400.0
 WARN_DAYS = 30
 """Before a certificate ends. Servers that start within this time renew theirs by themselves."""
 
-ROSE_BY = 0.05
-"""Refusals per device asked by which a run is worse than the one before."""
-
 LITTLE, FEW_PERCENT, PLENTY = 10**9, 0.05, 10**10
 """A disk is nearly full below LITTLE bytes, or FEW_PERCENT of it unless PLENTY are left."""
 
-COHORT, REFUSALS, CERTIFICATE, RUN, DISK = "cohort", "refusals", "certificate", "run", "disk"
+DEVICES, CERTIFICATE, RUN, DISK = "devices", "certificate", "run", "disk"
 
-NAMES = (COHORT, REFUSALS, CERTIFICATE, RUN, DISK)
+NAMES = (DEVICES, CERTIFICATE, RUN, DISK)
 
 
 @dataclass(frozen=True)
@@ -47,19 +44,16 @@ class RunHealth:
     Attributes:
         ending: ``done``, ``given up``, ``under way``, or ``stopped`` where it has not ended and no
             process serves.
-        refusals: Answers that were refusals or could not be taken.
-        minimum: Users that it needed.
-        enrolled_now: Users of today's roster, as that run would count them.
+        minimum: Reports that it needed.
+        enrolled_now: Devices that are enrolled today.
         trouble: Why it cannot go on, while that is so.
         cause: Why it was given up, where nobody asked for it.
         ended: Unix time; 0 if it has not.
-        users: In it, or reports with two servers; 0 if it has not ended.
+        users: Reports in it; 0 if it has not ended.
     """
 
     run: str
     ending: str
-    asked: int
-    refusals: int
     minimum: int
     enrolled_now: int
     trouble: Trouble | None = None
@@ -93,7 +87,7 @@ def alerts(
     """Return all current alerts.
 
     Args:
-        runs: The last ones, the newest last; two are enough.
+        runs: The last ones, the newest last.
         free: Free bytes on the disk of its folder.
         total: Bytes of that disk.
         now: Unix time.
@@ -101,10 +95,7 @@ def alerts(
     """
     found = [_certificate(end, now) for end in certificates]
     if runs:
-        found += [_cohort(runs[-1]), _ended_badly(runs[-1])]
-    finished = [run for run in runs if run.ending == "done"]
-    if len(finished) > 1:
-        found.append(_refusals(finished[-2], finished[-1]))
+        found += [_devices(runs[-1]), _ended_badly(runs[-1])]
     if not_begun:
         found.append(Alert(RUN, not_begun, "when its reason is gone, ask for the run again"))
     found.append(_disk(free, total))
@@ -136,13 +127,13 @@ def _certificate(end: CertificateEnd, now: float) -> Alert | None:
     return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
 
 
-def _cohort(last: RunHealth) -> Alert | None:
+def _devices(last: RunHealth) -> Alert | None:
     if last.enrolled_now >= last.minimum:
         return None
     return Alert(
-        COHORT,
-        f"the roster counts for {last.enrolled_now} users, and a run like the last one "
-        f"needs {last.minimum}",
+        DEVICES,
+        f"{last.enrolled_now} devices are enrolled, and a run like the last one needs "
+        f"{last.minimum} reports",
         "enrol more devices, or begin the next run with a lower --minimum",
     )
 
@@ -176,19 +167,6 @@ def _ended_badly(last: RunHealth) -> Alert | None:
     return None
 
 
-def _refusals(before: RunHealth, last: RunHealth) -> Alert | None:
-    more = last.refusals / max(last.asked, 1) - before.refusals / max(before.asked, 1)
-    if more <= ROSE_BY:
-        return None
-    return Alert(
-        REFUSALS,
-        f"refusals rose: {last.refusals} with {last.asked} devices asked in run {last.run[:12]}, "
-        f"{before.refusals} with {before.asked} in the one before",
-        "see their reasons below, or in the run's summary.json, and what has changed "
-        "between the two",
-    )
-
-
 def _disk(free: int, total: int) -> Alert | None:
     if free >= LITTLE and (free >= PLENTY or free >= FEW_PERCENT * total):
         return None
@@ -209,7 +187,7 @@ class FolderHealth:
         alerts: Problems to solve.
         now: Unix time.
         last_run: Unix time at which the last run that was not given up ended; 0 if there is none.
-        last_users: Users, or reports, in that run.
+        last_users: Reports in that run.
         under_way: A run has begun and has not ended.
     """
 
@@ -230,13 +208,10 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
         disk = shutil.disk_usage(folder.path)
     ends = certificate_ends(folder)
     runs = []
-    done = 0
-    for run in reversed(folder.runs()):  # the last one, and back to the two that are compared
-        if done == 2:
+    for run in reversed(folder.runs()):  # the last one, and back to one that has ended well
+        runs.append(_seen(folder, run))
+        if runs[-1].ending == "done":
             break
-        seen = _seen(folder, run)
-        runs.append(seen)
-        done += seen.ending == "done"
     state = folder.state() if folder.is_serving() else None
     found = alerts(
         runs=runs[::-1],
@@ -252,7 +227,7 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
         free=disk.free,
         alerts=tuple(found),
         now=now,
-        devices=len(folder.enrolled.cards),
+        devices=len(folder.enrolled),
         last_run=0.0 if last is None else last.ended,
         last_users=0 if last is None else last.users,
         under_way=bool(runs) and runs[0].ending in ("under way", "stopped"),
@@ -277,14 +252,11 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
         ending = "under way" if folder.is_serving() else "stopped"
     else:
         ending = "given up" if summary.get("given_up") else "done"
-    refusals = (summary or {}).get("refusals", {})
     return RunHealth(
         run=run.hex(),
         ending=ending,
-        asked=len(record.cohort),
-        refusals=sum(refusals.values()) if isinstance(refusals, dict) else 0,
         minimum=record.settings.minimum,
-        enrolled_now=record.settings.counted(folder.enrolled.users.values()),
+        enrolled_now=len(folder.enrolled),
         trouble=folder.run_files(run).trouble() if summary is None else None,
         cause=str((summary or {}).get("cause", "")),
         ended=0.0 if summary is None else folder.summary_path(run).stat().st_mtime,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hdpmf.common.aggregation.masks.primitives import KEY_BYTES, identity_public, new_secret, sign
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.base.files import atomic_write, lock_file, read_file, storage_errors
 from hdpmf.common.data import ItemTable
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, encode
-from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version, signed_first
+from hdpmf.common.protocol import CatalogueVersion, encode
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version
+from hdpmf.common.protocol.identity import KEY_BYTES, Identity
 from hdpmf.common.protocol.servers import Collector, Servers, require_two_hosts
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 
@@ -107,40 +107,24 @@ def pin_servers(
 CATALOGUE, KEY = "catalogue.msgpack", "catalogue.key"
 
 
-class CatalogueKey:
-    """An Ed25519 key that signs versions of a catalogue and nothing else."""
+def make_catalogue_key(folder: Path) -> Identity:
+    """Make the key that signs versions of a catalogue and nothing else."""
+    key = Identity.generate()
+    atomic_write(folder / KEY, key.secret_bytes(), mode=0o600)
+    return key
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-        self.public = identity_public(secret)
 
-    def __repr__(self) -> str:
-        return f"CatalogueKey({self.public.hex()[:16]})"
-
-    def sign(self, text: bytes) -> bytes:
-        """Signature of ``text``."""
-        return sign(self._secret, text)
-
-    @classmethod
-    def ensure(cls, folder: Path) -> CatalogueKey:
-        """The key of a recommender, made where there is none yet."""
-        path = folder / KEY
-        if not path.exists():
-            atomic_write(path, new_secret(), mode=0o600)
-        return cls.load(folder)
-
-    @classmethod
-    def load(cls, folder: Path) -> CatalogueKey:
-        """The key of a recommender."""
-        path = folder / KEY
-        with storage_errors(
-            f"cannot read {path}",
-            ". Devices take no version of the catalogue that another key signed; restore a backup",
-        ):
-            secret = path.read_bytes()
-        if len(secret) != KEY_BYTES:
-            raise StorageError(f"{path} is damaged; restore a backup")
-        return cls(secret)
+def catalogue_key(folder: Path) -> Identity:
+    """The key of a recommender that signs its catalogue."""
+    path = folder / KEY
+    with storage_errors(
+        f"cannot read {path}",
+        ". Devices take no version of the catalogue that another key signed; restore a backup",
+    ):
+        secret = path.read_bytes()
+    if len(secret) != KEY_BYTES:
+        raise StorageError(f"{path} is damaged; restore a backup")
+    return Identity(secret)
 
 
 def change_items(
@@ -182,19 +166,15 @@ def change_items(
     return new
 
 
-def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, CatalogueKey]:
-    """The catalogue as it is, with its key. One of version 0.1.0 gets its first signature."""
-    items: AnyCatalogue = folder.items
-    if isinstance(items, CatalogueVersion):
-        key = CatalogueKey.load(folder.path)
-        if key.public != items.key:
-            raise ConfigError(
-                f"{folder.path} has another key than the one that signed its catalogue; restore "
-                "a backup"
-            )
-        return items, key
-    key = CatalogueKey.ensure(folder.path)
-    return signed_first(items, key.sign, key.public), key
+def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, Identity]:
+    """The catalogue as it is, with its key."""
+    items, key = folder.items, catalogue_key(folder.path)
+    if key.public != items.key:
+        raise ConfigError(
+            f"{folder.path} has another key than the one that signed its catalogue; restore a "
+            "backup"
+        )
+    return items, key
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from hdpmf.common.privacy.statement import (
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.outcome import setting_of, state
+from hdpmf.untrusted.service.settings import METHOD, VIEW
 
 
 def statement_of_recommender(
@@ -61,18 +62,18 @@ def statement_of_recommender(
     settings = folder.record(about).settings
     rows = {each: _row(folder, each, numbers[each]) for each in counted}
     scale = folder.known.scale
-    claim = settings.kind.claim(settings.view)
+    claim = method_named(METHOD).claim(VIEW)
     row = rows[about]
     subject = Subject(
         kind="recommender" if run is None else "run",
         name=folder.config.name if run is None else f"{folder.config.name}, run {row.number}",
         setting=_with_limits(setting_of(settings, scale)),
-        view=settings.view,
+        view=VIEW,
         claim=PrivacyClaim(row.epsilon, claim.status, claim.against, claim.reason),
         alone=row.users == 1,
         trainings=1 + tried,
         others=tuple(
-            (_with_limits(setting_of(other, scale)), other.view)
+            (_with_limits(setting_of(other, scale)), VIEW)
             for other in (folder.record(each).settings for each in counted if each != about)
         ),
         delta=delta,
@@ -145,7 +146,7 @@ def _row(folder: ServiceFolder, run: bytes, number: int) -> RunRow:
     users = None if summary is None else summary.get("users")
     return RunRow(
         number=number,
-        method=record.settings.method,
+        method=METHOD,
         epsilon=stated["epsilon"] if isinstance(stated["epsilon"], float) else None,
         status=str(stated["status"]),
         users=users if isinstance(users, int) else None,

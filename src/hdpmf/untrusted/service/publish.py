@@ -5,9 +5,7 @@
     public/index.json                what there is now; written last
     public/catalogue-SHA256.msgpack  the items, with all their versions
     public/task-ID.msgpack           what two servers sum, while they take reports
-    public/facts-SHA256.msgpack      the item facts of the last run, or
-    public/factors-SHA256.msgpack    its final factors, and
-    public/plan-SHA256.msgpack       the plan that they belong to
+    public/facts-SHA256.msgpack      the item facts of the last run
     public/lists-SHA256.msgpack      the model for lists, where there is one
     public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
     public/keys-SHA256.msgpack       the keys of the two servers, each list signed by its server
@@ -27,16 +25,14 @@ import msgspec
 
 from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.net.authority_rotation import authority_message
-from hdpmf.common.protocol import AnyCatalogue, Plan, encode
+from hdpmf.common.net.certificates import authority_message
+from hdpmf.common.protocol import AnyCatalogue, encode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
 
 INDEX = "index.json"
-_FILE = re.compile(
-    r"(authority|catalogue|task|facts|factors|plan|lists|keys)-[0-9a-f]{64}\.msgpack"
-)
+_FILE = re.compile(r"(authority|catalogue|task|facts|lists|keys)-[0-9a-f]{64}\.msgpack")
 
 
 class PublicFiles:
@@ -125,7 +121,7 @@ def public_files(
         return {"file": file, "sha256": digest}
 
     index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
-    index |= dict.fromkeys(("task", "model", "plan", "lists"))
+    index |= dict.fromkeys(("task", "model", "lists"))
     index |= {"servers": servers, "authority": None, "keys": None}
     if keys is not None:
         index["keys"] = keep("keys", keys)
@@ -136,10 +132,7 @@ def public_files(
         files[f"task-{named}.msgpack"] = task
         index["task"] = {"file": f"task-{named}.msgpack", "id": named}
     if model is not None:
-        kind = "factors" if isinstance(model.plan, Plan) else "facts"
-        index["model"] = keep(kind, encode(model.numbers)) | {"run": model.about["run"]}
-        if isinstance(model.plan, Plan):
-            index["plan"] = keep("plan", encode(model.plan))
+        index["model"] = keep("facts", encode(model.numbers)) | {"run": model.about["run"]}
         if model.lists is not None:
             index["lists"] = keep("lists", encode(model.lists))
     files[INDEX] = msgspec.json.format(msgspec.json.encode(index), indent=1)

@@ -1,29 +1,87 @@
-"""One run of the recommender, from the first offer to the model."""
+"""One run of the recommender: a task for two servers, and the model made of their sum.
+
+Nobody has to be online at the same time. The recommender learns who asked for a token, which says
+nothing about the report that comes with it: it signs blindly. Every step is in the checkpoint
+before it happens: a killed run resumes with the same task and request.
+"""
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-import numpy as np
+from msgspec.structs import replace
 
-from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Plan, Round, Survey, Terms
+from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    JOB_ID_SIZE,
+    AggregateShareAad,
+    BatchSelector,
+    Collection,
+    CollectionReq,
+    HpkeCiphertext,
+    Interval,
+    Problem,
+    Query,
+    Role,
+)
+from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
+from hdpmf.common.net.sum_servers import SumServers
+from hdpmf.common.protocol import AnyCatalogue, SumContribution, decode, encode
 from hdpmf.common.protocol.catalogue import KnownItems, known_items
-from hdpmf.common.protocol.enrolment import Enrolled
-from hdpmf.common.protocol.federation import RUN_BYTES
-from hdpmf.untrusted.recommender.one_round import Answer
-from hdpmf.untrusted.recommender.rounds import RandomSource
+from hdpmf.common.protocol.layout import answer_of, survey_circuit
+from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.task import Task, prio_of, task_id
+from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
+from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
-from hdpmf.untrusted.service.aggregation import Aggregation
+from hdpmf.untrusted.recommender.sums import clamp_to_feasible
+from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
-from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
+from hdpmf.untrusted.service.run_files import RUN_BYTES, Checkpoint, RunFiles, Trouble
 from hdpmf.untrusted.service.settings import Pace, RunSettings
-from hdpmf.untrusted.service.survey import SurveyRun
-from hdpmf.untrusted.service.training import TrainingRun
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
+
+LONGEST_PAUSE = 30.0
+"""Seconds between two questions to the leader, at most."""
+
+LONGEST_WAIT = 600.0
+"""Most seconds between two progress messages; towards the end of a period they come more often."""
+
+SLOW_SECONDS = 3600.0
+"""Seconds after a period from which a sum that is not there is an alert."""
+
+FINAL_SECONDS = 86_400.0
+"""Seconds after a period from which a run is over that nobody can help: with too few reports, or
+with none that are still there."""
+
+LOST_SECONDS = 31 * 86_400.0
+"""The same for all other reasons: servers delete what they have after 30 days."""
+
+NOISES = 2.0
+"""Times the whole noise is in a sum: each server adds it."""
+
+_FINAL = (Problem.INVALID_BATCH_SIZE, Problem.BATCH_INVALID)
+
+_AWAY = (
+    "See that both servers run and can be reached; their operators see it, too. Nothing is lost: "
+    "the sum is asked for until it is there"
+)
+
+_SLOW = (
+    "See that the helper runs, can be reached from the leader and has the right time: reports wait "
+    "there to be checked. Nothing is lost until 30 days after the period. To end the run, give it "
+    "up (--give-up)"
+)
+
+_OVER = "The run is given up. What devices have paid for it stays paid"
+
+R = TypeVar("R")
 
 
 def no_log(line: str) -> None:
@@ -32,122 +90,342 @@ def no_log(line: str) -> None:
 
 @dataclass(kw_only=True)
 class Run:
-    """A run and its state. Every step is in the checkpoint before anybody sees it.
+    """A run and its state.
 
     Attributes:
         table: The items, as they are published.
-        enrolled: The roster; it does not change during a run.
-        aggregation: Collects contributions.
+        devices: Identities of the enrolled; they do not change during a run.
+        servers: The pair.
+        keys: That the pair knows this recommender by.
+        sum_servers: The way to the pair.
+        publish: Shows devices the task that is under way, or that none is.
+        issuer: Issues tokens to the enrolled while the task is under way. Without one the task is
+            for everybody who can reach the leader: in simulations.
+        follow_keys: Shows devices newer keys of the servers; called while reports are taken.
         id: A new one where not given.
-        only: The devices that are asked; everyone on the roster where not given.
         files: For checkpoints; none where not given.
-        pace: Waiting times.
         log: Called with lines for people.
-        cohort: The devices that are asked.
         known: The items, as the recommender computes with them.
         checkpoint: The state to resume from.
     """
 
     settings: RunSettings
     table: AnyCatalogue
-    enrolled: Enrolled
-    aggregation: Aggregation
+    devices: tuple[str, ...]
+    servers: Servers
+    keys: CollectorKeys
+    sum_servers: SumServers
+    publish: Callable[[bytes | None], None] = lambda document: None
+    issuer: TokenIssuer | None = None
+    follow_keys: Callable[[], None] = lambda: None
     id: bytes = field(default_factory=lambda: secrets.token_bytes(RUN_BYTES))
-    only: frozenset[str] | None = None
     files: RunFiles = field(default_factory=RunFiles)
     pace: Pace = field(default_factory=Pace)
     metrics: Metrics = field(default_factory=Metrics)
     log: Callable[[str], None] = no_log
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        self.cohort = frozenset(self.enrolled.users) if self.only is None else self.only
         self.known: KnownItems = known_items(self.table)
         self.checkpoint: Checkpoint = self.files.load()
-        self.aggregation.attach(self)
-        self.metrics.run_begins(self.id, self.checkpoint.refusals)
-        self.metrics.method = self.settings.method
-        self.metrics.rounds = self.settings.rounds
-        self.metrics.number = 0
+        self.metrics.run = self.id.hex()
 
-    @property
-    def terms(self) -> Terms:
-        """Return the terms for devices."""
-        users = self.enrolled.users
-        asked = [users[device] for device in self.cohort]
-        return self.settings.terms(self.known.fingerprint, users.values(), asked)
-
-    def save(self) -> None:
-        """Keep how far the run is."""
-        self.checkpoint.refusals = self.metrics.refusals_of_run
-        self.files.save(self.checkpoint)
-
-    def stage(self, words: str) -> None:
-        """Say what is under way."""
-        self.metrics.stage = words
-        self.log(words)
-
-    def enough(self, devices: Collection[str]) -> bool:
-        """Return whether these devices count for the smallest number of users allowed."""
-        counted = self.settings.counted(self.enrolled.users[device] for device in devices)
-        return counted >= self.settings.minimum
-
-    def impossible(self, changed: int, users: int) -> None:
-        """Log that numbers of a sum were clamped to what is possible; a sum hides who sent them."""
-        if changed:
-            self.metrics.impossible += changed
-            self.checkpoint.impossible += changed
-            self.log(
-                f"{changed} numbers of the sum cannot come from {users} users and were brought to "
-                "what can: a device has sent wrong numbers, and a secure sum hides which"
-            )
-
-    def conduct(
-        self, *, earlier: Sequence[SurveyAnswer] = (), random_source: RandomSource | None = None
-    ) -> RunOutcome:
+    def conduct(self, earlier: Sequence[SurveyAnswer] = ()) -> RunOutcome:
         """Bring the run to its end, from its last checkpoint.
 
         Args:
             earlier: Answers to the same survey in other runs.
-            random_source: Draws h and the first factors; from the operating system where not given.
         """
-        before = (self.metrics.bytes_in, self.metrics.bytes_out)
-        numbers: Round | ItemFacts
-        plan: Plan | Survey
-        answer: Answer | None = None
-        if self.settings.one_round:
-            survey = SurveyRun(self, earlier)  # refuses what nobody should be asked
-            self.aggregation.gather()
-            answer, numbers = survey.conduct()
-            plan = survey.survey
-        else:
-            self.aggregation.gather()
-            training = TrainingRun(
-                self, SystemRandomSource() if random_source is None else random_source
+        survey = self.settings.survey(self.known)
+        recommender = OneRoundRecommender(survey, self.known.features, retired=self.known.retired)
+        if not self.checkpoint.answer:
+            self._ask()
+        self._stage("making a model of the sum")
+        facts = recommender.facts([self.checkpoint.sum()], n_sums=NOISES, earlier=earlier)
+        facts = replace(facts, prior=self.settings.prior)
+        self.metrics.runs_done += 1
+        self.metrics.reports = self.checkpoint.reports
+        self.metrics.tell()
+        return outcome_of(self, facts, survey, earlier)
+
+    def _ask(self) -> None:
+        """Give the task to both servers, publish it, wait for its end, and collect the sum."""
+        checkpoint = self.checkpoint
+        task = self._task()
+        if not checkpoint.collection:
+            self._take_reports(task)
+            self._collect(task)
+        answer, reports = open_collection(checkpoint.document, checkpoint.collection, self.keys)
+        if reports > len(self.devices):
+            raise FederationError(
+                f"the servers counted {reports} reports, more than devices are enrolled: a server "
+                "does not keep to the task, and its sum is not used",
+                "Give the run up (--give-up)",
             )
-            numbers = training.conduct()
-            plan = training.plan
-        return outcome_of(self, numbers, plan, answer, earlier=earlier, traffic=before)
+        self.log(f"{reports} reports are in the sum")
+        survey = self.settings.survey(self.known)
+        answer, changed = clamp_to_feasible(survey, answer, reports, NOISES)
+        if changed:
+            self.metrics.impossible += changed
+            checkpoint.impossible += changed
+            self.log(
+                f"{changed} numbers of the sum cannot come from {reports} people and were brought "
+                "to what can"
+            )
+        checkpoint.answer, checkpoint.reports = encode(answer), reports
+        self.files.save(checkpoint)
+
+    def _task(self) -> Task:
+        """Return the task, as before a kill or new, and saved before anybody sees it."""
+        checkpoint = self.checkpoint
+        if not checkpoint.document:
+            key = None if self.issuer is None else IssuerKey.generate()
+            token_key = b"" if key is None else key.public.encoded
+            checkpoint.document = encode(
+                make_task(
+                    self.settings, self.known, self.servers, self.keys, self.clock(), token_key
+                )
+            )
+            if self.issuer is not None and key is not None:
+                name = task_id(checkpoint.document)
+                self.issuer.create(name, key, self.devices, self.files.folder)
+            checkpoint.job = secrets.token_bytes(JOB_ID_SIZE)
+            self.files.save(checkpoint)
+        return read_task(checkpoint.document)
+
+    def _take_reports(self, task: Task) -> None:
+        checkpoint = self.checkpoint
+        name = task_id(checkpoint.document).hex()[:12]
+        if not checkpoint.placed:
+            if self.clock() >= task.end:
+                raise FederationError(
+                    f"the period of task {name} was over before both servers had it; nobody has "
+                    "reported",
+                    "Give the run up (--give-up), and begin a new one when both servers can be "
+                    "reached",
+                )
+            self._stage(f"giving task {name} to {task.servers.names}")
+            self._try(lambda: self.sum_servers.add_task(checkpoint.document))
+            checkpoint.placed = True
+            self.files.save(checkpoint)
+        if self.clock() < task.end:
+            self._issue(name)
+            self.publish(checkpoint.document)
+            self._wait(task, name)
+        self.publish(None)
+        if self.issuer is not None:
+            self.issuer.drop(self.files.folder)
+
+    def _issue(self, name: str) -> None:
+        """Give tokens to devices that ask, while the task is under way."""
+        if self.issuer is None:
+            return
+        if not self.issuer.open(task_id(self.checkpoint.document), self.files.folder):
+            self.log(
+                f"task {name}: who has a token was forgotten, as after a restore; no more tokens "
+                "are given out, and devices that have one report"
+            )
+
+    def _wait(self, task: Task, name: str) -> None:
+        self._stage(f"task {name} takes reports")
+        self.metrics.until = task.end
+        while (left := task.end - self.clock()) > 0:
+            self.metrics.tell()
+            self.follow_keys()
+            self.sleep(min(left, max(min(left / 20, LONGEST_WAIT), 1.0)))
+        self.metrics.until = None
+
+    def _collect(self, task: Task) -> None:
+        """Ask for the sum until it is there. The servers may need long: one of them may be away."""
+        checkpoint = self.checkpoint
+        name = task_id(checkpoint.document)
+        short = name.hex()[:12]
+        self._stage(f"asking for the sum of task {short}")
+        pause, said, asked = self.pace.pause, "", False
+        while True:
+            found = None
+            try:
+                if not asked:
+                    # After a kill once more: the same job, the same bytes.
+                    request = collection_request(task)
+                    self.sum_servers.begin_collection(name, checkpoint.job, request)
+                    asked = True
+                found = self.sum_servers.collection(name, checkpoint.job)
+                words, remedy = "the servers are still summing", ""
+                if self.clock() >= task.end + SLOW_SECONDS:
+                    words = f"the sum of task {short} is not there long after its period"
+                    remedy = _SLOW
+            except TransportError as error:
+                words, remedy = str(error), _AWAY
+            except DapError as error:
+                refused = _refused(error, task, short)
+                patience = FINAL_SECONDS if error.kind in _FINAL else LOST_SECONDS
+                if self.clock() < task.end + patience:
+                    raise refused from error
+                raise RunOverError(refused.cause, _OVER) from error
+            if found is not None:
+                checkpoint.collection = found
+                self.files.save(checkpoint)
+                return
+            if self.clock() >= task.end + LOST_SECONDS:
+                raise RunOverError(
+                    f"the sum of task {short} did not come before the servers deleted what they "
+                    f"had ({words})",
+                    _OVER,
+                )
+            if words != said:
+                self.log(f"{words}; asking again until it is there")
+                trouble = Trouble(cause=words, remedy=remedy, at=self.clock()) if remedy else None
+                self.files.keep_trouble(trouble)
+            said = words
+            self.sleep(pause)
+            pause = min(max(2 * pause, 0.1), LONGEST_PAUSE)
+
+    def _try(self, call: Callable[[], R]) -> R:
+        """Return the result of a call, with a few retries if a server is unreachable."""
+        attempt = 1
+        while True:
+            try:
+                return call()
+            except TransportError as error:
+                if attempt == self.pace.attempts:
+                    raise FederationError(
+                        f"{error}; tried {attempt} times",
+                        "The run is kept, and tried again while it is served: see that both "
+                        "servers run and can be reached",
+                    ) from error
+                self.log(f"{error}; trying again")
+                self.sleep(self.pace.pause)
+            except (DapError, ProtocolError) as error:
+                raise FederationError(
+                    f"a server refuses the task: {error}",
+                    "Has its operator admitted this recommender (hdpmf aggregator admit FOLDER "
+                    "collector-card.json)?",
+                ) from error
+            attempt += 1
+
+    def _stage(self, words: str) -> None:
+        self.metrics.stage = words
+        self.log(words)
 
 
-class SystemRandomSource:
-    """Draws from the operating system's entropy, which nobody can repeat.
+def _refused(error: DapError, task: Task, name: str) -> FederationError:
+    what = f"the servers refuse the sum of task {name}"
+    give_up = "Give the run up (--give-up), and begin a new one"
+    if error.kind == Problem.INVALID_BATCH_SIZE:
+        return FederationError(
+            f"{what}: fewer than {task.minimum} reports that count came in its period, or "
+            "fewer than a server's own minimum. Nothing was released",
+            f"{give_up} with a longer --period, more devices or a lower --minimum (devices "
+            "and servers have one of their own)",
+        )
+    if error.kind == Problem.UNAUTHORIZED_REQUEST:
+        return FederationError(
+            f"{what}: they do not know this recommender. Nothing was released",
+            "Their operators admit it: hdpmf aggregator admit FOLDER collector-card.json",
+        )
+    if error.kind == Problem.BATCH_OVERLAP:
+        return FederationError(
+            f"{what}: one of them has closed it before, and does not have it any more (its "
+            "database is older than that). Nothing more was released",
+            f"Its operator brings back the newest database; if there is none: {give_up}",
+        )
+    return FederationError(
+        f"{what} ({error.kind}): {error}. Nothing was released", f"{give_up} if this stays so"
+    )
 
-    That is why a round is kept on disk before it is sent.
+
+def make_task(
+    settings: RunSettings,
+    known: KnownItems,
+    servers: Servers,
+    keys: CollectorKeys,
+    now: float,
+    token_key: bytes,
+) -> Task:
+    """Return the task for the two servers, from the next multiple of the precision on.
+
+    Without a key for tokens it is for everybody.
     """
+    survey = settings.survey(known)
+    circuit, noise = survey_circuit(survey)
+    begin = -int(-now // settings.rounded) * settings.rounded
+    return Task(
+        servers=servers,
+        collector=keys.card,
+        circuit=circuit,
+        noise=noise,
+        begin=begin,
+        end=begin + settings.period,
+        precision=settings.rounded,
+        minimum=settings.minimum,
+        token_key=token_key,
+        survey=survey,
+    )
 
-    def exponentials(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Exp(1) draws."""
-        return np.asarray(-np.log(_uniforms(shape)), np.float32)
 
-    def normals(self, shape: tuple[int, ...]) -> np.ndarray:
-        """N(0, 1) draws (Box and Muller)."""
-        radius = np.sqrt(-2.0 * np.log(_uniforms(shape)))
-        return np.asarray(radius * np.cos(2.0 * np.pi * _uniforms(shape)), np.float32)
+def read_task(document: bytes) -> Task:
+    """The task in a checkpoint."""
+    task = decode(document)
+    if not isinstance(task, Task):
+        raise FederationError("the checkpoint holds no task where one should be; start a new run")
+    return task
 
 
-def _uniforms(shape: tuple[int, ...]) -> np.ndarray:
-    """Draws from (0, 1): 52 bits and a half, so that neither end is reached."""
-    n = int(np.prod(shape))
-    words = np.frombuffer(os.urandom(8 * n), np.uint64) >> np.uint64(12)
-    return ((words.astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
+def collection_request(task: Task) -> bytes:
+    """Return the request for the whole sum of a task: always the same bytes."""
+    return CollectionReq(Query(batch_interval=_whole(task)), b"").encode()
+
+
+def open_collection(
+    document: bytes, data: bytes, keys: CollectorKeys
+) -> tuple[SumContribution, int]:
+    """Return the answer in a DAP ``Collection`` of the leader, and its number of reports.
+
+    Raises:
+        ProtocolError: The sum is not what the task asks for, or cannot be opened.
+    """
+    task = read_task(document)
+    name = task_id(document)
+    try:
+        collection = Collection.decode(data)
+        numbers = prio_of(task, name).unshard(
+            [
+                _opened(keys, task, name, collection.leader_encrypted_agg_share, Role.LEADER),
+                _opened(keys, task, name, collection.helper_encrypted_agg_share, Role.HELPER),
+            ]
+        )
+    except DapError as error:
+        raise ProtocolError(f"the sum of task {name.hex()[:12]} cannot be used: {error}") from error
+    if collection.report_count < task.minimum:
+        raise ProtocolError(
+            f"the sum of task {name.hex()[:12]} is over {collection.report_count} reports; "
+            f"{task.minimum} were to be the fewest. A server does not keep to the task"
+        )
+    return answer_of(task, numbers), collection.report_count
+
+
+def _opened(
+    keys: CollectorKeys, task: Task, name: bytes, share: HpkeCiphertext, server: Role
+) -> bytes:
+    aad = AggregateShareAad(name, b"", BatchSelector(batch_interval=_whole(task))).encode()
+    try:
+        return keys.hpke.open(share, aggregate_share_info(server), aad)
+    except DapError as error:
+        raise DapError(f"the {server.name.lower()}'s share: {error}", error.kind) from error
+
+
+def _whole(task: Task) -> Interval:
+    return Interval(task.begin, task.end - task.begin)
+
+
+def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
+    """Return the release of a run, about the items that it asked for."""
+    known = known_items(folder.items_of(run))
+    return SurveyAnswer(
+        folder.record(run).settings.survey(known),
+        folder.run_files(run).load().sum(),
+        NOISES,
+        tuple(known.retired.tolist()),
+    )

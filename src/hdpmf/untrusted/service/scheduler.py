@@ -60,7 +60,7 @@ class PastRun:
 
     Attributes:
         at: Unix time of its end.
-        devices: On the roster then.
+        devices: Enrolled then.
         weight: Released weight of all items; noise can make it negative.
         deviation: Of the noise in that.
     """
@@ -73,13 +73,11 @@ class PastRun:
     @classmethod
     def of(cls, survey_answer: SurveyAnswer, *, at: float, devices: int) -> PastRun:
         """A run by what it released."""
-        if not isinstance(survey_answer.answer, SumContribution):
-            raise ProtocolError(
-                "bits have no noise on weights; a run of them is worth what it brings"
-            )
-        survey = survey_answer.survey
+        survey, answer = survey_answer.survey, survey_answer.answer
+        if not isinstance(answer, SumContribution):
+            raise ProtocolError("only sums have noise on weights")
         scale = WEIGHT_SCALE / survey.epsilon
-        weight = float(survey_answer.answer.weights[: survey.n_items].sum()) / WEIGHT_UNITS
+        weight = float(answer.weights[: survey.n_items].sum()) / WEIGHT_UNITS
         return cls(
             at, devices, weight, scale * math.sqrt(2.0 * survey_answer.noises * survey.n_items)
         )
@@ -117,7 +115,7 @@ def worth_a_run(
         past: Runs so far whose sums are combined, oldest first.
         now: Unix time.
         opened: Unix time at which the service was set up.
-        devices: On the roster now.
+        devices: Enrolled now.
         minimum: The fewest that a sum may be over.
         growth: The part by which released weight should grow.
         pause: Fewest seconds between two runs.

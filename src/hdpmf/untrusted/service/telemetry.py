@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, get_args
+from typing import TextIO
 
 from hdpmf.common.base.logs import event, logging_json, remove_ids
 from hdpmf.common.net.metrics import ProcessMetrics, certificate_metrics
-from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.health import NAMES, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
@@ -31,29 +30,15 @@ UNREADABLE = "unreadable"
 _PREFIX = "hdpmf_recommender_"
 
 _COUNTERS = {  # by attribute of Metrics
-    "rounds_done": ("rounds", "Rounds that were completed."),
-    "rounds_lost": ("rounds_lost", "Rounds given up because a secure sum broke off."),
-    "impossible": ("impossible_numbers", "Clamped numbers of sums that so many users cannot have."),
-    "bytes_in": ("received_bytes", "Bytes received from devices."),
-    "bytes_out": ("sent_bytes", "Bytes sent to devices."),
-    "messages": ("messages", "Messages sent to devices."),
-    "replies": ("replies", "Replies received from devices."),
-    "round_seconds": ("round_seconds", "Seconds of all completed rounds together."),
-}
-
-_GAUGES = {
-    "number": ("round", "The current round."),
-    "rounds": ("planned_rounds", "Rounds of the current run."),
-    "participants": ("participants", "Users in the last completed round."),
-    "members": ("members", "Devices of the current run."),
-    "present": ("present_devices", "Devices that are connected."),
+    "runs_done": ("runs", "Runs that were completed."),
+    "impossible": ("impossible_numbers", "Clamped numbers of sums."),
 }
 
 _OF_FOLDER = {  # by attribute of FolderHealth
     "free": ("free_bytes", "Free bytes of the folder's disk."),
     "devices": ("enrolled_devices", "Devices that are enrolled."),
     "last_run": ("last_run_timestamp_seconds", "End of the last run; 0 if there is none."),
-    "last_users": ("last_run_users", "Users, or reports with two servers, in the last run."),
+    "last_users": ("last_run_users", "Reports in the last run."),
     "under_way": ("run_under_way", "1: a run has begun and has not ended."),
 }
 
@@ -90,24 +75,16 @@ class _Progress(Collector):
         progress = self._progress
         for attribute, (name, words) in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, words, getattr(progress, attribute))
-        for attribute, (name, words) in _GAUGES.items():
-            yield GaugeMetricFamily(_PREFIX + name, words, getattr(progress, attribute))
         left = max(progress.until - time.time(), 0.0) if progress.until is not None else 0.0
         yield GaugeMetricFamily(
             f"{_PREFIX}period_seconds", "Seconds until the period of reports ends.", left
         )
-        yield _counted(
-            "refusals",
-            "Refusals, and replies that could not be used.",
-            "reason",
-            dict.fromkeys(get_args(Reason), 0) | dict(progress.refusals),
+        requests = CounterMetricFamily(
+            f"{_PREFIX}requests", "Requests by status.", labels=["status"]
         )
-        yield _counted(
-            "requests",
-            "Requests by status.",
-            "status",
-            dict.fromkeys(_STATUSES, 0) | dict(progress.requests),
-        )
+        for status, count in (dict.fromkeys(_STATUSES, 0) | dict(progress.requests)).items():
+            requests.add_metric([str(status)], count)
+        yield requests
 
 
 class _Folder(Collector):
@@ -133,13 +110,6 @@ class _Folder(Collector):
         yield certificate_metrics(_PREFIX, ends, seen.now)
         for attribute, (name, words) in _OF_FOLDER.items():
             yield GaugeMetricFamily(_PREFIX + name, words, float(getattr(seen, attribute)))
-
-
-def _counted(name: str, words: str, label: str, counts: Mapping[Any, float]) -> Metric:
-    counter = CounterMetricFamily(_PREFIX + name, words, labels=[label])
-    for value, count in counts.items():
-        counter.add_metric([str(value)], count)
-    return counter
 
 
 @contextmanager
@@ -173,35 +143,15 @@ def endpoint(
 @contextmanager
 def json_log(metrics: Metrics, stream: TextIO | None = None) -> Iterator[Callable[[str], None]]:
     """Log to the stream, stderr by default; gives the function that is told lines."""
-    seen = (metrics.rounds_done, metrics.rounds_lost)
 
     def say(line: str) -> None:
         event("said", run=metrics.run, said=remove_ids(line))
 
-    def tick() -> None:
-        nonlocal seen
-        now = (metrics.rounds_done, metrics.rounds_lost)
-        if now != seen:
-            event(
-                "round",
-                run=metrics.run,
-                number=metrics.number,
-                rounds=metrics.rounds,
-                lost=now[1] > seen[1],
-                users=metrics.participants,
-                members=metrics.members,
-                refusals=metrics.refusals_of_run,
-            )
-            seen = now
-
     out = sys.stderr if stream is None else stream
     with logging_json(out, role="recommender"):
-        metrics.listeners.append(tick)
         try:
             yield say
         except HdpmfError as error:
             words = remove_ids(str(error))
             event("failed", logging.ERROR, run=metrics.run, kind=type(error).__name__, said=words)
             raise
-        finally:
-            metrics.listeners.remove(tick)

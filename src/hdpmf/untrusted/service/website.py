@@ -1,7 +1,6 @@
-"""The recommender's web server: public files, the mailbox of participants, and their inbox.
+"""The recommender's web server: public files, and tokens.
 
-Devices look at the index now and then, and load only files that they lack. Whoever polls the
-mailbox is told the version of the index, and looks when it has changed.
+Devices look at the index now and then, and load only files that they lack.
 """
 
 from __future__ import annotations
@@ -11,24 +10,20 @@ import base64
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
 
 from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOKENS_PATH
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.authority_rotation import names_of
 from hdpmf.common.net.certificates import ServerTls, ensure_certificates
-from hdpmf.common.net.mailbox import BODY_SECONDS, Mailbox
 from hdpmf.common.net.server import HttpLimits, listen, serving
-from hdpmf.common.net.signing import server_name
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import StorageError, needs
-from hdpmf.untrusted.service.aggregation.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 with needs("starlette"):
     from starlette.applications import Starlette
@@ -37,6 +32,9 @@ with needs("starlette"):
     from starlette.responses import Response
     from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_SECONDS = 30.0
+"""Seconds that a request for a token may take to arrive."""
 
 LIMITS = HttpLimits(
     connections=4_000,
@@ -58,102 +56,72 @@ class _Held:
     headers: dict[str, str]
 
 
-class Desk(Protocol):
-    """Takes messages of devices for a task: ``TokenIssuer``."""
-
-    def refusal(self, task: str, device: str, length: int) -> int:
-        """Return the status of a refusal before any of so many bytes is read, or 0."""
-
-    def take(
-        self, task: str, device: str, signature: bytes, body: bytes, /
-    ) -> int | tuple[int, bytes]:
-        """Return the status of the answer, with a body if there is one."""
-
-
 class Website:
     """Serves a folder of public files, cached in memory while the index is the same.
 
     Args:
         folder: Of ``PublicFiles``.
-        mailbox: Of participants that poll, if any.
-        issuer: Gives tokens to devices that report to two servers, if any do.
+        issuer: Gives tokens to devices.
         requests: Counts requests by status.
     """
 
     def __init__(
         self,
         folder: Path,
-        mailbox: Mailbox | None = None,
         issuer: TokenIssuer | None = None,
         requests: Counter[int] | None = None,
     ) -> None:
         self._folder = folder
+        self._issuer = issuer
         self._index: tuple[int, int] = (0, 0)
         self._held: dict[str, _Held] = {}
-        self._mailbox = mailbox
-        files = Route("/{name}", self._answer, methods=["GET", "HEAD"])
-        self._sending: set[tuple[str, str]] = set()
-        routes = [] if mailbox is None else list(mailbox.routes)
+        self._sending: set[str] = set()
+        routes = [Route("/{name}", self._answer, methods=["GET", "HEAD"])]
         if issuer is not None:
-            routes.append(Route(TOKENS_PATH, self._desk(issuer), methods=["POST"]))
-        routed = Starlette(routes=[*routes, files])
+            routes.insert(0, Route(TOKENS_PATH, self._give_token, methods=["POST"]))
+        routed = Starlette(routes=routes)
         self.app: ASGIApp = routed if requests is None else _counting(routed, requests)
-        if mailbox is not None:
-            mailbox.files_version = self._version
 
     async def _answer(self, request: Request) -> Response:
         found = self._find(request.path_params["name"])
         if found is None:
             return Response(status_code=404)
-        if self._mailbox is not None:
-            self._mailbox.file_sent()
         if _has(request.headers.get("if-none-match", ""), found.headers["etag"]):
             kept = ("etag", "cache-control")
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
 
-    def _desk(self, desk: Desk) -> Callable[[Request], Awaitable[Response]]:
-        """Return the handler of messages that devices sign; strangers get no body read."""
-
-        async def answer(request: Request) -> Response:
-            task, device = request.path_params["task_id"], request.headers.get(DEVICE_HEADER, "")
-            length = request.headers.get("content-length", "")
-            if not (length.isdigit() and len(length) < 13):
-                return _empty(411)
-            sending = request.method, device
-            try:
-                status = desk.refusal(task, device, int(length))
-            except StorageError:
-                status = 507
-            if not status and sending in self._sending:
-                status = 429
-            if status:
-                return _empty(status)
-            self._sending.add(sending)
-            try:
-                signature = bytes.fromhex(request.headers.get(SIGNATURE_HEADER, ""))
-                body = await asyncio.wait_for(request.body(), BODY_SECONDS)
-                found = await run_in_threadpool(desk.take, task, device, signature, body)
-            except TimeoutError:
-                return _empty(408)
-            except ValueError:
-                return _empty(401)
-            except ClientDisconnect:
-                return _empty(400)
-            except StorageError:
-                return _empty(507)
-            finally:
-                self._sending.discard(sending)
-            if isinstance(found, int):
-                return _empty(found)
-            status, data = found
-            return Response(data, media_type=RESPONSE_MEDIA_TYPE) if data else _empty(status)
-
-        return answer
-
-    def _version(self) -> str:
-        index = self._find(INDEX)
-        return "" if index is None else index.headers["etag"]
+    async def _give_token(self, request: Request) -> Response:
+        """Answer a request that a device has signed; strangers get no body read."""
+        issuer = self._issuer
+        task, device = request.path_params["task_id"], request.headers.get(DEVICE_HEADER, "")
+        length = request.headers.get("content-length", "")
+        if issuer is None or not (length.isdigit() and len(length) < 13):
+            return _empty(411)
+        try:
+            status = issuer.refusal(task, device, int(length))
+        except StorageError:
+            status = 507
+        if not status and device in self._sending:
+            status = 429
+        if status:
+            return _empty(status)
+        self._sending.add(device)
+        try:
+            signature = bytes.fromhex(request.headers.get(SIGNATURE_HEADER, ""))
+            body = await asyncio.wait_for(request.body(), BODY_SECONDS)
+            status, data = await run_in_threadpool(issuer.take, task, device, signature, body)
+        except TimeoutError:
+            return _empty(408)
+        except ValueError:
+            return _empty(401)
+        except ClientDisconnect:
+            return _empty(400)
+        except StorageError:
+            return _empty(507)
+        finally:
+            self._sending.discard(device)
+        return Response(data, media_type=RESPONSE_MEDIA_TYPE) if data else _empty(status)
 
     def _find(self, name: str) -> _Held | None:
         if not is_public(name):
@@ -210,26 +178,14 @@ def _has(known: str, tag: str) -> bool:
     return tag in tags or tags == ["*"]
 
 
-def mailbox_of(service: ServiceFolder, longest: Callable[[], int] | None = None) -> Mailbox:
-    """Return a mailbox for the enrolled; ``longest`` returns the largest contribution in bytes."""
-    tls = service.tls_folder
-    names = service.config.names
-    ensure_certificates(tls, names)
-    called = [server_name(authority, "") for authority in names_of(tls)] + [
-        server_name(b"", name) for name in names
-    ]
-    return Mailbox(called, service.enrolled.users, longest=longest)
-
-
 @contextlib.contextmanager
 def serve_website(
     service: ServiceFolder,
-    mailbox: Mailbox | None = None,
-    issuer: TokenIssuer | None = None,
+    issuer: TokenIssuer,
     requests: Counter[int] | None = None,
     port: int | None = None,
 ) -> Iterator[str]:
-    """Serve the public files and what else is given, while inside; yield the address.
+    """Serve the public files and tokens while inside; yield the address.
 
     ``requests`` counts requests by status, ``port`` is another one than the configuration's.
 
@@ -239,11 +195,7 @@ def serve_website(
     """
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
-    website = Website(service.path / "public", mailbox, issuer, requests)
+    website = Website(service.path / "public", issuer, requests)
     listener = listen(config.host, config.port if port is None else port)
-    try:
-        with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:
-            yield f"https://{config.names[0]}:{bound}"
-    finally:
-        if mailbox is not None:
-            mailbox.close()
+    with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:
+        yield f"https://{config.names[0]}:{bound}"

@@ -13,19 +13,14 @@ from hdpmf.common.methods import Claim, method_named
 from hdpmf.common.privacy.accounting import Cost, cost
 from hdpmf.common.privacy.coding import (
     WEIGHT_UNITS,
-    Coding,
-    bit_probability,
     make_coding,
-    make_ruler,
     sum_channels,
-    weight_units,
 )
-from hdpmf.common.privacy.sampling import ReleasedNoise
-from hdpmf.common.protocol import Terms
 from hdpmf.private.device.budget import choose, units_paid
 from hdpmf.private.device.disclosures.bounds import RunBounds, run_bounds
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import store_of
+from hdpmf.private.device.policy import Terms
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.device.store.schema import Question
@@ -38,8 +33,6 @@ class SentNumber:
     Attributes:
         pays: What it would spend.
         plain: What goes into the sum for its item, before noise.
-        noised: The same with noise as it could be drawn: an example, since the noise that counts is
-            drawn later. None where noise is in the sum, and not in each number.
         user: Whose rating.
     """
 
@@ -49,7 +42,6 @@ class SentNumber:
     weight: float
     pays: float
     plain: float
-    noised: float | None
     user: str = ME
 
 
@@ -66,10 +58,7 @@ class SendPreview:
         others: Items that a zero is sent for, so that nobody sees which ones were rated.
         left_out: Ratings that would not take part.
         pays: What all take together.
-        noise: The usual size of the noise on the sum of an item (its standard deviation), or on a
-            number that leaves by itself; 0 where there is none.
-        shown: Whether the numbers can be shown beforehand: those of a training depend on what the
-            recommender sends.
+        noise: The usual size of the noise on the sum of an item (its standard deviation).
         refused: Why the policy refuses it anyway; empty if it does not.
         has_items: Whether the recommender's items are here; without them nobody can say which
             ratings would take part.
@@ -87,7 +76,6 @@ class SendPreview:
     left_out: int
     pays: float
     noise: float
-    shown: bool
     refused: str
     has_items: bool = True
     bounds: RunBounds | None = None
@@ -99,25 +87,16 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
     if store.pinned_catalogue is None:
         return _without_items(asked)
     method = method_named(terms.method)
-    form = method.form(terms.labels)
     refused = ""
     chosen, pays = np.zeros(0, np.intp), np.zeros(0)
     try:
         chosen, pays, _ = choose(store, terms, asked.recommender)
     except DeclinedError as error:
         refused = str(error)
-    table, weights = store.ratings(), store.weights()
+    table = store.ratings()
     taking = table.take(chosen)
     units = units_paid(pays, terms)
-    if units is None:
-        units = weight_units(weights.take(chosen).for_ratings(taking))
-    question = _question(store, asked)
-    plain, noise = np.zeros(len(taking)), 0.0
-    noised = np.full(len(taking), None, object)
-    if question is not None:
-        plain, drawn, noise = _numbers(taking, units, question)
-        if question.design == "L":  # otherwise a number leaves in halves; noise is in the sum
-            noised = drawn.astype(object)
+    plain, noise = _numbers(taking, units, asked, store.pinned_catalogue.known.scale)
     titles = (
         {}
         if table.item_table is None
@@ -130,7 +109,6 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         units.tolist(),
         pays.tolist(),
         plain.tolist(),
-        noised.tolist(),
         strict=True,
     )
     numbers = [
@@ -141,24 +119,22 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
             weight / WEIGHT_UNITS,
             paid,
             before,
-            after,
             user,
         )
-        for user, item, value, weight, paid, before, after in rows
+        for user, item, value, weight, paid, before in rows
     ]
     found = _cost(terms)
     return SendPreview(
         asked=asked,
-        claim=method.claim(terms.view, labels=terms.labels),
+        claim=method.claim(terms.view),
         cost=found,
-        sends=form.sent,
-        not_protected=form.stays_open,
+        sends=method.plain.sent,
+        not_protected=method.plain.stays_open,
         numbers=numbers,
         others=table.n_items - len(taking),
         left_out=len(table) - len(taking),
         pays=math.fsum(pays.tolist()),
         noise=noise,
-        shown=question is not None,
         refused=refused,
         bounds=run_bounds(store, terms, [(each.user, each.item, each.pays) for each in numbers])
         if found.status == "proved"
@@ -169,70 +145,34 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
 def _without_items(asked: Question) -> SendPreview:
     """Return the preview while a recommender's items are not here, or no longer."""
     terms, method = asked.terms, method_named(asked.terms.method)
-    form, claim = method.form(terms.labels), method.claim(terms.view, labels=terms.labels)
     return SendPreview(
         asked,
-        claim,
+        method.claim(terms.view),
         _cost(terms),
-        form.sent,
-        form.stays_open,
+        method.plain.sent,
+        method.plain.stays_open,
         numbers=(),
         others=0,
         left_out=0,
         pays=0.0,
         noise=0.0,
-        shown=False,
         refused="",
         has_items=False,
     )
 
 
 def _cost(terms: Terms) -> Cost:
-    return cost(
-        terms.method, terms.view, epsilon=terms.epsilon, rounds=terms.rounds, labels=terms.labels
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """The coding of ratings for a run."""
-
-    design: str
-    coding: Coding
-    epsilon: float
-    labels: bool
-    scale: RatingScale
-
-
-def _question(store: DeviceStore, asked: Question) -> _Question | None:
-    """Return how the run codes ratings; None for a training, or while no items are pinned.
-
-    Before its survey is known, it is the method's usual coding.
-    """
-    terms, survey, catalogue = asked.terms, asked.survey, store.pinned_catalogue
-    method = method_named(terms.method)
-    if not method.one_round or catalogue is None:
-        return None
-    scale = catalogue.known.scale
-    usual = ("L", "threshold") if "L" in method.designs else ("A", "auto")
-    design, curve = usual if survey is None else (survey.design, survey.coding)
-    coding = make_ruler(scale) if design == "S" else make_coding(curve, scale, terms.epsilon)
-    return _Question(design, coding, terms.epsilon, terms.labels, scale)
+    return cost(terms.method, terms.view, epsilon=terms.epsilon)
 
 
 def _numbers(
-    taking: Ratings, units: np.ndarray, question: _Question
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the numbers without noise, the same with a draw of noise, and its standard deviation.
+    taking: Ratings, units: np.ndarray, asked: Question, scale: RatingScale
+) -> tuple[np.ndarray, float]:
+    """Return the numbers without noise, and the standard deviation of the noise.
 
-    For bits: the probability of each, a draw, and 0.5.
+    Before the survey is known, it is the method's usual coding.
     """
-    coding, epsilon, noise = question.coding, question.epsilon, ReleasedNoise()
-    entries = coding.encode(taking.values)
-    if question.design == "L":
-        odds = bit_probability(entries, units, coding, epsilon)
-        return odds, noise.bits(odds, epsilon * units / WEIGHT_UNITS).astype(float), 0.5
-    channel = sum_channels(question.design, coding, epsilon, labels=question.labels).score
-    plain = units * entries
-    drawn = noise.discrete_laplace(channel.scale, len(taking))
-    return plain, plain + drawn, math.sqrt(2.0) * float(channel.scale)
+    epsilon = asked.terms.epsilon
+    coding = make_coding("auto" if asked.survey is None else asked.survey.coding, scale, epsilon)
+    channel = sum_channels("A", coding, epsilon).score
+    return units * coding.encode(taking.values), math.sqrt(2.0) * float(channel.scale)

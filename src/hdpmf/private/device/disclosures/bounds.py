@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, guess, pure
 from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.accounting.events import Composed, Event, RandomizedBit
 from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_UNITS
-from hdpmf.common.protocol import Terms
 from hdpmf.private.device.choices.privacy_level import check_weight, privacy_weight
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.ledger import Ledger, SpentRating
 from hdpmf.private.device.disclosures.shared_budget import NO_TAG
-from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.policy import Policy, Terms
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import Record
 
@@ -299,7 +297,7 @@ def privacy_bounds(store: DeviceStore, weight: float | None = None) -> PrivacyBo
         rating_so_far=Bound.of_rating(so_far),
         person_so_far=spent.bound,
         spent=spent,
-        proved=spent.proved and not (policy.allow_nominal or policy.allow_unprotected),
+        proved=spent.proved,
     )
 
 
@@ -348,24 +346,17 @@ def _still(
         more = min(math.fsum(parts), room)
         if before.get(user, 0.0) + more > most:
             most = before.get(user, 0.0) + more
-            found = _any_runs([part for part in parts if part > 0], policy), more
+            found = _any_runs([part for part in parts if part > 0]), more
     return found
 
 
-_APART = ("nothing", "paid", "sums", "bits", "shared", "counts")
-"""Rules of the accountant whose releases are about one rating each, but for the mean of all."""
+def _any_runs(left: Sequence[float]) -> list[Event]:
+    """Return events that bound whatever runs come with these budgets.
 
-
-def _any_runs(left: Sequence[float], policy: Policy) -> list[Event]:
-    """Return events that bound whatever runs the policy allows with these budgets.
-
-    However a budget is divided among runs and methods, what they release of one rating is a
+    However a budget is divided among runs, what they release of one rating is a
     post-processing of a bit with its whole budget (Kairouz, Oh and Viswanath 2015). What is
     released of all ratings together, the mean, costs a fixed part of each.
     """
-    known = all(name in METHODS and METHODS[name].accounting in _APART for name in policy.methods)
-    if not known:
-        return [RandomizedBit(math.fsum(left))]
     return [*map(RandomizedBit, left), RandomizedBit(float(MEAN_SHARE) * math.fsum(left))]
 
 
@@ -435,7 +426,7 @@ def run_bounds(
     events = []
     if pays:
         found = _person_cost(
-            terms.method, terms.view, terms.epsilon, terms.rounds, 1, terms.labels,
+            terms.method, terms.view, terms.epsilon, terms.rounds, 1, False,
             _weights(np.array([paid for _, _, paid in pays]), terms.epsilon),
         )  # fmt: skip
         if found.status != "proved":

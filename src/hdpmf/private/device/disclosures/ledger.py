@@ -19,7 +19,6 @@ import numpy as np
 from hdpmf.common.protocol.servers import HTTPS, plain_address
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.disclosures.journal import (
-    CHARGES,
     Entry,
     Journal,
     packed_charges,
@@ -153,22 +152,14 @@ class Ledger:
             raise PrivacyError("a charge needs positions of ratings and one epsilon for each")
         if len(np.unique(positions)) != len(positions) or not bool((pays > 0).all()):
             raise PrivacyError("a charge names each rating once, with an epsilon above 0")
-        if bool(np.isinf(pays).any()) != (entry.status == "none" and len(pays) > 0):
-            raise PrivacyError("what hides nothing costs infinitely much, and only that does")
         paying = ratings.take(positions)
         users, items = _columns(paying)
         with self._database.transaction():
             policy = self._policy()
             weights = self._weights(users, items)
-            if entry.status == "none":
-                if not policy.allow_unprotected:
-                    raise PrivacyError(
-                        "the policy does not allow what hides nothing (allow_unprotected = false)"
-                    )
-            else:
-                check_ratings(self.spent(paying), pays, weights, policy)
-                owners = [self.user_tag(user) for user in users]
-                self.limits.rooms(policy).check(owners, pays.tolist())
+            check_ratings(self.spent(paying), pays, weights, policy)
+            owners = [self.user_tag(user) for user in users]
+            self.limits.rooms(policy).check(owners, pays.tolist())
             charges = self._charges(paying, pays).tobytes()
             if short is not None and len(short):
                 charges += self._charges(ratings.take(short), np.zeros(len(short))).tobytes()
@@ -205,31 +196,6 @@ class Ledger:
                 entry, action="returned", ratings=0, paid=0.0, part=min(part, 1.0)
             )
             self._journal.write(returned, b"")
-
-    def give_back_users(self, entry: Entry, users: Iterable[str]) -> None:
-        """Write down that of these users' ratings nothing has left in a run that goes on.
-
-        Args:
-            entry: Of the run, with the proof in words.
-            users: Whose ratings get back what they have paid, or hold, in it.
-        """
-        tags = {self.user_tag(user) for user in users}
-        with self._database.transaction():
-            kept = self._journal.sums("pair", lambda about: about.run == entry.run)
-            found: dict[bytes, np.ndarray] = {}
-            for line in self._journal.charged(lambda about: about.run == entry.run):
-                owners, pairs = tags_in(line.charges["user"]), tags_in(line.charges["pair"])
-                found |= {
-                    pair: charge
-                    for charge, user, pair in zip(line.charges, owners, pairs, strict=True)
-                    if user in tags and pair in kept
-                }
-            returned = np.array(list(found.values()), CHARGES)
-            returned["epsilon"] = [kept[pair] for pair in found]
-            stamped = msgspec.structs.replace(
-                entry, action="returned", ratings=0, paid=0.0, part=0.0
-            )
-            self._journal.write(stamped, returned.tobytes())
 
     def release_held(self, words: str, recommender: str | None = None) -> None:
         """Release what is held for runs that sent nothing, of one recommender or of all.

@@ -220,7 +220,7 @@ def read_receipt(data: bytes) -> Receipt:
     Raises:
         ConfigError: It is none, is of a newer version, or was changed.
     """
-    from hdpmf.common.aggregation.masks.primitives import verifies
+    from hdpmf.common.protocol.identity import verifies
 
     none = "this is no receipt (hdpmf device receipt STORE RUN --out FILE writes one)"
     if len(data) > MOST_BYTES:

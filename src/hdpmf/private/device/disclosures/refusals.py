@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from hdpmf.common.protocol import Terms
-from hdpmf.common.protocol.federation import Reason
 from hdpmf.errors import HdpmfError
 from hdpmf.private.device.disclosures.journal import utc_now
+from hdpmf.private.device.errors import Reason
+from hdpmf.private.device.policy import Terms
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import RefusalRecord, Refusals
 from hdpmf.private.device.store.tables import ONLY

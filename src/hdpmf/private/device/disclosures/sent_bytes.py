@@ -1,8 +1,7 @@
 """Records of the bytes that leave a device, from which receipts are made (see ``receipts``).
 
-Of each report and each masked message its length and its SHA-256 are kept, not the bytes. They hold
-fresh randomness: nobody can find out by a digest what is in them. A message that leaves in clear
-has no digest here, because whoever guesses somebody's ratings could check the guess by it.
+Of each report its length and its SHA-256 are kept, not the bytes. They hold fresh randomness:
+nobody can find out by a digest what is in them.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from hashlib import sha256
 
 import msgspec
 
-from hdpmf.common.protocol import Terms
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import HdpmfError
 from hdpmf.private.device.disclosures.journal import utc_now
+from hdpmf.private.device.policy import Terms
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import SentMessage, SentRun
 
 MOST_PIECES = 256
-"""Of a run: a silo's reports, or rounds, beyond that are counted."""
+"""Of a run; more are counted."""
 
 
 def sent_in(store: DeviceStore, run: str) -> SentRun | None:
@@ -27,33 +26,14 @@ def sent_in(store: DeviceStore, run: str) -> SentRun | None:
     return store.tables.sent_runs.find(run)
 
 
-def message_leaves(
-    store: DeviceStore, run: bytes, terms: Terms, number: int, message: bytes
-) -> None:
-    """Write down a message to a recommender, in the transaction after which it leaves."""
-    hidden = terms.view != "messages"
-    piece = SentMessage(
-        number=number,
-        at=utc_now(),
-        size=len(message),
-        sha256=sha256(message).hexdigest() if hidden else "",
-        minimum=terms.minimum if hidden else 0,
-    )
-    known = _known(store, run, None)
-    if len(known.pieces) < MOST_PIECES:
-        store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
-    else:
-        store.tables.sent_runs.put(_one_more(known, len(message)))
-
-
 def report_leaves(
-    store: DeviceStore, run: bytes, terms: Terms, servers: Servers, number: int, report: bytes
+    store: DeviceStore, run: bytes, terms: Terms, servers: Servers, report: bytes
 ) -> None:
     """Record a report to two servers, in the transaction after which it leaves; once each."""
     known, digest = _known(store, run, servers), sha256(report).hexdigest()
     if len(known.pieces) < MOST_PIECES and all(piece.sha256 != digest for piece in known.pieces):
         piece = SentMessage(
-            number=number, at=utc_now(), size=len(report), sha256=digest, minimum=terms.minimum
+            number=0, at=utc_now(), size=len(report), sha256=digest, minimum=terms.minimum
         )
         store.tables.sent_runs.put(msgspec.structs.replace(known, pieces=(*known.pieces, piece)))
 

@@ -1,4 +1,4 @@
-"""Pinned catalogues and rosters, and the names of items on this device. Nothing private is in here.
+"""Pinned catalogues, and the names of items on this device. Nothing private is in here.
 
 Recommenders number items as they like. Ratings, weights and the ledger know an item by its name on
 this device: its id or, where another recommender has other items, its id with the namespace of this
@@ -8,7 +8,7 @@ item that two recommenders have is paid for by one budget.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -17,10 +17,9 @@ from weakref import WeakValueDictionary
 import msgspec
 import numpy as np
 
-from hdpmf.common.aggregation.masks import Roster
 from hdpmf.common.data import IdIndex
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.protocol import AnyCatalogue, CatalogueVersion, ListTable, Terms, decode
+from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, CatalogueVersion, ListTable, decode
 from hdpmf.common.protocol.catalogue import (
     KnownItems,
     digests_of,
@@ -29,7 +28,6 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.federation import CatalogueTable, cohort_of
 from hdpmf.errors import ProtocolError, StorageError
 
 PLAIN = ""
@@ -59,9 +57,6 @@ def check_ids(table: CatalogueTable) -> None:
         raise ProtocolError(
             "refused: an item's id has a control character that this device keeps for itself"
         )
-
-
-_MOST_USERS = 1 << 31
 
 
 class PinnedCatalogue:
@@ -213,60 +208,6 @@ def pinned_by(
 ) -> PinnedCatalogue | None:
     """Return the catalogue with this digest if this process holds it."""
     return _KNOWN.get((digest, namespace, frozenset((apart or {}).items())))
-
-
-class PinnedRoster:
-    """The devices that may take part, and how many users each speaks for.
-
-    Attributes:
-        roster: Their public keys.
-    """
-
-    def __init__(self, keys: Sequence[bytes], users: Sequence[int]) -> None:
-        self.roster = Roster(keys)
-        self.users = tuple(map(int, users))
-        if len(self.users) != len(self.roster) or not all(
-            1 <= count < _MOST_USERS for count in self.users
-        ):
-            raise ProtocolError("a roster needs a number of users, 1 or more, for each device")
-        self.n_users = sum(self.users)
-
-    def asked(self, terms: Terms) -> frozenset[str]:
-        """Return the identities (hex) that a run may ask: its beacon's choice, or all."""
-        names = [key.hex() for key in self.roster.keys]
-        if terms.cohort is None:
-            return frozenset(names)
-        return cohort_of(terms.beacon, names, terms.cohort)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> PinnedRoster:
-        """Decode what ``bytes_of`` wrote; simulated devices in one process share one."""
-        digest = sha256(data).digest()
-        roster = _ROSTERS.get(digest)
-        if roster is None:
-            roster = _ROSTERS[digest] = cls(
-                *msgspec.msgpack.decode(data, type=tuple[list[bytes], list[int]])
-            )
-        return roster
-
-    @staticmethod
-    def by_digest(digest: bytes) -> PinnedRoster | None:
-        """Return the roster with this digest if this process holds it."""
-        return _ROSTERS.get(digest)
-
-    @staticmethod
-    def bytes_of(keys: Sequence[bytes], users: Sequence[int]) -> bytes:
-        """A roster as it is kept in the device's file."""
-        return msgspec.msgpack.encode((keys, users))
-
-    def __len__(self) -> int:
-        return len(self.roster)
-
-    def __repr__(self) -> str:
-        return f"PinnedRoster({len(self)} devices)"
-
-
-_ROSTERS: WeakValueDictionary[bytes, PinnedRoster] = WeakValueDictionary()
 
 
 @lru_cache(maxsize=2)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from copy import copy
 from pathlib import Path
@@ -24,18 +23,18 @@ from typing import Literal, Self
 
 import msgspec
 
-from hdpmf.common.aggregation.masks import DeviceIdentity
 from hdpmf.common.data import Ratings, RatingScale
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import AnyCatalogue
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.private.device.disclosures.ledger import Ledger
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, PinnedRoster, pinned
+from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, pinned
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.marks import MarkedItems
-from hdpmf.private.device.store.pins import PinnedItems, RosterPin, remember
+from hdpmf.private.device.store.pins import PinnedItems, remember
 from hdpmf.private.device.store.ratings_table import ME, RatingsTable, Record, SealedRatings
 from hdpmf.private.device.store.schema import (
     FIRST,
@@ -58,7 +57,7 @@ class DeviceStore:
         rated: The ratings and their weights, one by one. PRIVATE.
         marks: What the owner has marked as sensitive. PRIVATE.
         tables: Everything else, in typed tables (``schema``).
-        recommender_id: Of the recommender whose catalogue, roster and model this is about (`at`).
+        recommender_id: Of the recommender whose catalogue and model this is about (`at`).
     """
 
     def __init__(self, database: Database, cipher: StoreCipher) -> None:
@@ -67,7 +66,7 @@ class DeviceStore:
         self.tables = Tables(database, cipher)
         device = self.device
         self.users = device.users
-        self.identity = DeviceIdentity(device.identity)
+        self.identity = Identity(device.identity)
         self.rated = SealedRatings(
             database, cipher, self.users, lambda names: self.marks.weights(names)
         )
@@ -77,7 +76,6 @@ class DeviceStore:
         self.recommender_id = FIRST
         self._views = {FIRST: self}  # one for each recommender, which all of them share
         self._items = PinnedItems(database, self.tables)
-        self._roster = RosterPin(database, self.tables)
         self._table: tuple[tuple[int, ...], PinnedCatalogue, RatingsTable] | None = None
 
     @classmethod
@@ -114,7 +112,7 @@ class DeviceStore:
                 scales = {} if scale is None else {PLAIN: (scale.low, scale.high, scale.step)}
                 device = Device(
                     users=users,
-                    identity=DeviceIdentity.generate().secret_bytes(),
+                    identity=Identity.generate().secret_bytes(),
                     policy=policy or Policy(),
                     scales=scales,
                 )
@@ -209,7 +207,7 @@ class DeviceStore:
         return self._database.at_once()
 
     def at(self, recommender_id: int) -> DeviceStore:
-        """Return this store with the catalogue, roster, model and pins of one recommender.
+        """Return this store with the catalogue, model and pins of one recommender.
 
         All else is the same.
         """
@@ -219,7 +217,6 @@ class DeviceStore:
             view = self._views[recommender_id] = copy(self)
             view.recommender_id, view._table = recommender_id, None
             view._items = PinnedItems(self._database, self.tables, recommender_id)
-            view._roster = RosterPin(self._database, self.tables, recommender_id)
         return self._views[recommender_id]
 
     @property
@@ -260,7 +257,7 @@ class DeviceStore:
         """True if there is a passphrase."""
         return self._cipher.is_encrypted
 
-    def set_identity(self, identity: DeviceIdentity) -> None:
+    def set_identity(self, identity: Identity) -> None:
         """Be another device from now on."""
         self.change_device(identity=identity.secret_bytes())
         for view in self._views.values():
@@ -413,22 +410,6 @@ class DeviceStore:
         catalogue = self.pinned_catalogue
         return None if catalogue is None else catalogue.known.fingerprint
 
-    def pin_roster(self, keys: Sequence[bytes], users: Sequence[int]) -> PinnedRoster:
-        """Pin the devices that may take part, instead of those before.
-
-        Only the owner does this, never a message.
-
-        Raises:
-            SecureSumError: It is no roster, or this device is not on it.
-            ProtocolError: It says something else about this device than this device does.
-        """
-        return self._roster.pin(keys, users, self.identity.public, self.users)
-
-    @property
-    def roster(self) -> PinnedRoster | None:
-        """The pinned roster."""
-        return self._roster.now
-
     def forget(self, *, ratings: bool = False, model: bool = False) -> None:
         """Delete the user vectors and the run under way from the file. The ledger stays.
 
@@ -441,7 +422,6 @@ class DeviceStore:
             self.ledger.release_held(
                 "the owner forgot the runs under way; nothing of this one had left"
             )
-            self.change_device(open_runs=())
             self._table = None
             self.tables.models.clear()
             if model:
@@ -462,11 +442,8 @@ class DeviceStore:
         """
         with self.transaction():
             self._items.forget(self._names_in_use())
-            self._roster.forget()
             self.tables.models.delete(self.recommender_id)
-            self.change_recommender(
-                authority=None, authority_changed="", servers=b"", roster_digest="", name=""
-            )
+            self.change_recommender(authority=None, authority_changed="", servers=b"", name="")
         self._database.shred()
 
     def destroy(self) -> None:

@@ -7,7 +7,6 @@ owner's word.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from hashlib import sha256
 
 import msgspec
 
@@ -19,7 +18,6 @@ from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.catalogues import (
     PLAIN,
     PinnedCatalogue,
-    PinnedRoster,
     check_ids,
     name_in,
     pinned,
@@ -250,50 +248,3 @@ def remember(
     }
     if about:
         tables.past_items.put(PastItems(items=past.items | about))
-
-
-class RosterPin:
-    """The roster that is pinned of a recommender."""
-
-    def __init__(self, database: Database, tables: Tables, recommender_id: int = FIRST) -> None:
-        self._in_memory = database.in_memory
-        self._tables = tables
-        self._id = recommender_id
-        self._kept: PinnedRoster | None = None
-
-    @property
-    def now(self) -> PinnedRoster | None:
-        """The pinned roster."""
-        if self._kept is not None:
-            return self._kept
-        row = self._tables.rosters.find(self._id)
-        if row is None:
-            return None
-        find = PinnedRoster.by_digest if self._in_memory else PinnedRoster.from_bytes
-        return find(row.data)
-
-    def forget(self) -> None:
-        """Take it out of the file."""
-        self._tables.rosters.delete(self._id)
-        self._kept = None
-
-    def pin(
-        self, keys: Sequence[bytes], counts: Sequence[int], own_key: bytes, own_users: int
-    ) -> PinnedRoster:
-        """Pin the devices with these keys and numbers of users, instead of those before.
-
-        Raises:
-            SecureSumError: It is no roster, or the own key is not on it.
-            ProtocolError: It has another number of users for the own key.
-        """
-        data = PinnedRoster.bytes_of(keys, counts)
-        roster = PinnedRoster.from_bytes(data)
-        if roster.users[roster.roster.index(own_key)] != own_users:
-            raise ProtocolError(
-                f"the roster has another number of users for this device than {own_users}"
-            )
-        if self._in_memory:
-            # As with the item table: thousands of simulated devices need not hold a copy each.
-            self._kept, data = roster, sha256(data).digest()
-        self._tables.rosters.put(PublicData(recommender_id=self._id, data=data))
-        return roster

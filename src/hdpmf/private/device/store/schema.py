@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from hdpmf.common.protocol import Survey, Terms
-from hdpmf.common.protocol.federation import Reason
-from hdpmf.private.device.policy import Policy
+from hdpmf.common.protocol import Survey
+from hdpmf.private.device.errors import Reason
+from hdpmf.private.device.policy import Policy, Terms
 
 FIRST = 1
 """The id of the first recommender; further ones have 2, 3 and so on."""
@@ -54,7 +54,6 @@ class Device(Row, frozen=True, kw_only=True):
         key_succession: Proof that former keys vouch for the present ones (JSON).
         scales: By item namespace, the scale (low, high, step) that the owner rates on.
         last_recommender: Address of the recommender that was used last.
-        open_runs: Runs under way, oldest first.
         transfer: Set while the store is moved.
         server_keys: By the signing key of a server (hex), the newest list of its keys, signed.
     """
@@ -66,7 +65,6 @@ class Device(Row, frozen=True, kw_only=True):
     key_succession: bytes = b""
     scales: dict[str, tuple[float, float, float | None]] = {}
     last_recommender: str = ""
-    open_runs: tuple[bytes, ...] = ()
     transfer: Transfer | None = None
     server_keys: dict[str, bytes] = {}
 
@@ -85,7 +83,6 @@ class Recommender(Row, frozen=True, kw_only=True):
             given.
         authority_changed: When another one followed.
         servers: The pinned pair of servers (JSON).
-        roster_digest: Of the pinned roster, as people compare it.
         name: What it calls itself in the invitation that the owner took; empty where another one
             here has a name that looks the same.
     """
@@ -99,12 +96,11 @@ class Recommender(Row, frozen=True, kw_only=True):
     authority: bytes | None = None
     authority_changed: str = ""
     servers: bytes = b""
-    roster_digest: str = ""
     name: str = ""
 
 
 class PublicData(Row, frozen=True, kw_only=True):
-    """A recommender's catalogue or roster, as it was pinned.
+    """A recommender's catalogue, as it was pinned.
 
     Attributes:
         recommender_id: Whose; ``OWN_FILE`` for the owner's own items.
@@ -130,11 +126,8 @@ class LocalModel(Row, frozen=True, kw_only=True):
     """The model of the last finished run with a recommender.
 
     Attributes:
-        plan: The Plan or the Survey, encoded; a device that was no part of the run may lack the
-            Survey.
-        numbers: The final Round or the ItemFacts, encoded.
-        users: Users with a vector of this run. Others are fitted when they ask.
-        vectors: Their vectors, float32, one after the other.
+        survey: The Survey, encoded; a device that was no part of the run may lack it.
+        numbers: The ItemFacts, encoded.
         lists: The ListTable, encoded, where one came; it may be that of an earlier run.
     """
 
@@ -142,26 +135,13 @@ class LocalModel(Row, frozen=True, kw_only=True):
     run: str
     method: str
     view: str
-    plan: bytes | None
+    survey: bytes | None
     numbers: bytes
-    users: tuple[str, ...] = ()
-    vectors: bytes = b""
     lists: bytes = b""
     recommender_id: int = FIRST
 
     def __repr__(self) -> str:
         return f"LocalModel({self.method}, run {self.run[:8]})"
-
-
-class CountedSurvey(Row, frozen=True, kw_only=True):
-    """A survey by taste labels whose first task this device reported in.
-
-    Attributes:
-        run: Id of that task: the run that ratings have paid in.
-    """
-
-    run: bytes
-    survey: bytes
 
 
 class Downloaded(Row, frozen=True, kw_only=True):
@@ -170,13 +150,11 @@ class Downloaded(Row, frozen=True, kw_only=True):
     Attributes:
         begun: When the day began that is counted (Unix time).
         size: Bytes that came since then.
-        looks: Looks since then, out of turn, because the recommender said that its files changed.
         refused: Digests of refusals (``published_files``), each with its time, oldest first.
     """
 
     begun: float = 0.0
     size: int = 0
-    looks: int = 0
     refused: tuple[tuple[str, float], ...] = ()
 
 
@@ -188,11 +166,9 @@ class RecommenderState(Row, frozen=True, kw_only=True):
         collector: Digest of who gets the sums, as it was in the first task.
         task: Id of the task under way.
         until: When the last task that was agreed to ends; until then there is no other.
-        counted: What a task with labels goes on with.
         survey: The last survey that a report left for, encoded.
-        terms: What was agreed to then, encoded.
+        terms: What was agreed to then.
         reported: Id of that task.
-        run: The run that ratings had paid in.
         model: SHA-256 of the facts that were here then.
         downloaded: Its files.
         taken: When tasks were taken, of the last day (Unix time).
@@ -203,29 +179,13 @@ class RecommenderState(Row, frozen=True, kw_only=True):
     collector: bytes = b""
     task: bytes = b""
     until: int = 0
-    counted: CountedSurvey | None = None
     survey: bytes | None = None
-    terms: bytes | None = None
+    terms: Terms | None = None
     reported: bytes = b""
-    run: bytes = b""
     model: str = ""
     downloaded: Downloaded = Downloaded()
     taken: tuple[float, ...] = ()
     never: str = ""
-
-
-class PlanCount(Row, frozen=True, kw_only=True):
-    """Plans of secure sums that a recommender had drawn for in one day. Not cleared by ``forget``.
-
-    Attributes:
-        recommender: Its address.
-        begun: When the first of them came (Unix time).
-        plans: Those that no masked vector of this device was sent in.
-    """
-
-    recommender: str
-    begun: float
-    plans: int
 
 
 class AgreedTask(Row, frozen=True, kw_only=True):
@@ -273,8 +233,6 @@ class Question(Row, frozen=True, kw_only=True):
             terms.method,
             terms.view,
             terms.epsilon,
-            terms.rounds,
-            terms.labels,
             self.servers,
         )
         return "|".join(map(str, parts))

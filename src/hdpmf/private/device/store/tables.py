@@ -22,7 +22,6 @@ from hdpmf.private.device.store.schema import (
     LocalModel,
     Mark,
     PastItems,
-    PlanCount,
     PublicData,
     Question,
     Recommender,
@@ -140,12 +139,10 @@ class Tables:
         self.device = table("device", Device, lambda row: ONLY)
         self.recommenders = table("recommenders", Recommender, lambda row: row.id)
         self.catalogues = table("catalogues", PublicData, lambda row: row.recommender_id)
-        self.rosters = table("rosters", PublicData, lambda row: row.recommender_id)
         self.models = table("models", LocalModel, lambda row: row.recommender_id)
         self.recommender_states = table(
             "recommender_states", RecommenderState, lambda row: row.recommender
         )
-        self.plan_counts = table("plan_counts", PlanCount, lambda row: row.recommender)
         self.agreed_tasks = table("agreed_tasks", AgreedTask, lambda row: row.id)
         self.questions = table("questions", Question, lambda row: row.key)
         self.consents = table("consents", Consent, lambda row: row.key)
@@ -209,38 +206,6 @@ class Runs:
             self._database.execute("DELETE FROM runs WHERE run = ?", (run,))
             self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
 
-    def put_reply(self, run: bytes, number: int, request: bytes, reply: bytes) -> None:
-        """Keep the answer to a request before it is sent.
-
-        Replies to earlier jobs of the run are deleted.
-        """
-        with self._database.transaction():
-            self._database.execute(
-                "DELETE FROM replies WHERE run = ? AND number < ?", (run, number)
-            )
-            self._database.execute(
-                "INSERT INTO replies VALUES (?, ?, ?, ?)",
-                (
-                    run,
-                    number,
-                    request,
-                    self._cipher.seal(reply, reply_context(run, number, request)),
-                ),
-            )
-
-    def drop_replies(self, run: bytes) -> None:
-        """Drop the answers of a run that is over."""
-        with self._database.transaction():
-            self._database.execute("DELETE FROM replies WHERE run = ?", (run,))
-
-    def reply_to(self, run: bytes, number: int, request: bytes) -> bytes | None:
-        """Return the answer to exactly this request, so that a replay gets no new draw."""
-        rows = self._database.execute(
-            "SELECT sealed FROM replies WHERE run = ? AND number = ? AND request = ?",
-            (run, number, request),
-        )
-        return self._cipher.open(rows[0][0], reply_context(run, number, request)) if rows else None
-
     def put_part(self, run: bytes, name: bytes, data: bytes) -> None:
         """Keep a part of a run beside its state, instead of what had this name."""
         with self._database.transaction():
@@ -252,7 +217,10 @@ class Runs:
 
     def get_part(self, run: bytes, name: bytes) -> bytes | None:
         """Return what was kept under this name."""
-        return self.reply_to(run, 0, name)
+        rows = self._database.execute(
+            "SELECT sealed FROM replies WHERE run = ? AND number = 0 AND request = ?", (run, name)
+        )
+        return self._cipher.open(rows[0][0], reply_context(run, 0, name)) if rows else None
 
     def delete_part(self, run: bytes, name: bytes) -> None:
         """Forget what was kept under this name."""

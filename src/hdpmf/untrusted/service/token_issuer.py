@@ -1,9 +1,9 @@
-"""The issuer of blind tokens: one for each user of an enrolled device, in each task.
+"""The issuer of blind tokens: one for each enrolled device, in each task.
 
 A task has a key of its own. Its file has the secret key, the devices that may ask and, of each, the
 digests of what was signed for it, and is there before anybody sees the task. The same request is
-answered with the same bytes, so that a device may ask again after a kill; for other bytes than its
-users' it gets nothing. The file ends with the task's period. It is left out of copies (its name
+answered with the same bytes, so that a device may ask again after a kill; for other bytes it gets
+nothing. The file ends with the task's period. It is left out of copies (its name
 begins with a dot): a folder that was put back issues no more tokens for a task under way, because
 it has forgotten who has one.
 
@@ -18,7 +18,7 @@ status  meaning
 200     a signature; the same for the same request
 401     a stranger, or a signature of the device that does not hold
 404     no such task is under way
-409     the device has tokens for all of its users
+409     the device has its token
 410     the task is over, or its file is lost
 413     longer than a request
 422     no request for a token of this task
@@ -32,13 +32,12 @@ import logging
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from hdpmf.common.aggregation.masks.primitives import verifies
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     TASK_ID_SIZE,
     id_from_text,
@@ -47,22 +46,21 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.tokens import REQUEST_SIZE, IssuerKey
 from hdpmf.common.base.logs import event
 from hdpmf.common.base.sqlite import FileKind, make_durable
+from hdpmf.common.protocol.identity import verifies
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import DapError, ProtocolError, StorageError
 
 _KIND = FileKind(
     name="a file of tokens",
     application=0x68647074,  # "hdpt"
-    schema=1,
+    schema=2,
     safe="No token was given out that is not in it; free space, and devices ask again",
     remedy="give the run up",
 )
 
 _LAYOUT = (
     "CREATE TABLE key (value BLOB NOT NULL)",
-    "CREATE TABLE devices (device BLOB PRIMARY KEY, number INTEGER, users INTEGER) WITHOUT ROWID",
-    "CREATE TABLE issued (number INTEGER, request BLOB, PRIMARY KEY (number, request)) "
-    "WITHOUT ROWID",
+    "CREATE TABLE devices (device BLOB PRIMARY KEY, request BLOB) WITHOUT ROWID",
 )
 
 _FILES = ".tokens-*"
@@ -88,17 +86,17 @@ class TokenIssuer:
         self._over: set[str] = set()
 
     def create(
-        self, task: bytes, key: IssuerKey, users: Mapping[str, int], folder: Path | None = None
+        self, task: bytes, key: IssuerKey, devices: Collection[str], folder: Path | None = None
     ) -> None:
         """Write down the key of a task and who may ask, before anybody sees the task.
 
         Args:
             task: Its id.
             key: Its public half is in the task.
-            users: Of each enrolled device.
+            devices: Identities of the enrolled.
             folder: Where the file is; in memory only where not given.
         """
-        made = _TokenFile(_path(folder, task), of=(key, users))
+        made = _TokenFile(_path(folder, task), of=(key, devices))
         if folder is None:
             self._in_memory[task] = made
         else:
@@ -211,7 +209,7 @@ class _TokenFile:
 
     Args:
         path: Where it is; None for memory.
-        of: Makes it: the key, and the users of each device.
+        of: Makes it: the key, and the devices that may ask.
         check: Look through all of it for damage.
     """
 
@@ -219,7 +217,7 @@ class _TokenFile:
         self,
         path: Path | None,
         *,
-        of: tuple[IssuerKey, Mapping[str, int]] | None = None,
+        of: tuple[IssuerKey, Collection[str]] | None = None,
         check: bool = True,
     ) -> None:
         self._path = Path(":memory:") if path is None else path
@@ -255,18 +253,14 @@ class _TokenFile:
             uri=not memory,
         )
 
-    def _lay(self, key: IssuerKey, users: Mapping[str, int]) -> None:
+    def _lay(self, key: IssuerKey, devices: Collection[str]) -> None:
         execute = self._connection.execute
         execute("BEGIN")
         for statement in _LAYOUT:
             execute(statement)
         execute("INSERT INTO key VALUES (?)", (key.to_bytes(),))
         self._connection.executemany(
-            "INSERT INTO devices VALUES (?, ?, ?)",
-            (
-                (bytes.fromhex(device), number, users[device])
-                for number, device in enumerate(sorted(users))
-            ),
+            "INSERT INTO devices VALUES (?, NULL)", [(bytes.fromhex(each),) for each in devices]
         )
         execute(f"PRAGMA application_id = {_KIND.application}")
         execute(f"PRAGMA user_version = {_KIND.schema}")
@@ -293,7 +287,7 @@ class _TokenFile:
         """Write a request down, durably, in one commit with all that came during the last one.
 
         Returns:
-            200; 409 if the device has as many others as it may; 410 if the file is gone.
+            200; 409 if the device has asked by others; 410 if the file is gone.
         """
         entry = _Entry(device, request)
         self._waiting.append(entry)
@@ -324,18 +318,14 @@ class _TokenFile:
 
     def _insert(self, entry: _Entry) -> int:
         execute = self._connection.execute
-        number, most = execute(
-            "SELECT number, users FROM devices WHERE device = ?", (entry.device,)
+        (known,) = execute(
+            "SELECT request FROM devices WHERE device = ?", (entry.device,)
         ).fetchone()
-        here = number, entry.request
-        known = execute("SELECT 1 FROM issued WHERE number = ? AND request = ?", here).fetchone()
-        if known is not None:
-            return 200
-        (count,) = execute("SELECT count(*) FROM issued WHERE number = ?", (number,)).fetchone()
-        if count >= most:
-            return 409
-        execute("INSERT INTO issued VALUES (?, ?)", here)
-        return 200
+        if known is None:
+            execute(
+                "UPDATE devices SET request = ? WHERE device = ?", (entry.request, entry.device)
+            )
+        return 200 if known in (None, entry.request) else 409
 
     def close(self) -> None:
         """Close it; who waits to be written down gets 410."""

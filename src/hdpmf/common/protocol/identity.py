@@ -1,0 +1,327 @@
+"""Identities of devices: their keys and cards, who is enrolled, and invitations.
+
+A device is known by its Ed25519 key. Its new keys are signed with its old ones, so that the new
+card replaces the old one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+import zlib
+from collections.abc import Iterable
+from hashlib import sha256
+
+import msgspec
+
+from hdpmf.common.base.names import claimed_name
+from hdpmf.common.protocol.servers import Servers, check_address
+from hdpmf.errors import ConfigError, needs
+
+with needs("cryptography"):
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+KEY_BYTES = 32
+
+_PRIME = 2**255 - 19
+_D = -121665 * pow(121666, -1, _PRIME) % _PRIME  # of the curve of Ed25519
+
+
+class Identity:
+    """An Ed25519 key for signatures, from 32 secret bytes."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != KEY_BYTES:
+            raise ConfigError(f"a signing key has {KEY_BYTES} bytes, not {len(secret)}")
+        self._secret = bytes(secret)
+        self._key = Ed25519PrivateKey.from_private_bytes(self._secret)
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> Identity:
+        """A new identity, from the operating system's entropy."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.public.hex()[:16]})"
+
+    def secret_bytes(self) -> bytes:
+        """The secret, for its owner's own files and for nobody else."""
+        return self._secret
+
+    def sign(self, text: bytes) -> bytes:
+        """Signature of ``text``."""
+        return self._key.sign(text)
+
+
+def verifies(public: bytes, signature: bytes, text: bytes) -> bool:
+    """Return True if the signature is valid under this Ed25519 key."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def is_identity_key(public: bytes) -> bool:
+    """Return True if this is an Ed25519 public key under which only the owner of a secret can sign.
+
+    It is a point of the curve, and not one of the eight points of small order, under which anybody
+    can.
+    """
+    y = int.from_bytes(public, "little") & ((1 << 255) - 1)
+    if len(public) != KEY_BYTES or y >= _PRIME:
+        return False
+    square = (y * y - 1) * pow(_D * y * y + 1, -1, _PRIME) % _PRIME
+    if square and pow(square, (_PRIME - 1) // 2, _PRIME) != 1:
+        return False
+    # The same point on the curve of X25519, where the library refuses the small ones.
+    there = (1 + y) * pow(1 - y, -1, _PRIME) % _PRIME if y != 1 else 0
+    try:
+        X25519PrivateKey.generate().exchange(
+            X25519PublicKey.from_public_bytes(there.to_bytes(KEY_BYTES, "little"))
+        )
+    except ValueError:
+        return False
+    return True
+
+
+class DeviceCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A device's public card, by which a recommender enrols it.
+
+    Attributes:
+        identity: Ed25519 public key (hex), which signs requests for tokens.
+    """
+
+    name: str
+    identity: str
+
+
+def check_card(card: DeviceCard) -> DeviceCard:
+    """Return the card; raise ConfigError if no device made it."""
+    if not (1 <= len(card.name) <= 200 and card.name.isprintable()):
+        raise ConfigError("a device's name must have 1 to 200 printable characters")
+    try:
+        key = bytes.fromhex(card.identity)
+    except ValueError:
+        key = b""
+    if key.hex() != card.identity or not is_identity_key(key):
+        raise ConfigError(
+            f"the identity key on the card of {card.name[:32]!r} is malformed; ask for the card "
+            "that the device wrote"
+        )
+    return card
+
+
+def read_card(data: bytes) -> DeviceCard:
+    """Return the card in a file, checked."""
+    try:
+        card = msgspec.json.decode(data, type=DeviceCard)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"this is not a device's card: {error}") from None
+    return check_card(card)
+
+
+class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The devices that may take part, in the order of enrolment."""
+
+    cards: tuple[DeviceCard, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.cards)
+
+    def __repr__(self) -> str:
+        return f"Enrolled({len(self)} devices)"
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """Their keys (hex)."""
+        return tuple(card.identity for card in self.cards)
+
+    def plus(self, cards: Iterable[DeviceCard]) -> Enrolled:
+        """More devices; ConfigError if a name or a key is there twice."""
+        made = Enrolled((*self.cards, *cards))
+        for field in ("name", "identity"):
+            seen = set[str]()
+            for card in made.cards:
+                value = getattr(card, field)
+                if value in seen:
+                    raise ConfigError(
+                        f"two devices have the same {field} {value[:32]!r}; a device may be "
+                        "counted once. If it was set up again, remove its old card"
+                    )
+                seen.add(value)
+        return made
+
+    def without(self, name: str) -> Enrolled:
+        """One device less, by its name or key."""
+        kept = tuple(card for card in self.cards if name not in (card.name, card.identity))
+        if len(kept) == len(self.cards):
+            raise ConfigError(f"no device {name!r} is enrolled")
+        return Enrolled(kept)
+
+    def replaced(self, name: str, signed: KeyHistory) -> Enrolled:
+        """The same devices, one of them with the new card that its old key has signed."""
+        old = next((card for card in self.cards if name in (card.name, card.identity)), None)
+        if old is None:
+            raise ConfigError(f"no device {name!r} is enrolled")
+        return self.without(name).plus([check_card(signed.card_after(old))])
+
+
+MOST_INVITATION_BYTES = 64 << 10
+"""Of an invitation."""
+
+_MARK = "#hdpmf-join="
+
+
+class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An invitation, whose digest people compare in a way that does not go through the recommender.
+
+    Attributes:
+        address: Of the recommender, ``https://`` with host and port.
+        servers: The two servers that sum for it.
+        authority: Issuer of its TLS certificate (PEM); empty for the public ones.
+        name: What the recommender calls itself (``claimed_name``); empty if nothing. Nobody has
+            checked it, so that its address is shown beside it.
+    """
+
+    address: str
+    servers: Servers
+    authority: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check_address(self.address)
+        if self.name and claimed_name(self.name) != self.name:
+            raise ConfigError("the name in an invitation has spaces too many, or is not NFC")
+
+    @property
+    def digest(self) -> str:
+        """Of everything in it, in groups of four digits."""
+        plain = sha256(b"hdpmf invitation " + self._encoded()).hexdigest()[:32]
+        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+    def _encoded(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    def to_json(self) -> bytes:
+        """As a file."""
+        return msgspec.json.format(self._encoded(), indent=1)
+
+    def to_link(self) -> str:
+        """As a link. What it says is behind the ``#``, which browsers do not send to anybody."""
+        packed = base64.urlsafe_b64encode(zlib.compress(self._encoded(), 9)).decode().rstrip("=")
+        return f"{self.address}{_MARK}{packed}"
+
+    @classmethod
+    def read(cls, data: bytes) -> Invitation:
+        """Return the invitation in a file or a link; ConfigError if there is none."""
+        if len(data) > MOST_INVITATION_BYTES:
+            raise ConfigError(f"an invitation has at most {MOST_INVITATION_BYTES:,} bytes")
+        try:
+            text = data.decode()
+            if _MARK in text:
+                packed = text.strip().rpartition(_MARK)[2]
+                unpacker = zlib.decompressobj()
+                data = unpacker.decompress(
+                    base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)),
+                    MOST_INVITATION_BYTES,
+                )
+                if not unpacker.eof:
+                    raise ConfigError("this is no invitation: its link is cut off or too long")
+            return msgspec.json.decode(data, type=cls)
+        except (UnicodeDecodeError, binascii.Error, zlib.error, ValueError, msgspec.MsgspecError):
+            raise ConfigError(
+                "this is no invitation of a recommender: neither its file nor its link"
+            ) from None
+
+
+MOST_LINKS = 64
+_DOMAIN = b"hdpmf device card in place of mine v1 "
+
+
+class SignedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A step from old keys to new ones.
+
+    Attributes:
+        old: The identity that signs (hex).
+        card: The card with the new keys.
+        signature: Of the card, by the old identity (hex).
+    """
+
+    old: str
+    card: DeviceCard
+    signature: str
+
+
+class KeyHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All changes of a device's keys, oldest first; the last card is the one in use."""
+
+    links: tuple[SignedStep, ...]
+
+    @classmethod
+    def from_json(cls, data: bytes) -> KeyHistory:
+        """Return what ``to_json`` wrote."""
+        try:
+            found = msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError as error:
+            raise ConfigError(
+                f"this is not a signed card (hdpmf device rotate writes one): {error}"
+            ) from None
+        if not 1 <= len(found.links) <= MOST_LINKS:
+            raise ConfigError(f"a signed card has 1 to {MOST_LINKS} links, not {len(found.links)}")
+        return found
+
+    def to_json(self) -> bytes:
+        """As a file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    def extended(self, old: Identity, card: DeviceCard) -> KeyHistory:
+        """One more step, to this card."""
+        name = old.public.hex()
+        link = SignedStep(old=name, card=card, signature=old.sign(_text(name, card)).hex())
+        return KeyHistory(links=(*self.links, link)[-MOST_LINKS:])
+
+    def card_after(self, card: DeviceCard) -> DeviceCard:
+        """Return the card that replaces this one.
+
+        Raises:
+            ConfigError: No valid signatures lead there from this card.
+        """
+        now = card
+        for link in self.links:
+            if link.old != now.identity:
+                if now is card:
+                    continue  # a step from before
+                raise ConfigError(
+                    "the signed card has a gap: one of its links does not follow from the one "
+                    "before"
+                )
+            try:
+                holds = verifies(
+                    bytes.fromhex(link.old),
+                    bytes.fromhex(link.signature),
+                    _text(link.old, link.card),
+                )
+            except ValueError:
+                holds = False
+            if not holds:
+                raise ConfigError(
+                    f"a signature on the signed card is not that of device {card.name[:32]!r}"
+                )
+            now = link.card
+        if now is card:
+            raise ConfigError(
+                f"the signed card is not of device {card.name[:32]!r}: its key signed none of it"
+            )
+        return now
+
+
+def _text(old: str, card: DeviceCard) -> bytes:
+    return _DOMAIN + msgspec.json.encode([old, card.name, card.identity])

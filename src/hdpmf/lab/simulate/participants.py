@@ -1,0 +1,57 @@
+"""One process of participants: ``python -m hdpmf.lab.simulate.participants FOLDER ADDRESS``.
+
+Each has a store of its own in the folder, takes part until its report has led to a model, and then
+stays as it is. The process ends when all have.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from hdpmf.common.net.web_client import WebClient
+from hdpmf.private.device.device_identity import follow
+from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.store.device_store import DeviceStore
+
+_EVERY = 1.0
+"""Seconds, about, between two looks of a participant."""
+
+
+def take_part(folder: Path, address: str) -> None:
+    """Let every store in a folder take part once."""
+    with ExitStack() as stack:
+        waiting = {
+            path.stem: _participant(stack.enter_context(_open(path)), address, path.stem)
+            for path in sorted(folder.glob("*.sqlite"))
+        }
+        while waiting:
+            pause = min(participant.step() for participant in waiting.values())
+            for name in [name for name, each in waiting.items() if each.finished_task]:
+                del waiting[name]
+            time.sleep(min(pause, _EVERY))
+
+
+def _open(path: Path) -> DeviceStore:
+    return DeviceStore.open(path, serving=True)
+
+
+def _participant(store: DeviceStore, address: str, name: str) -> Participant:
+    def log(line: str) -> None:
+        print(f"{name}: {line}", file=sys.stderr, flush=True)
+
+    web = WebClient(address, store.recommender.authority or b"")
+    return Participant(
+        store,
+        web,
+        recommender=address,
+        every=_EVERY,
+        follow=lambda told: web.trust(follow(store, told, log)),
+        log=log,
+    )
+
+
+if __name__ == "__main__":
+    take_part(Path(sys.argv[1]), sys.argv[2])
