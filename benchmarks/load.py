@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hdpmf.lab.simulate.virtual_device import DeviceRatings, deal
 
 from hdpmf.common.base.progress import View, clock, view
 from hdpmf.common.data import Ratings, load_dataset
@@ -47,7 +48,6 @@ from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
-from hdpmf.lab.simulate.virtual_device import DeviceRatings, deal
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -26,7 +26,6 @@ from hashlib import sha256
 from http.client import HTTPSConnection
 from pathlib import Path
 
-from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.aggregation.two_servers import tokens as arithmetic
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import (
@@ -41,11 +40,12 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.https import client_context
 from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.lab.simulate.deploy import Deployment, free_port
 from hdpmf.private.client.outgoing import token_headers
-from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 TASK = sha256(b"a task").digest()
 CHALLENGE = challenge_digest("films", TASK)
