@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata as packages
 import json
 import os
-import pkgutil
 import platform
 import re
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -42,7 +38,7 @@ _PURPOSES = {
     "servers": "one of the two servers that sum reports",
     "postgres": "a sum server's database in PostgreSQL",
     "tokens": "tokens of a recommender for reports to two servers, faster",
-    "page": "the pages in the browser (hdpmf device open, hdpmf recommender page)",
+    "page": "the pages in the browser (hdpmf device open)",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "the paper's rounds over machines, on Flower",
     "optuna": 'search for parameters by Optuna (search="bayes")',
@@ -113,7 +109,6 @@ def examine() -> dict[str, Any]:
         "versions": {name: _version(name) for name in _PACKAGES},
         "cores": available_cores(),
         "machine_cores": os.cpu_count() or 1,
-        "kernels": _kernels(),
         "gpu": explain(),
         "environment": {name: os.environ.get(name) for name in _VARIABLES},
         "data_cache": str(cache_folder()),
@@ -129,13 +124,9 @@ def _report_text(report: dict[str, Any]) -> Iterator[Block]:
     installed = {"python": report["python"], **report["versions"]}
     versions = [(name, found or "missing") for name, found in installed.items()]
     yield Table(("package", "version"), versions)
-    kernels = report["kernels"]
-    writable = "writable" if kernels["writable"] else "NOT writable"
     cores = f"{report['cores']} for this process, {report['machine_cores']} in the machine"
     rows = [
         ("cores", cores),
-        ("kernel cache", f"{kernels['cache']} ({writable})"),
-        ("kernels", _compiled_words(kernels["compiled"])),
         ("GPU", report["gpu"]),
         *((name, value or "not set") for name, value in report["environment"].items()),
         ("data cache", report["data_cache"]),
@@ -153,56 +144,6 @@ def _version(name: str) -> str | None:
         return packages.version(name)
     except packages.PackageNotFoundError:
         return None
-
-
-def _kernels() -> dict[str, Any]:
-    """Return the folder of Numba's compiled kernels, and which are up to date."""
-    caches: set[Path] = set()
-    compiled: dict[str, bool] = {}
-    for module, kernel in _cached_kernels():
-        folder = Path(kernel.stats.cache_path)
-        source = Path(module.__file__ or "")
-        caches.add(folder)
-        # Numba's name for a kernel's index; an index older than the source is not used.
-        line = kernel.py_func.__code__.co_firstlineno
-        found = folder.glob(f"{source.stem}.{kernel.py_func.__qualname__}-{line}.*.nbi")
-        fresh = any(index.stat().st_mtime >= source.stat().st_mtime for index in found)
-        compiled[f"{source.stem}.{kernel.py_func.__name__.lstrip('_')}"] = fresh
-    return {
-        "cache": ", ".join(sorted(map(str, caches))),
-        "compiled": compiled,
-        "writable": all(os.access(_nearest(folder), os.W_OK) for folder in caches),
-    }
-
-
-def _compiled_words(compiled: dict[str, bool]) -> str:
-    ready = sum(compiled.values())
-    if ready == len(compiled):
-        return "compiled"
-    return (
-        f"{ready} of {len(compiled)} compiled: the first training that needs another one compiles "
-        "it, in a few seconds"
-    )
-
-
-def _cached_kernels() -> Iterator[tuple[ModuleType, Any]]:
-    from numba.core.dispatcher import Dispatcher
-
-    from hdpmf.private import kernels
-
-    for entry in pkgutil.iter_modules(kernels.__path__):
-        if entry.ispkg:
-            continue  # the GPU's need no cache, and PyTorch
-        module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
-        for kernel in vars(module).values():
-            own = isinstance(kernel, Dispatcher) and kernel.py_func.__module__ == module.__name__
-            if own and kernel.stats.cache_path is not None:
-                yield module, kernel
-
-
-def _nearest(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists."""
-    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
 
 
 def _extras() -> dict[str, dict[str, Any]]:
