@@ -111,16 +111,6 @@ def test_a_partner_is_pinned_for_good(call: Call, pair: tuple[Path, Path], tmp_p
     assert (leader / "servers.json").read_bytes() == before
 
 
-def test_one_organisation_is_no_pair(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
-    leader, _ = pair
-    assert "same key" in call("aggregator", "pair", leader, leader / "card.json").err
-    twin = tmp_path / "twin"
-    call("aggregator", "init", twin, *OPTIONS["helper"], "--organisation", "NORTH")
-    refused = call("aggregator", "pair", leader, twin / "card.json")
-    assert refused.code == 2
-    assert "two organisations are needed" in refused.err
-
-
 def test_two_servers_on_one_machine_are_for_trials(
     call: Call, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -152,42 +142,6 @@ def test_recommenders_are_admitted_and_dismissed(
     assert "called 'nobody'" in call("aggregator", "admit", leader, "--remove", "nobody").err
     left = call("aggregator", "admit", leader, "--remove", "shop", "--json").json["collectors"]
     assert [card["organisation"] for card in left] == ["films"]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--port", 70000), "port must be"),
-        (("--name", "no such host!"), "no such host!"),
-        (("--organisation", ""), "1 to 200 printable"),
-        (("--database", "mysql://x"), "postgresql+psycopg"),
-    ],
-)
-def test_what_cannot_be_set_up_leaves_nothing(
-    call: Call, tmp_path: Path, options: tuple[object, ...], said: str
-):
-    result = call("aggregator", "init", tmp_path / "a", *OPTIONS["leader"], *options)
-    assert result.code == 2
-    assert said in result.err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_use_is_left_alone(call: Call, pair: tuple[Path, Path]) -> None:
-    leader, _ = pair
-    before = (leader / "keys" / "party.key").read_bytes()
-    refused = call("aggregator", "init", leader, *OPTIONS["leader"])
-    assert refused.code == 2
-    assert "is not empty" in refused.err
-    assert (leader / "keys" / "party.key").read_bytes() == before
-
-
-def test_other_files_are_no_cards(call: Call, pair: tuple[Path, Path], tmp_path: Path) -> None:
-    leader, helper = pair
-    (tmp_path / "x.json").write_text("{}")
-    assert call("aggregator", "pair", leader, tmp_path / "x.json").code == 2
-    assert call("aggregator", "admit", leader, helper / "card.json").code == 2
-    assert call("aggregator", "pair", leader, tmp_path / "absent.json").code == 2
-    assert call("aggregator", "status", tmp_path).code == 2
 
 
 def test_limits_are_read_from_the_file(call: Call, pair: tuple[Path, Path]) -> None:
@@ -226,13 +180,6 @@ def test_a_taken_port_is_an_error_of_one_line(call: Call, pair: tuple[Path, Path
         refused = call("aggregator", "serve", leader)
     assert refused.code == 2
     assert "cannot listen on 127.0.0.1" in refused.err
-
-
-def test_a_server_that_never_ran_has_no_tasks(call: Call, pair: tuple[Path, Path]) -> None:
-    leader, helper = pair
-    call("aggregator", "pair", leader, helper / "card.json")
-    assert call("aggregator", "status", leader, "--json").json["tasks"] == []
-    assert not (leader / "data.sqlite").exists()
 
 
 def test_a_new_key_by_hand(call: Call, pair: tuple[Path, Path]) -> None:

@@ -31,11 +31,6 @@ def test_list(call: Call) -> None:
     assert all(one["title"] in shown for one in found)
 
 
-def test_list_says_how_to_get_what_is_absent(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HDPMF_DATA", raising=False)
-    assert "hdpmf data get ml-1m" in call("data", "info").out
-
-
 def test_info(call: Call) -> None:
     found = call("data", "info", "synthetic", "--json").json
     assert (found["users"], found["items"], found["ratings"]) == (600, 400, 40_000)
@@ -44,13 +39,6 @@ def test_info(call: Call) -> None:
     shown = call("data", "info", "synthetic").out
     assert "40,000 ratings" in shown
     assert "#" * 40 in shown
-
-
-def test_info_of_what_is_absent(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HDPMF_DATA", raising=False)
-    result = call("data", "info", "yelp")
-    assert result.code == 4
-    assert "--from FILE" in result.err
 
 
 def test_get_from_a_file(
@@ -233,18 +221,6 @@ def test_wishes_that_cannot_be(call: Call, shop: Path, tmp_path: Path) -> None:
     assert "must hold numbers" in refused("user,weight\n00001,much\n")
 
 
-def test_duplicates(call: Call, shop: Path) -> None:
-    lines = shop.read_text().splitlines()
-    shop.write_text("\n".join([*lines, lines[1].replace("2024", "2025"), lines[2]]) + "\n")
-    ask = ("evaluate", "user-mean", "--train", shop, "--hold-out", 2)
-    result = call(*ask)
-    assert result.code == 3
-    assert "row 321 rates" in result.err
-    assert "--duplicates last (or first, mean, max)" in result.err
-    assert call(*ask, "--duplicates", "mean", "--json").json["n_train"] == 320 - 80
-    assert call("data", "info", shop, "--json").json["duplicates"] == 2
-
-
 def test_errors_name_the_row_and_the_option_but_no_rating(call: Call, shop: Path) -> None:
     shop.write_text(shop.read_text() + "00001,0000000099,7.625,2024-01-01\n")
     result = call("evaluate", "user-mean", "--train", shop, "--hold-out", 2)
@@ -284,12 +260,6 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     listed = call("recommend", tmp_path / "model", user, "--json").json["items"]
     assert {entry["score"] for entry in listed} == {None}
     assert call("recommend", tmp_path / "model", user, "--csv").out.splitlines()[1].count(",") == 7
-
-
-def test_what_needs_ratings_has_no_word_for_implicit_feedback(call: Call, shop: Path) -> None:
-    result = call("federate", "simulate", "--train", shop, "--implicit")
-    assert result.code == 2
-    assert "--implicit" in result.err
 
 
 def test_info_of_a_file(call: Call, shop: Path) -> None:
@@ -343,63 +313,3 @@ def test_info_suggests_a_command_that_runs(call: Call, tmp_path: Path, timed: bo
     assert "something is missing, not counted here: 3 (user in 2, rating in 1)" in told.out
     found = call("data", "info", path, *column, "--json").json
     assert (found["missing"], found["missing_rows"]) == ({"user": 2, "rating": 1}, 3)
-
-
-def test_experiments_on_ones_own_data(call: Call, shop: Path, tmp_path: Path) -> None:
-    toml = tmp_path / "mine.toml"
-    base = """
-name = "mine"
-title = "Mine"
-datasets = ["shop"]
-methods = ["hdp-sum", "user-mean"]
-seeds = [0]
-split = {kind = "user-time", fraction = 0.25}
-[data.shop]
-file = "shop.csv"
-columns = {user = "customer", item = "ISBN", rating = "stars", timestamp = "date"}
-"""
-
-    def run(more: str = "") -> tuple[str, dict[str, float]]:
-        toml.write_text(base + more)
-        result = call(
-            "experiment",
-            "run",
-            toml,
-            "--out",
-            tmp_path / "out",
-            "--jobs",
-            1,
-            "--backend",
-            "threading",
-            "--json",
-        )
-        assert result.code == 0, result.err
-        cells = (
-            result.json["experiments"][0]["cells"]
-            if "experiments" in result.json
-            else result.json["cells"]
-        )
-        return result.err, {cell["method"]: cell["mse"]["mean"] for cell in cells}
-
-    train, test = read(shop).split_by_time(0.25, per_user=True)
-    said, found = run()
-    assert "shop: privacy weights: everybody at 1" in said
-    assert found["user-mean"] == pytest.approx(
-        make_model("user-mean").fit(train).score(test)["mse"]
-    )
-    assert found["hdp-sum"] == pytest.approx(
-        make_model("hdp-sum", rng=0).fit(train).score(test)["mse"]
-    )
-    said, paper = run('weights = "paper"')
-    assert "random groups" in said
-    assert paper["hdp-sum"] != found["hdp-sum"]
-    frame_of(shop).customer.drop_duplicates().to_frame().assign(weight=0.5).to_csv(
-        tmp_path / "w.csv", index=False
-    )
-    said, wished = run('weights = "w.csv"')
-    half = make_model("hdp-sum", rng=0).fit(train, PrivacyWeights.uniform(train, 0.5)).score(test)
-    assert wished["hdp-sum"] == pytest.approx(half["mse"])
-    toml.write_text(base + "implicit = true")
-    result = call("experiment", "run", toml, "--out", tmp_path / "out")
-    assert result.code == 2
-    assert 'measure = "lists"' in result.err

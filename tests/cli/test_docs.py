@@ -231,18 +231,6 @@ def test_words_are_those_of_the_field(page: Path) -> None:
         assert DIALECT.findall(prose) == [], "write short sentences with actors and verbs"
 
 
-@pytest.mark.parametrize(
-    ("sentence", "found"),
-    [
-        ("Whoever has the seed can subtract it.", ["Whoever"]),
-        ("The owner is told so, and the report is made anew.", ["is told", "anew"]),
-        ("Anyone with the seed can subtract it. Tell the owner. `anew`", []),
-    ],
-)
-def test_phrases_of_the_dialect_would_be_noticed(sentence: str, found: list[str]) -> None:
-    assert DIALECT.findall(plain_prose(sentence)) == found
-
-
 def test_links_lead_somewhere(page: Path) -> None:
     _, prose = read(page)
     targets = [

@@ -70,16 +70,6 @@ def test_every_method_gives_the_promised_keys(
     assert found["user_mean_mse"] > 0
 
 
-def test_a_method_for_lists_has_no_errors(call: Call, files: tuple[Path, Path]) -> None:
-    """Its error would be the user mean's, which is in the next row."""
-    shown = call("evaluate", "ease", "--train", files[0], "--test", files[1]).out
-    (own,) = (line for line in shown.splitlines() if line.startswith("EASE"))
-    (silent,) = (line for line in shown.splitlines() if line.startswith("User mean"))
-    assert own.split()[1] == "none"  # its epsilon
-    assert float(silent.split()[2]) > 0
-    assert "NDCG 0." in shown
-
-
 def test_the_command_is_the_library(call: Call, files: tuple[Path, Path]) -> None:
     train, test = read_split(*files)
     weights = PrivacySpec().draw(train, 7)
@@ -218,12 +208,6 @@ def test_bad_options(call: Call, options: tuple[object, ...], code: int, said: s
     assert result.json["error"]["message"] == result.err.removeprefix("error: ").rstrip("\n")
 
 
-def test_an_unknown_method(call: Call) -> None:
-    result = call("evaluate", "magic", "--data", "synthetic")
-    assert result.code == 2
-    assert "hdpmf-w" in result.err
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -271,15 +255,6 @@ def test_ranking_beside_the_errors(call: Call, files: tuple[Path, Path]) -> None
     assert found["ndcg_at_10"] is None
     assert "Lists: none" in call("evaluate", "user-mean", *source[:4], "--ranking").out
     assert "ndcg_at_10" not in call("evaluate", "mf", *source, "--json").json
-
-
-def test_few_epochs_are_told(call: Call, files: tuple[Path, Path]) -> None:
-    ended = call("evaluate", "mf", "--train", files[0], "--test", files[1], "--epochs", 3, "--json")
-    assert ended.code == 0
-    assert (
-        "warning: MF fits its own training ratings worse than each user's own mean does"
-        in ended.err
-    )
 
 
 @pytest.fixture(scope="module")
@@ -351,25 +326,6 @@ def test_epsilon_of_a_person_stands_beside_that_of_a_rating(
     }
     assert limit[method] in " ".join(explained.split())
     assert call("evaluate", "hdpmf", *common[2:], "--set", "max_ratings=4").code == 2
-
-
-def test_priors_travel_with_their_origin(call: Call, files: tuple[Path, Path]) -> None:
-    done = call(
-        "evaluate",
-        "hdp-sum",
-        "--train",
-        files[0],
-        "--test",
-        files[1],
-        "--set",
-        "prior=films",
-        "--json",
-    )
-    assert done.json["prior_origin"]["dataset"] == "ml-1m"
-    shown = call(
-        "evaluate", "hdp-bit", "--train", files[0], "--test", files[1], "--set", "prior=films-100k"
-    )
-    assert "learned from ml-100k" in shown.out
 
 
 @pytest.mark.parametrize(

@@ -63,23 +63,6 @@ def test_an_experiment_on_a_file_of_the_users(
     assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
 
 
-def test_rows_in_which_something_is_missing(
-    call: Call, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    (tmp_path / "train.csv").write_text(files[0].read_text() + "1,,5\n")
-    text = 'name = "own"\ntitle = "Own"\ndatasets = ["mine"]\nmethods = ["user-mean"]\n'
-    text += 'seeds = [0, 1]\n[split]\nper_user = 2\n[data.mine]\nfile = "train.csv"\n'
-    (tmp_path / "own.toml").write_text(text)
-    arguments = ("experiment", "run", tmp_path / "own.toml", "--out", tmp_path / "out", "--jobs", 1)
-    refused = call(*arguments)
-    assert refused.code != 0
-    assert 'missing = "drop"' in refused.out + refused.err
-    (tmp_path / "own.toml").write_text(text + 'missing = "drop"\n')
-    done = call(*arguments)
-    assert done.code == 0, done.err
-    assert "2 runs done now" in done.out
-
-
 def _refusing(kind: type[Estimator]) -> Callable[..., dict[str, float | int]]:
     """A measurement that fails for one kind of model."""
 
@@ -178,25 +161,6 @@ def test_quick_runs_every_experiment_and_resumes(call: Call, tmp_path: Path) -> 
     assert again.code == 0
     assert "0 runs done now" in again.out
     assert "[Synthetic, K=5, quick]" in again.out
-
-
-@pytest.mark.usefixtures("tiny")
-def test_one_experiment_then_another_share_their_runs(call: Call, tmp_path: Path) -> None:
-    one = (
-        "paper",
-        "run",
-        "--quick",
-        "--out",
-        tmp_path / "out",
-        "--jobs",
-        1,
-        "--json",
-        "--experiment",
-    )
-    first = call(*one, "table3").json
-    second = call(*one, "figure_ablation").json
-    assert second["n_reused"] == first["n_ran"] - 2  # Biased MF: any K, two seeds
-    assert second["n_ran"] == 4  # HDPMF-R: two K, two seeds
 
 
 @pytest.mark.usefixtures("tiny")

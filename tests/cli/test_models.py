@@ -21,18 +21,6 @@ from .conftest import Call
 pytestmark = pytest.mark.slow
 
 
-def test_training_tells_where_the_parts_lie(
-    call: Call, files: tuple[Path, Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "new" / "model"
-    result = call("train", "hdpmf-w", "--train", files[0], "--out", out, "--epochs", 3)
-    assert result.code == 0
-    assert f"recommender's part (nothing private): {out / 'recommender'}" in result.out
-    assert f"devices' part (PRIVATE, readable by you only): {out / 'devices'}" in result.out
-    assert "NOMINAL" in result.out
-    assert load_model(out).get_params()["mechanism"] == "weight"
-
-
 def test_training_replaces_an_earlier_model_only_if_told(
     call: Call, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -43,27 +31,6 @@ def test_training_replaces_an_earlier_model_only_if_told(
     assert type(load_model(tmp_path / "m")).__name__ == "MF"
     assert call("train", "user-mean", *given, "--force").code == 0
     assert type(load_model(tmp_path / "m")).__name__ == "UserMean"
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        (("--set", "early_stopping=3"), 2, "model.fit(..., validation=...)"),
-        (("--epsilon", -1), 5, "epsilon"),
-    ],
-)
-def test_bad_training_options(
-    call: Call,
-    files: tuple[Path, Path],
-    tmp_path: Path,
-    options: tuple[object, ...],
-    code: int,
-    said: str,
-) -> None:
-    result = call("train", "hdpmf", "--train", files[0], "--out", tmp_path / "m", *options)
-    assert result.code == code
-    assert said in result.err
-    assert not (tmp_path / "m").exists()
 
 
 def test_places_that_cannot_be_written_to(
@@ -93,19 +60,6 @@ def test_recommendations(call: Call, model_folder: Path, files: tuple[Path, Path
     assert not rated & {one["item"] for one in found["items"]}
     shown = call("recommend", model_folder, 7, "-n", 3)
     assert all(str(one["item"]) in shown.out for one in found["items"])
-
-
-def test_titles_are_shown_where_known(call: Call, tmp_path: Path) -> None:
-    assert (
-        call("train", "mf", "--data", "synthetic", "--out", tmp_path / "m", "--epochs", 3).code == 0
-    )
-    found = call("recommend", tmp_path / "m", 1, "--json").json
-    shown = call("recommend", tmp_path / "m", 1).out
-    assert len(found["items"]) == 10
-    assert all(one["title"] in shown for one in found["items"])
-    assert all(
-        one["reason"] in shown and ", ".join(one["genres"]) in shown for one in found["items"]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -185,18 +139,6 @@ def test_lists_that_cannot_be_made(
     assert (result.code, said in result.err + result.out) == (code, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [(("99999",), 3), (("nobody",), 3), (("7", "-n", "0"), 2), (("9" * 40,), 3)],
-)
-def test_bad_questions(
-    call: Call, model_folder: Path, arguments: tuple[str, ...], code: int
-) -> None:
-    result = call("recommend", model_folder, *arguments)
-    assert result.code == code
-    assert result.err.count("\n") == 1
-
-
 def _truncate(folder: Path) -> None:
     tensors = folder / "devices" / "devices.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-10])
@@ -223,11 +165,6 @@ def test_damaged_models(call: Call, model_folder: Path, tmp_path: Path, damage: 
     result = call("recommend", folder, 7, "--json")
     assert result.code == 7
     assert result.json["error"]["type"] == "ModelFileError"
-
-
-def test_a_model_that_cannot_rank(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:
-    call("train", "user-mean", "--train", files[0], "--out", tmp_path / "m")
-    assert call("recommend", tmp_path / "m", 7).code == 2
 
 
 def test_no_output_shows_a_weight(call: Call, files: tuple[Path, Path], tmp_path: Path) -> None:

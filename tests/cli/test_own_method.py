@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +16,7 @@ import pytest
 
 import hdpmf
 from hdpmf.cli.experiment import SOME_RUNS_FAILED
-from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.lab.experiments.runs import source_digest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text()
 METHOD, USE, NOISY = re.findall(r"```python\n(.*?)```", PAGE, re.S)
@@ -105,14 +102,6 @@ def test_a_report_needs_neither_the_code_nor_its_place(folder: Path, tmp_path: P
     assert "author&#39;s claim" in page
     assert str(folder) not in page
     assert b"laplace(" not in (folder / "out" / "results.sqlite").read_bytes()
-    with sqlite3.connect(folder / "out" / "results.sqlite") as results:  # as of version 1.0.0
-        results.execute("DROP TRIGGER events_DELETE")
-        results.execute("DELETE FROM events WHERE kind = 'method'")
-    results.close()
-    ended = _run(elsewhere, *words)
-    assert ended.returncode == ConfigError.exit_code
-    assert "cannot import 'damped'" in ended.stderr
-    assert "--plugin" in ended.stderr
 
 
 @pytest.mark.slow
@@ -136,39 +125,6 @@ def test_a_changed_method_is_run_again_and_a_broken_one_ends_nothing(folder: Pat
     assert broken["cells"]["damped-mean"]["status"] == "failed"
     assert broken["cells"]["hdp-sum"]["status"] == "done"
     assert "ZeroDivisionError: division by zero (damped.py, line " in broken["said"]
-
-
-def test_a_neighbour_that_is_imported_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    digests = []
-    for number in (1, 2):
-        (tmp_path / "neighbour_of_mine.py").write_text(f"X = {number}\n")
-        (tmp_path / "own_with_neighbour.py").write_text(
-            "import neighbour_of_mine\nclass Mine: pass\n"
-        )
-        digests.append(source_digest("own_with_neighbour:Mine"))
-        source_digest.cache_clear()
-    assert digests[0] != digests[1]
-    (tmp_path / "a_stranger.py").write_text("Y = 1\n")
-    assert source_digest("own_with_neighbour:Mine") == digests[1]
-    assert all(
-        source_digest(method.estimator) == ""
-        for method in METHODS.values()
-        if isinstance(method.estimator, str)
-    )
-
-
-def test_a_plain_class_is_told_what_to_become() -> None:
-    class Plain:
-        """Nothing of ours."""
-
-    with pytest.raises(
-        ConfigError, match=r"Plain is no hdpmf.Estimator; write class Plain\(hdpmf.Estimator\)"
-    ):
-        hdpmf.add_method("plain", Plain)  # type: ignore[arg-type]
-    assert "plain" not in METHODS
 
 
 def test_a_class_that_is_half_written_says_what_it_lacks() -> None:

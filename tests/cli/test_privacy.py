@@ -10,7 +10,7 @@ import pytest
 
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy import PrivacySpec, accounting
-from hdpmf.common.privacy.accounting.costs import example_people, noise_budget, quantile
+from hdpmf.common.privacy.accounting.costs import example_people, noise_budget
 from tests.cli.conftest import Call
 
 
@@ -106,23 +106,6 @@ def test_one_observer_and_uniform_weights(call: Call) -> None:
     assert "every user" in page
 
 
-def test_two_servers_are_an_observer_of_their_own(call: Call) -> None:
-    asked = ("privacy", "explain", "hdp-sum", "--view", "two-servers", "--weights", "uniform")
-    costs = call(*asked, "--json").json["costs"]
-    value = next(one for one in costs if (one["unit"], one["neighbours"]) == ("rating", "value"))
-    assert (value["view"], value["status"], value["pure_epsilon"]) == (
-        "two-servers",
-        "proved",
-        pytest.approx(1.0),
-    )
-    said = "recommender together with one of the two servers that sum (two-servers). PROVED"
-    assert said in call(*asked).out
-    assert said in call("privacy", "explain", "hdp-sum").out
-    assert "two servers" not in call("privacy", "explain", "hdp-bit").out
-    refused = call("privacy", "explain", "hdp-bit", "--view", "two-servers")
-    assert (refused.code, "not offered under the view two-servers" in refused.err) == (2, True)
-
-
 def test_the_picture(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "picture.png"
     for method in ("hdpmf", "hdp-bit", "mf"):
@@ -155,23 +138,6 @@ def test_bad_options(call: Call, arguments: tuple[object, ...], code: int, said:
     assert result.code == code
     assert said in result.err
     assert result.err.count("\n") == 1
-
-
-def test_who_is_who_in_a_specification() -> None:
-    spec = PrivacySpec()
-    strictest, median, liberal = (person.weight for person in example_people(spec))
-    item = quantile(spec.item_groups, 0.5)
-    assert item == pytest.approx(0.5 + 0.5 * 0.17 / 0.33, abs=1e-6)
-    assert strictest == pytest.approx(0.1 * item)
-    assert median == pytest.approx((0.1 + 0.4 * 0.5 / 0.54) * item, abs=1e-6)
-    assert liberal == pytest.approx(item)
-    assert noise_budget("dpmf", spec, 2.0, "mean") == pytest.approx(0.02)
-    assert noise_budget("pdpmf", spec, 1.0, "max") == pytest.approx(1.0)
-    assert noise_budget("pdpmf", spec, 1.0, 0.3) == 0.3
-    users = 0.54 * 0.3 + 0.37 * 0.75 + 0.09
-    items = 0.33 * 0.3 + 0.33 * 0.75 + 0.34
-    assert noise_budget("pdpmf", spec, 1.0, "mean") == pytest.approx(users * items)
-    assert noise_budget("hdpmf", spec, 1.0, "mean") is None
 
 
 def test_wherever_an_epsilon_is_printed_its_price_is(call: Call, files: tuple[Path, Path]) -> None:

@@ -91,38 +91,6 @@ def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
     assert made["address"] == "https://films.example:9443"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "give the items: --items FILE or --data NAME"),
-        (
-            ["--data", "synthetic", "--items", "x.csv"],
-            "give the items: --items FILE or --data NAME",
-        ),
-        (["--data", "synthetic", "--scale", "1", "9"], "knows its own"),
-        (["--data", "synthetic", "--port", "70000"], "port must be"),
-        (["--data", "synthetic", "--reach", "no such host!"], "no such host!"),
-        (["--items", "absent.csv"], "absent.csv"),
-    ],
-)
-def test_what_cannot_be_set_up_leaves_nothing_behind(
-    call: Call, tmp_path: Path, options: list[str], said: str
-) -> None:
-    result = call("recommender", "init", tmp_path / "r", *options)
-    assert result.code in (2, 3, 8)
-    assert said in result.err
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize("text", ["item,title\n1,a\n1,b\n", "item\n1\n", "item,year\n1,then\n"])
-def test_a_list_of_items_must_make_sense(call: Call, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "items.csv"
-    path.write_text(text)
-    result = call("recommender", "init", tmp_path / "r", "--items", path)
-    assert result.code == 3
-    assert "items.csv" in result.err
-
-
 def test_a_run_needs_devices_and_a_method_that_can_be_run(
     call: Call, tmp_path: Path, items: Path
 ) -> None:

@@ -85,12 +85,6 @@ def test_what_cannot_be_is_said_and_nothing_changes(
     assert (folder / "catalogue.msgpack").read_bytes() == before
 
 
-def test_a_retired_item_stays_retired(call: Call, folder: Path) -> None:
-    assert call("recommender", "items", folder, "--retire", "3").code == 0
-    again = call("recommender", "items", folder, "--retire", "3", "--json")
-    assert "retired already" in again.json["error"]["message"]
-
-
 def test_a_plain_copy_of_the_folder_goes_on_as_the_first(
     call: Call, folder: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,6 @@ from hdpmf.cli.output import note
 from hdpmf.cli.recommender import service as status_command
 from hdpmf.cli.recommender.run import MonitoringOptions
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.metrics import Metrics
 
 pytestmark = pytest.mark.slow
@@ -80,20 +79,6 @@ def test_an_authority_is_announced_and_then_takes_over(call: Call, folder: Path)
     assert [row["name"] for row in changed.json["certificates"]] == ["authority", "server"]
 
 
-def test_status_warns_of_a_certificate_and_still_ends_well(
-    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(health, "LITTLE", 0)
-    monkeypatch.setattr(health, "FEW_PERCENT", 0.0)
-    assert call("recommender", "status", folder, "--json").json["alerts"] == []
-    (folder / "tls" / "server.pem").write_text("spoilt")
-    shown = call("recommender", "status", folder)
-    assert shown.code == 0
-    assert "ALERT (certificate): the server's certificate cannot be read" in shown.out
-    (alert,) = call("recommender", "status", folder, "--json").json["alerts"]
-    assert alert["name"] == "certificate"
-
-
 def test_watching_looks_until_interrupted(
     call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,17 +99,6 @@ def test_watching_looks_until_interrupted(
     plain = call("recommender", "status", folder, "--watch")
     assert plain.out.count("0 devices, 0 users") == 3
     assert waits == [7.0] * 3 + [2.0] * 3
-
-
-@pytest.mark.parametrize(
-    "options", [["--every", "3"], ["--watch", "--every", "0"], ["--watch", "--every", "nan"]]
-)
-def test_a_time_between_looks_that_means_nothing_is_refused(
-    call: Call, folder: Path, options: list[str]
-) -> None:
-    refused = call("recommender", "status", folder, *options)
-    assert refused.code == 2
-    assert "--every" in refused.err
 
 
 def test_with_json_every_line_of_the_log_is_json_notes_too(

@@ -15,7 +15,7 @@ import pytest
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacyWeights, accounting
-from hdpmf.common.privacy.statement import Amount, PrivacyStatement, render
+from hdpmf.common.privacy.statement import PrivacyStatement, render
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.models import make_model
 from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
@@ -64,16 +64,6 @@ def test_whole_people_cost_what_their_own_weights_cost(
     assert found["people"]["users"] == WORLD.n_users
     assert found["confidential"]
     assert found["claim"]["noise"] == "simulated"
-
-
-@pytest.mark.parametrize("epsilon", [0.123401, 1.0, 9.9991, 37.004])
-def test_numbers_for_people_are_rounded_up(epsilon: float) -> None:
-    amount = Amount(pure=epsilon, at_delta=epsilon, guess=0.50001, status="proved")
-    shown = float(amount.epsilon)
-    assert epsilon <= shown <= epsilon * 1.01
-    assert "at most 50.1 %" in amount.words
-    nominal = Amount(pure=None, at_delta=epsilon, guess=0.9, status="nominal")
-    assert "NOMINAL: no guarantee" in nominal.words
 
 
 def test_a_public_statement_tells_nothing_exact(call: Call, model: Path, tmp_path: Path) -> None:
@@ -130,16 +120,6 @@ def test_warnings(call: Call, tmp_path: Path) -> None:
     bare = call("privacy", "statement", tmp_path / "mf", "--json").json
     assert bare["warnings"][0].startswith("Nothing is protected")
     assert all(row["value"]["at_delta"] is None for row in bare["people"]["rows"])
-
-
-def test_training_warns_too(call: Call, tmp_path: Path) -> None:
-    one = tmp_path / "one.csv"
-    WORLD.take(WORLD.user_codes == 0).compact().write(one)
-    told = call("train", "hdp-sum", "--train", one, "--epsilon", 20, "--out", tmp_path / "m").out
-    assert "Warning. One rating of weight 1 has epsilon 20, which is above 10" in told
-    assert "Warning. The sum is over one person" in told
-    calm = call("train", "user-mean", "--train", one, "--out", tmp_path / "n").out
-    assert "Warning" not in calm
 
 
 def test_tuning_on_the_same_ratings_is_paid_for(call: Call, model: Path) -> None:
@@ -224,27 +204,6 @@ def test_a_recommender_states_only_what_it_may_know(call: Call, recommender: Pat
     assert (one["kind"], one["claim"]["epsilon"], len(one["runs"])) == ("run", 0.5, 1)
     assert one["people"]["bound"]["value"]["pure"] == pytest.approx(30 * 0.5)
     assert one["provenance"]["runs"] == {"1": "01" * 16}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("--out", "statement.md"), 2, ".html, .json"),
-        (("--weights", "w.csv"), 2, "a recommender knows no weights"),
-        (("--budget", "3"), 2, "a recommender knows no weights"),
-        (("--delta", "0"), 5, "delta"),
-    ],
-)
-def test_bad_options(
-    call: Call, recommender: Path, arguments: tuple[str, ...], code: int, said: str
-) -> None:
-    refused = call("privacy", "statement", recommender, *arguments)
-    assert (refused.code, said in refused.err) == (code, True)
-
-
-def test_what_has_no_statement(call: Call, tmp_path: Path) -> None:
-    refused = call("privacy", "statement", tmp_path)
-    assert (refused.code, "not a saved model, a recommender's folder" in refused.err) == (2, True)
 
 
 def test_the_statement_in_the_documentation_is_its_facts() -> None:
