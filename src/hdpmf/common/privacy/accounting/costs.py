@@ -308,6 +308,9 @@ class PersonCosts:
         return f"a whole person pays, {text}"
 
 
+_HIDES_NOTHING = 1e3  # an epsilon from here on
+
+
 class People:
     """The people of a table with ratings, in the order of what they spend: of summed weights."""
 
@@ -355,8 +358,10 @@ class People:
             tried = replace(setting, epsilon=epsilon)
             return self.cost(tried, view, person, neighbours=about, delta=delta).epsilon_at_delta
 
-        low, high = 1e-6, 1e6
-        if not spends(low) <= most < spends(high):
+        low = high = 1e-6
+        while high < _HIDES_NOTHING and spends(high) <= most:
+            low, high = high, 4 * high
+        if low == high or high >= _HIDES_NOTHING:
             raise PrivacyError(
                 f"{setting.method} has no epsilon at which a person spends {most:g}: "
                 f"{'nothing bounds it' if math.isinf(spends(low)) else 'it spends less at any'}"
