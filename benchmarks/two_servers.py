@@ -205,12 +205,12 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     states = [folder / role for role in ("leader", "helper")]
     for state in states:
         state.mkdir()
-    helper = Helper(both[1], databases[1], state=states[1], **options)
+    helper = Helper(both[1], databases[1], states[1], **options)
     leader = Leader(
         both[0],
         databases[0],
+        states[0],
         TimedHelper(helper, watch),
-        state=states[0],
         **options,
     )
     collector, issuer = KeyPair.generate(), IssuerKey.generate()

@@ -193,3 +193,14 @@ def test_a_new_key_by_hand(call: Call, pair: tuple[Path, Path]) -> None:
     assert "none older" in erased.out
     assert [key["id"] for key in call("aggregator", "status", leader, "--json").json["keys"]] == [3]
     assert (leader / "card.json").read_bytes() == card
+
+
+def test_a_new_epoch_by_hand(call: Call, pair: tuple[Path, Path]) -> None:
+    leader, helper = pair
+    call("aggregator", "pair", leader, helper / "card.json")
+    first = call("aggregator", "epoch", leader, "--json").json
+    said = call("aggregator", "epoch", leader)
+    epoch = call("aggregator", "status", leader, "--json").json["epoch"]
+    assert first["ended_tasks"] == 0
+    assert f"epoch {epoch} has begun" in said.out
+    assert epoch > first["epoch"]

@@ -302,28 +302,32 @@ def _put_back_a_store(on: Rehearsal, old: Path) -> None:
 
 
 def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
-    """The leader's database of before the sum would draw other noise: the helper knows. The
-    newest one answers as it did."""
+    """The leader's database of before the sum is refused; the newest one answers as it did. In the
+    old one an epoch begins, and the task is over at the helper, too.
+    """
     hosts, facts = on.hosts, _facts(shop)
     on.crash("library")
     _copy_database(hosts, "newest")
     _copy_database(hosts, "old", back=True)
-    on.boot("library")
-    _restore(on, "middle")
-    on.wait(
-        "the shop asks again, and the old database draws nothing",
-        lambda: "was closed before" in hosts.log(LEADER),
-    )
-    assert not _ended(shop)
-    on.crash("library")
+    said = hosts.call("library", "hdpmf", "aggregator", "serve", "aggregator", fails=True)
+    assert "is an old copy" in said, said
+    on.say(f"the leader's database of before the sum is refused: {said.strip()}")
     _copy_database(hosts, "newest", back=True)
     on.boot("library")
-    on.restart("shop")
+    _restore(on, "middle")
     on.wait(
         "with the newest database the run ends again, and its model is published",
         lambda: _ended(shop) and _index(shop)["model"] is not None,
     )
     assert _facts(shop) == facts, "the same run has released other numbers"
+    on.crash("library")
+    _copy_database(hosts, "old", back=True)
+    on.run(Line("library", "hdpmf aggregator epoch aggregator"))
+    on.boot("library")
+    on.wait(
+        "the leader has begun an epoch, and the helper has ended the task",
+        lambda: "partner-began-an-epoch" in hosts.log(HELPER),
+    )
 
 
 def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
@@ -374,16 +378,16 @@ def _spent(hosts: Hosts) -> object:
 
 
 def _copy_database(hosts: Hosts, name: str, *, back: bool = False) -> None:
-    """The leader's, while it is down."""
+    """The leader's, while it is down, without the counter beside it."""
     place = hosts.home("library")
     source, target = (
         (place / name, place / "aggregator") if back else (place / "aggregator", place / name)
     )
     target.mkdir(exist_ok=True)
-    for path in target.glob("data.sqlite*"):
-        path.unlink()
-    for path in source.glob("data.sqlite*"):
-        shutil.copyfile(path, target / path.name)
+    for name in ("data.sqlite", "data.sqlite-wal", "data.sqlite-shm"):
+        (target / name).unlink(missing_ok=True)
+        if (source / name).exists():
+            shutil.copyfile(source / name, target / name)
 
 
 def _copy_shop(hosts: Hosts, name: str) -> None:

@@ -35,8 +35,7 @@ from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import prio_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.hpke_keys import HPKE_KEYS_FILE, HpkeKeyRing, SigningKey
-from hdpmf.untrusted.aggregator.key_file import KeyFile
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
@@ -82,10 +81,7 @@ def rotating_keys(
         )
         for name, party, key in zip(("library", "university"), parties, signing, strict=True)
     )
-    rings = [
-        HpkeKeyRing(KeyFile(path / HPKE_KEYS_FILE), key)
-        for path, key in zip(folders, signing, strict=True)
-    ]
+    rings = [HpkeKeyRing(path, key) for path, key in zip(folders, signing, strict=True)]
     return (
         ServerKeys(role="leader", party=parties[0], hpke=rings[0], own=leader, partner=helper),
         ServerKeys(role="helper", party=parties[1], hpke=rings[1], own=helper, partner=leader),
@@ -162,16 +158,16 @@ class ServerPair:
         self.helper = Helper(
             self.keys[1],
             self.databases[1],
+            states[1],
             noise=self.noises[1],
-            state=states[1],
             **options,
         )
         self.leader = Leader(
             self.keys[0],
             self.databases[0],
+            states[0],
             self.between(self.helper),
             noise=self.noises[0],
-            state=states[0],
             **options,
         )
 

@@ -137,6 +137,7 @@ COMMANDS: dict[str, str | Group] = {
             "admit": "aggregator:admit",
             "status": "aggregator:status",
             "rotate-keys": "aggregator:rotate_keys",
+            "epoch": "aggregator:epoch",
             "serve": "aggregator:serve",
         },
     ),

@@ -115,7 +115,7 @@ def test_a_recorded_upload_stays_closed(tmp_path: Path) -> None:
         for secret in stolen[role]:
             assert secret not in everything
             assert secret.hex().encode() not in everything
-        ring = HpkeKeyRing(KeyFile(backup / role / HPKE_KEYS_FILE), pair.signing[server])
+        ring = HpkeKeyRing(backup / role, pair.signing[server])
         assert len(ring.ages) >= 2  # there are newer ones, and one of them is in use
         for secret in KeyFile(backup / role / HPKE_KEYS_FILE).keys().values():
             with pytest.raises(DapError, match="could not be decrypted"):

@@ -17,7 +17,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Query,
 )
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
-from hdpmf.errors import ConfigError, DapError, PrivacyError, StorageError
+from hdpmf.errors import DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
 from hdpmf.untrusted.aggregator.key_file import KeyFile
@@ -142,17 +142,11 @@ def test_the_leader_gives_nothing_before_the_helper_has_given() -> None:
     assert [noise.draws for noise in pair.noises] == [3, 3]
 
 
-def test_only_a_simulation_may_have_noise_of_another_kind() -> None:
-    pair = Pair()
-    real, database, seals = Rules(minimum=2), ServerDatabase(), BatchSeals(KeyFile(None))
+def test_only_a_simulation_may_have_noise_of_another_kind(tmp_path: Path) -> None:
+    pair, real, database = Pair(), Rules(minimum=2), ServerDatabase()
+    seals, key = BatchSeals(KeyFile(tmp_path / "seals")), KeyFile(tmp_path / "noise")
     for noise in (SeededNoise(1), ReleasedNoise()):
         with pytest.raises(PrivacyError, match="noise of its own key"):
-            Batches(database, pair.keys[0], real, seals, noise)
-    Batches(database, pair.keys[0], real, seals)
-    Batches(database, pair.keys[0], SimulationRules(minimum=2), seals, SeededNoise(1))
-
-
-def test_a_database_on_the_disk_needs_its_files(tmp_path: Path) -> None:
-    database = ServerDatabase(f"sqlite:///{tmp_path}/x.sqlite")
-    with pytest.raises(ConfigError, match="outside the database"):
-        Batches(database, Pair().keys[0], Rules(), BatchSeals(KeyFile(None)))
+            Batches(database, pair.keys[0], real, seals, key, noise)
+    Batches(database, pair.keys[0], real, seals, key)
+    Batches(database, pair.keys[0], SimulationRules(minimum=2), seals, key, SeededNoise(1))

@@ -13,14 +13,14 @@ from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Pr
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError, StorageError
-from hdpmf.untrusted.aggregator import key_file
+from hdpmf.untrusted.aggregator import hpke_keys, key_file
 from hdpmf.untrusted.aggregator.hpke_keys import (
-    HPKE_KEYS_FILE,
     HpkeKeyRing,
     SigningKey,
 )
 from hdpmf.untrusted.aggregator.key_file import KeyFile
 
+HPKE_KEYS_FILE = "hpke-keys"
 LIST_FILE = "hpke-list"
 SIGNING = SigningKey(bytes(range(32)))
 DAY = 86_400
@@ -33,9 +33,8 @@ class KilledError(BaseException):
     """Nothing of ours catches it."""
 
 
-def ring(folder: Path | None, period: float = 7 * DAY) -> HpkeKeyRing:
-    store = KeyFile(None if folder is None else folder / HPKE_KEYS_FILE)
-    return HpkeKeyRing(store, SIGNING, period)
+def ring(folder: Path, period: float = 7 * DAY) -> HpkeKeyRing:
+    return HpkeKeyRing(folder, SIGNING, period)
 
 
 def shown(keys: HpkeKeyRing, now: float) -> KeyList:
@@ -132,11 +131,12 @@ def test_workers_share_keys_and_forget_what_another_has_erased(tmp_path: Path) -
 
 
 def test_ids_go_round_and_no_two_keys_have_one(tmp_path: Path) -> None:
-    keys = ring(None)
+    keys = ring(tmp_path)
     for step in range(300):
         keys.rotate(NOW + step, erase=step % 2 == 0)
     assert ids(keys, NOW + 300) == [299 % 256, 298 % 256]
-    crowded = ring(None)
+    (tmp_path / "crowded").mkdir()
+    crowded = ring(tmp_path / "crowded")
     for step in range(256):
         crowded.rotate(NOW + step)
     with pytest.raises(StorageError, match="all 256 ids"):
@@ -181,8 +181,8 @@ class Death:
 def killed_at(place: int, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> bool:
     death = Death(place)
     with monkeypatch.context() as patched:
-        patched.setattr(key_file, "atomic_write", death.around(key_file.atomic_write))
-        patched.setattr(key_file, "_write_at", death.around(key_file._write_at))
+        patched.setattr(hpke_keys, "atomic_write", death.around(hpke_keys.atomic_write))
+        patched.setattr(key_file, "_write", death.around(key_file._write))
         try:
             act()
         except KilledError:
@@ -247,8 +247,8 @@ def test_killed_anywhere_while_a_key_is_erased(
     raise AssertionError("there is an end to what is written")
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert SIGNING.to_bytes().hex() not in repr(SIGNING)
-    assert repr(ring(None)) == "HpkeKeyRing(KeyFile(None))"
+    assert SIGNING.to_bytes().hex() not in repr(ring(tmp_path))
     with pytest.raises(ConfigError, match="32 bytes"):
         SigningKey(b"short")

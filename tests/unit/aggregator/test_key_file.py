@@ -110,12 +110,3 @@ def test_a_new_file_is_in_its_folder_before_a_key_is_used(
     assert synced == [tmp_path]
     KeyFile(tmp_path / "keys").make(name(2))
     assert synced == [tmp_path]
-
-
-def test_in_memory() -> None:
-    file = KeyFile(None)
-    key = file.make(name(1))
-    file.put(name(1), bytes(32))
-    assert file.make(name(1)) == key
-    file.erase([name(1)])
-    assert file.get(name(1)) is None

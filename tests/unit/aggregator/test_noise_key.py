@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,16 @@ def drawn(key: NoiseKey, day: int, task: bytes = TASK, total: bytes = b"total") 
     return key.noise(task, day * DAY + 5, total).discrete_laplace(50, 20).tolist()
 
 
-@pytest.fixture(params=["file", "memory"])
-def key(request: pytest.FixtureRequest, tmp_path: Path) -> NoiseKey:
-    return NoiseKey(KeyFile(tmp_path / "noise-key" if request.param == "file" else None))
+@pytest.fixture
+def key(tmp_path: Path) -> NoiseKey:
+    return NoiseKey(KeyFile(tmp_path / "noise-key"))
 
 
-def test_a_sum_has_the_same_noise_and_another_sum_another(key: NoiseKey) -> None:
+def test_a_sum_has_the_same_noise_and_another_sum_another(key: NoiseKey, tmp_path: Path) -> None:
     assert drawn(key, 3) == drawn(key, 3)
     others = [drawn(key, 4), drawn(key, 3, task=b"\1" * 32), drawn(key, 3, total=b"totals")]
     assert drawn(key, 3) not in others
-    assert drawn(NoiseKey(KeyFile(None)), 3) != drawn(key, 3)
+    assert drawn(NoiseKey(KeyFile(tmp_path / "other")), 3) != drawn(key, 3)
 
 
 def test_a_server_that_is_started_again_has_the_same_key(tmp_path: Path) -> None:
@@ -74,20 +73,3 @@ def test_what_a_crash_has_left_is_erased_the_next_time(tmp_path: Path, again: in
     key.erase_before(again * DAY)
     assert len(KeyFile(path).names()) == 1
     assert drawn(key, 7) == later
-
-
-def test_another_worker_moves_the_key_forward_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "noise-key"
-    one, other = NoiseKey(KeyFile(path)), NoiseKey(KeyFile(path))
-    expected = drawn(one, 7)
-    get: Callable[[KeyFile, bytes], bytes | None] = KeyFile.get
-
-    def late(file: KeyFile, name: bytes) -> bytes | None:
-        monkeypatch.setattr(KeyFile, "get", get)
-        other.erase_before(7 * DAY)
-        return get(file, name)
-
-    monkeypatch.setattr(KeyFile, "get", late)
-    assert drawn(one, 7) == expected

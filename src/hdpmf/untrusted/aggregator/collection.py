@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from hdpmf.untrusted.aggregator.datastore import (
     reports,
 )
 from hdpmf.untrusted.aggregator.key_file import KeyFile
-from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE, NoiseKey
+from hdpmf.untrusted.aggregator.noise_key import NoiseKey
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
 
@@ -66,8 +65,8 @@ class Batches:
 
     Args:
         seals: Opens the sums, until a batch is closed.
-        noise: What is added to sums in a simulation; otherwise the noise of ``noise_key``.
-        state: Folder of files that are no part of the database; None if that is in memory.
+        noise_key: File of the key that the noise of sums is made of.
+        noise: What is added to sums in a simulation instead.
     """
 
     def __init__(
@@ -76,24 +75,20 @@ class Batches:
         keys: ServerKeys,
         rules: Rules,
         seals: BatchSeals,
+        noise_key: KeyFile,
         noise: Noise | None = None,
-        state: Path | None = None,
     ) -> None:
         if noise is not None and not rules.simulation:
             raise PrivacyError(
                 f"{type(noise).__name__} must not make the noise of a sum that is released: a "
                 "server adds the noise of its own key"
             )
-        if not database.in_memory and state is None:
-            raise ConfigError(
-                "a server with a database needs a folder for its keys, outside the database"
-            )
         self._database = database
         self._keys = keys
         self._rules = rules
         self._seals = seals
         self._noise = noise
-        self._noise_key = NoiseKey(KeyFile(None if state is None else state / NOISE_KEY_FILE))
+        self._noise_key = NoiseKey(noise_key)
 
     def check(self, task: AggregatorTask, interval: Interval) -> None:
         """Raise DapError unless the interval is within the task and a multiple of its precision."""

@@ -52,7 +52,6 @@ from hdpmf.errors import ConfigError, StorageError
 from hdpmf.untrusted.aggregator.authentication import AdmittedCards, Cards
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import (
-    HPKE_KEYS_FILE,
     ROTATE_SECONDS,
     HpkeKeyRing,
     SigningKey,
@@ -222,8 +221,7 @@ class AggregatorFolder:
     def hpke(self) -> HpkeKeyRing:
         """The secret keys that decrypt reports."""
         signing = SigningKey(self._read(f"keys/{_SIGNING}"))
-        store = KeyFile(self.path / HPKE_KEYS_FILE)
-        return HpkeKeyRing(store, signing, self.config.keys.rotate)
+        return HpkeKeyRing(self.path, signing, self.config.keys.rotate)
 
     @property
     def keys(self) -> ServerKeys:
@@ -346,7 +344,7 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
         authority=made.authority.read_text("ascii"),
         signing=signing.public,
     )
-    HpkeKeyRing(KeyFile(folder / HPKE_KEYS_FILE), signing).rotate(time.time())
+    HpkeKeyRing(folder, signing).rotate(time.time())
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)

@@ -4,18 +4,18 @@ Reports travel through the leader, and somebody may keep them. They stay closed 
 the keys that open them are gone one day. So a server has several keys. Devices encrypt to the
 newest, by a list that the server signs (``key_list``); the others open reports under way. A key is
 *retired* when a newer one is first on the list. It is erased once no list by which anybody may
-encrypt to it is valid any more, and every task that had begun by then is closed or purged: then
-there is no report that it has to open.
+encrypt to it is valid any more, and every task that had begun by then is closed or purged.
 
-The keys are in a file whose records are overwritten (``key_file``). It is the truth: the signed
-list is made of it, and made again if a process was killed in between. All workers of a server, and
-the command ``rotate-keys``, may use it at once.
+The file of the keys (``key_file``) is the truth: the signed list beside it is made of it, and made
+again if a process was killed in between. All workers of a server, and the command ``rotate-keys``,
+may use it at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -24,6 +24,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeConfigList,
     Problem,
 )
+from hdpmf.common.base.files import atomic_write, read_file
 from hdpmf.common.protocol.key_list import (
     VALID_SECONDS,
     KeyList,
@@ -38,9 +39,10 @@ from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyFile
 with needs("cryptography"):
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-HPKE_KEYS_FILE = "hpke-keys"
 ROTATE_SECONDS = 7 * 86_400.0
 
+HPKE_KEYS_FILE = "hpke-keys"
+_LIST_FILE = "hpke-list"
 _LABEL = b"hpke key of time and id"
 _IDS = 256
 _SLACK_SECONDS = 86_400  # clocks of devices, and caches on the way
@@ -80,13 +82,14 @@ class HpkeKeyRing:
     """The HPKE keys of one server.
 
     Args:
-        store: Of the keys and their list.
+        folder: Of the file with the keys and of the signed list.
         signing: The server's long-term key.
         period: Seconds after which a new key is made.
     """
 
-    def __init__(self, store: KeyFile, signing: SigningKey, period: float = ROTATE_SECONDS) -> None:
-        self._store = store
+    def __init__(self, folder: Path, signing: SigningKey, period: float = ROTATE_SECONDS) -> None:
+        self._store = KeyFile(folder / HPKE_KEYS_FILE)
+        self._list = folder / _LIST_FILE
         self._signing = signing
         self._period = period
         self._pairs: dict[bytes, KeyPair] = {}
@@ -173,9 +176,8 @@ class HpkeKeyRing:
 
     def _load(self) -> dict[bytes, KeyPair]:
         """All keys, newest first; those that another process has erased are forgotten here, too."""
-        known = self._pairs
         found = {
-            name: known.get(name) or KeyPair(_id(name), key)
+            name: self._pairs.get(name) or KeyPair(_id(name), key)
             for name, key in sorted(self._store.keys().items(), reverse=True)
         }
         if not found:
@@ -200,9 +202,8 @@ class HpkeKeyRing:
 
     def _current(self, now: float) -> tuple[bytes, KeyList]:
         """Return the signed list, and what it says; it is signed anew where that is due."""
-        names = self._names()
         found = self._stored()
-        if names and found is not None and self._holds(found[1], names, now):
+        if found is not None and self._holds(found[1], self._names(), now):
             return found
         with self._store.alone():
             # Keys that were lost begin again: reports for lost keys are made anew.
@@ -214,12 +215,14 @@ class HpkeKeyRing:
 
     def _holds(self, keys: KeyList, names: list[bytes], now: float) -> bool:
         """Return True if a list names these keys, and is valid for long enough."""
-        right = keys.configs == self._configs_of(names)
-        return right and keys.not_after >= now + VALID_SECONDS / 2
+        if not names or keys.not_after < now + VALID_SECONDS / 2:
+            return False
+        return keys.configs == self._configs_of(names)
 
     def _configs_of(self, names: list[bytes]) -> bytes:
         found = self._load()
-        return _configs(found[name] for name in names if name in found)
+        configs = (found[name].config for name in names if name in found)
+        return HpkeConfigList(tuple(configs)).encode()
 
     def _publish(self, names: list[bytes], now: float) -> tuple[bytes, KeyList]:
         """Sign a list of these keys, and keep it."""
@@ -230,14 +233,14 @@ class HpkeKeyRing:
             configs=self._configs_of(names),
         )
         signed = SignedKeyList.make(keys, self._signing.sign).to_bytes()
-        self._store.write_list(signed)
+        atomic_write(self._list, signed)
         return signed, keys
 
     def _stored(self) -> tuple[bytes, KeyList] | None:
         """The list that was signed last; None if there is none, or it is not of this key."""
-        signed = self._store.read_list()
-        if not signed:
+        if not self._list.exists():
             return None
+        signed = read_file(self._list)
         try:
             return signed, read_signed_list(signed, self._signing.public, "the list of keys")
         except ProtocolError:
@@ -249,14 +252,16 @@ class PartnerKeys:
 
     Args:
         card: The other server's.
+
+    Attributes:
+        outdated: The list should be asked for.
     """
 
     def __init__(self, card: Server) -> None:
         self._card = card
         self._ids: frozenset[int] | None = None
         self._list = b""
-        self.outdated = isinstance(card.signing, str)
-        """True if the list should be asked for."""
+        self.outdated = isinstance(card.signing, str)  # none in a simulation
 
     def knows(self, config_id: int) -> bool:
         """Return True if it has a key of this id, or nothing is known of its keys.
@@ -272,14 +277,9 @@ class PartnerKeys:
         """Take its signed list; raise ProtocolError if it is older, forged or of somebody else."""
         keys = follow_key_list(signed, self._list, self._card)
         self._list = signed
-        self._ids = frozenset(
-            config.id for config in HpkeConfigList.decode(keys.configs).hpke_configs
-        )
+        configs = HpkeConfigList.decode(keys.configs).hpke_configs
+        self._ids = frozenset(config.id for config in configs)
         self.outdated = False
-
-
-def _configs(pairs: Iterable[KeyPair]) -> bytes:
-    return HpkeConfigList(tuple(pair.config for pair in pairs)).encode()
 
 
 def _name(made: int, config_id: int) -> bytes:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from hdpmf.common.aggregation.two_servers.dap.codec import Message
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -36,6 +36,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
 from hdpmf.common.aggregation.two_servers.tokens import Token
+from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import DapError, PrioError, TransportError, needs
 from hdpmf.untrusted.aggregator.aggregation_job import (
@@ -50,9 +51,7 @@ from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
 from hdpmf.untrusted.aggregator.server import (
     EPOCH_MEDIA_TYPE,
     EPOCH_PATH,
-    QUICK_SECONDS,
     Aggregator,
-    PartnerClient,
     read_epoch,
 )
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys
@@ -92,21 +91,14 @@ class Leader(Aggregator):
         self,
         keys: ServerKeys,
         database: ServerDatabase,
+        state: Path,
         helper: HelperApi,
         *,
         clock: Callable[[], float] = time.time,
         noise: Noise | None = None,
-        state: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
-        super().__init__(
-            keys,
-            database,
-            clock=clock,
-            noise=noise,
-            state=state,
-            rules=rules,
-        )
+        super().__init__(keys, database, state, clock=clock, noise=noise, rules=rules)
         self._helper = helper
         self._partner_keys = PartnerKeys(keys.partner)
         shared = (database, self._task_store, self._seals, self._rules)
@@ -321,20 +313,34 @@ class Leader(Aggregator):
         return None
 
 
+class _Client(ServerClient):
+    _continues_trace = True
+
+
 ANSWER_SECONDS = 120.0
 """The helper checks all reports of a job before it answers."""
 
 
-class HelperClient(PartnerClient):
+QUICK_SECONDS = 10.0
+"""Where the answer takes no time."""
+
+
+class HelperClient:
     """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
-        super().__init__(keys, timeout)
-        self._quick = PartnerClient(keys, min(timeout, QUICK_SECONDS))
+        self._slow = _Client(keys.partner, keys.party, timeout)
+        self._quick = _Client(keys.partner, keys.party, min(timeout, QUICK_SECONDS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the connections."""
-        super().close()
+        self._slow.close()
         self._quick.close()
 
     def now(self) -> float:
@@ -365,7 +371,7 @@ class HelperClient(PartnerClient):
     def _message(
         self, method: str, path: str, sent: type[Message], body: bytes, wanted: type[Message]
     ) -> bytes:
-        _, media_type, answer = self.ask(method, path, body, MEDIA_TYPES[sent])
+        _, media_type, answer = self._slow.ask(method, path, body, MEDIA_TYPES[sent])
         if media_type != MEDIA_TYPES[wanted]:
             raise TransportError("the helper's address does not answer like a helper")
         return answer

@@ -63,10 +63,10 @@ def open_server(
     rules = folder.config.tasks
     with closing(folder.open_database(timer, restored=restored)) as database:
         if folder.config.role == "helper":
-            yield Helper(keys, database, state=folder.path, rules=rules)
+            yield Helper(keys, database, folder.path, rules=rules)
             return
         with HelperClient(keys) as client:
-            yield Leader(keys, database, client, state=folder.path, rules=rules)
+            yield Leader(keys, database, folder.path, client, rules=rules)
 
 
 def run_worker(

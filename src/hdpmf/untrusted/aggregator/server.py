@@ -12,7 +12,6 @@ from typing import ClassVar
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.errors import ConfigError, DapError, needs
 from hdpmf.untrusted.aggregator.collection import Batches, closed_intervals
@@ -27,6 +26,7 @@ from hdpmf.untrusted.aggregator.datastore import (
 )
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.key_file import KeyFile
+from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE
 from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
 from hdpmf.untrusted.aggregator.sealing import BATCH_KEYS_FILE, BatchSeals
 from hdpmf.untrusted.aggregator.tasks import (
@@ -55,19 +55,6 @@ def read_epoch(body: bytes) -> int:
     return int(body)
 
 
-QUICK_SECONDS = 10.0
-"""Seconds to wait for the other server where its answer takes no time."""
-
-
-class PartnerClient(ServerClient):
-    """The other server over HTTPS; one that hangs is soon given up."""
-
-    _continues_trace = True
-
-    def __init__(self, keys: ServerKeys, timeout: float = QUICK_SECONDS) -> None:
-        super().__init__(keys.partner, keys.party, timeout)
-
-
 @dataclass(frozen=True)
 class TaskCounts:
     """Counts of a task's reports and closed batches."""
@@ -87,9 +74,9 @@ class Aggregator:
     Args:
         keys: Its keys, and both cards.
         database: Its database.
+        state: Folder of its keys, outside the database.
         clock: Seconds since 1970.
         noise: Added to sums in a simulation; otherwise that of the server's noise key.
-        state: Folder of its keys, outside the database; None if that is in memory.
         rules: Conditions for tasks.
     """
 
@@ -99,10 +86,10 @@ class Aggregator:
         self,
         keys: ServerKeys,
         database: ServerDatabase,
+        state: Path,
         *,
         clock: Callable[[], float] = time.time,
         noise: Noise | None = None,
-        state: Path | None = None,
         rules: Rules | None = None,
     ) -> None:
         if keys.role != self.role:
@@ -115,8 +102,9 @@ class Aggregator:
         self._rules = Rules() if rules is None else rules
         self.partner_clock = PartnerClock(clock, self._rules.partner_skew)
         self._task_store = TaskStore(database, keys, self._rules, clock)
-        self._seals = BatchSeals(KeyFile(None if state is None else state / BATCH_KEYS_FILE))
-        self._batches = Batches(database, keys, self._rules, self._seals, noise, state)
+        self._seals = BatchSeals(KeyFile(state / BATCH_KEYS_FILE))
+        noise_key = KeyFile(state / NOISE_KEY_FILE)
+        self._batches = Batches(database, keys, self._rules, self._seals, noise_key, noise)
         self._seals.erase_closed(database)
 
     def task(self, task_id: bytes) -> AggregatorTask:
@@ -277,9 +265,10 @@ class Aggregator:
 
     def key_configs(self) -> bytes:
         """Return DAP's list of its public HPKE keys, newest first."""
-        if isinstance(self._keys.hpke, HpkeKeyRing):
-            return self._keys.hpke.config_list(self._clock())
-        return HpkeConfigList((self._keys.hpke.config,)).encode()
+        hpke = self._keys.hpke
+        if isinstance(hpke, HpkeKeyRing):
+            return hpke.config_list(self._clock())
+        return HpkeConfigList((hpke.config,)).encode()
 
     def rotate_keys(self) -> None:
         """Make a new HPKE key if it is time, and erase those that no open task needs."""
