@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -135,9 +137,14 @@ class ServersInProcess:
         self.servers = Servers(leader=cards[0], helper=cards[1])
         rules = SimulationRules(minimum=2)
         self._databases = [ServerDatabase(), ServerDatabase()]
+        self._folder = TemporaryDirectory()
+        states = [Path(self._folder.name, name) for name in ("leader", "helper")]
+        for state in states:
+            state.mkdir()
         helper = Helper(
             ServerKeys("helper", parties[1], hpke[1], cards[1], cards[0]),
             self._databases[1],
+            states[1],
             clock=lambda: self.now,
             noise=SeededNoise(seed, _HELPER_STREAM),
             rules=rules,
@@ -145,6 +152,7 @@ class ServersInProcess:
         self.leader = Leader(
             ServerKeys("leader", parties[0], hpke[0], cards[0], cards[1]),
             self._databases[0],
+            states[0],
             helper,
             clock=lambda: self.now,
             noise=SeededNoise(seed, _LEADER_STREAM),
@@ -165,6 +173,7 @@ class ServersInProcess:
         """Let all of it go."""
         for database in self._databases:
             database.close()
+        self._folder.cleanup()
 
 
 @dataclass(frozen=True, slots=True)
