@@ -116,7 +116,7 @@ def demo(
     """Train every method on synthetic data; print a table and recommendations, save a plot."""
     from hdpmf.common.base.files import atomic_write
     from hdpmf.common.data import load_dataset
-    from hdpmf.lab.plots import accuracy_png
+    from hdpmf.lab.plots import Bar, accuracy_png
 
     begin = time.perf_counter()
     make_folder(out)
@@ -130,7 +130,18 @@ def demo(
     size = f"{world.n_users:,} users, {world.n_items:,} items, {len(world):,} ratings"
     mean = "one seed" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
     plot = out / "accuracy.png"
-    atomic_write(plot, accuracy_png(rows, f"made-up world of {size}; K = {_FACTORS}; {mean}"))
+    bars = [
+        Bar(
+            row["label"],
+            row["mse"],
+            row["mse_sd"],
+            row["epsilon"],
+            row["epsilon_status"],
+            silent=row["method"] == "user-mean",
+        )
+        for row in rows
+    ]
+    atomic_write(plot, accuracy_png(bars, f"made-up world of {size}; K = {_FACTORS}; {mean}"))
     seconds = time.perf_counter() - begin
 
     def text() -> Iterator[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,37 +77,45 @@ _STATUS_MEANING = {
 _CUT = 2.5
 
 
-def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
-    """Draw a bar per method, best on top, coloured by the status of its epsilon.
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A method with its error; ``silent`` if it is a device that sends nothing."""
 
-    Rows have ``method``, ``label``, ``mse``, ``mse_sd``, ``epsilon`` and ``epsilon_status``.
-    """
+    label: str
+    mse: float
+    spread: float
+    epsilon: float | None
+    status: str
+    silent: bool = False
+
+
+def accuracy_png(bars: Sequence[Bar], subtitle: str) -> bytes:
+    """Draw a bar per method, best on top, coloured by the status of its epsilon."""
     from matplotlib.patches import Patch
 
-    rows = sorted(results, key=lambda row: float(row["mse"]), reverse=True)
-    baseline = next(float(row["mse"]) for row in rows if row["method"] == "user-mean")
-    end = min(max(float(row["mse"]) + float(row["mse_sd"]) for row in rows), _CUT * baseline)
-    present = [
-        status for status in _STATUS_COLOURS if any(row["epsilon_status"] == status for row in rows)
-    ]
+    rows = sorted(bars, key=lambda row: row.mse, reverse=True)
+    baseline = next((row.mse for row in rows if row.silent), math.inf)
+    end = min(max(row.mse + row.spread for row in rows), _CUT * baseline)
+    present = [name for name in _STATUS_COLOURS if any(row.status == name for row in rows)]
     height = 0.46 * len(rows) + 0.25 * len(present) + 1.95
     figure = new_figure(9.0, height, dpi=150, facecolor="white")
     below = 0.25 * len(present) + 0.75
     axes = figure.add_axes((0.14, below / height, 0.83, 1 - (below + 1.05) / height))
     for position, row in enumerate(rows):
         _bar(axes, position, row, end)
-    axes.axvline(baseline, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=0.5)
-    axes.annotate(
-        "as good as sending nothing at all",
-        (baseline, len(rows) - 0.42),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="bottom",
-        fontsize=8.5,
-        color=FAINT,
-        annotation_clip=False,
-    )
-    axes.set_yticks(range(len(rows)), [str(row["label"]) for row in rows], fontsize=11, color=INK)
+    if math.isfinite(baseline):
+        axes.axvline(baseline, color=INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=0.5)
+        axes.annotate(
+            "as good as sending nothing at all",
+            (baseline, len(rows) - 0.42),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="bottom",
+            fontsize=8.5,
+            color=FAINT,
+            annotation_clip=False,
+        )
+    axes.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=11, color=INK)
     axes.set_xlim(0, end * 1.02)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.set_xlabel(
@@ -122,17 +131,15 @@ def accuracy_png(results: Sequence[Mapping[str, Any]], subtitle: str) -> bytes:
     return figure_bytes(figure)
 
 
-def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
+def _bar(axes: Axes, position: int, row: Bar, end: float) -> None:
     """Draw a bar with its number inside; one that is too long is cut."""
-    error = float(row["mse"])
-    spread = float(row["mse_sd"])
-    cut = error > end
+    cut = row.mse > end
     axes.barh(
         position,
-        min(error, end),
+        min(row.mse, end),
         height=0.66,
-        color=_STATUS_COLOURS[row["epsilon_status"]],
-        xerr=None if cut else spread,
+        color=_STATUS_COLOURS[row.status],
+        xerr=None if cut or not row.spread else row.spread,
         error_kw={"ecolor": INK, "elinewidth": 1.0, "capsize": 2.5},
     )
     if cut:
@@ -141,9 +148,9 @@ def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
             xs = (left, left + 0.012 * end)
             ys = (position - 0.4, position + 0.4)
             axes.plot(xs, ys, color="white", linewidth=2.0)
-    inside = 0.9 * end if cut else error - spread
+    inside = 0.9 * end if cut else row.mse - row.spread
     axes.annotate(
-        f"{error:.2f}",
+        f"{row.mse:.2f}",
         (inside, position),
         xytext=(-5, 0),
         textcoords="offset points",
@@ -155,58 +162,11 @@ def _bar(axes: Axes, position: int, row: Mapping[str, Any], end: float) -> None:
     )
 
 
-def _meaning(status: str, rows: Sequence[Mapping[str, Any]]) -> str:
+def _meaning(status: str, rows: Sequence[Bar]) -> str:
     """Return the meaning of a colour, with the budgets of the methods that have it."""
-    budgets = {row["epsilon"] for row in rows if row["epsilon_status"] == status} - {None, 0.0}
+    budgets = {row.epsilon for row in rows if row.status == status and row.epsilon}
     shown = ", ".join(f"{budget:g}" for budget in sorted(budgets))
     return _STATUS_MEANING[status].format(f" (epsilon {shown})" if shown else "")
-
-
-_COMPARISON_COLOURS = {
-    "none": (NEUTRAL, "no privacy"),
-    "nominal": (DOUBTFUL, "epsilon nominal"),
-    "author's claim": (DOUBTFUL, "epsilon claimed by its author"),
-    "proved": (GOOD, "epsilon proved"),
-}
-
-
-def comparison_png(rows: Sequence[Mapping[str, Any]], title: str) -> bytes:
-    """Draw a bar per model, best on top, coloured by the status of its epsilon.
-
-    Rows have ``model``, ``mse`` and ``epsilon_is``, the best first. Those without an error are left
-    out.
-    """
-    from matplotlib.patches import Patch
-
-    rows = [row for row in rows if row["mse"] is not None]
-    figure = new_figure(
-        7.5, 0.4 * len(rows) + 1.4, dpi=150, facecolor="white", layout="constrained"
-    )
-    axes = figure.add_subplot()
-    errors = [float(row["mse"]) for row in rows]
-    axes.barh(
-        [row["model"] for row in rows],
-        errors,
-        height=0.66,
-        color=[_COMPARISON_COLOURS[row["epsilon_is"]][0] for row in rows],
-    )
-    for position, error in enumerate(errors):
-        axes.annotate(f" {error:.3f}", (error, position), va="center", color=INK, fontsize=9)
-    axes.invert_yaxis()
-    axes.margins(x=0.1)
-    strip_frame(axes)
-    axes.set_title(title, loc="left", fontsize=10, color=INK)
-    axes.set_xlabel("mean squared error on test ratings", color=FAINT)
-    used = {row["epsilon_is"] for row in rows}
-    patches = [
-        Patch(color=colour, label=words)
-        for name, (colour, words) in _COMPARISON_COLOURS.items()
-        if name in used
-    ]
-    figure.legend(
-        handles=patches, loc="outside lower right", ncols=len(patches), frameon=False, fontsize=8
-    )
-    return figure_bytes(figure)
 
 
 _OBSERVER_COLOURS = {
@@ -289,8 +249,3 @@ def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
         handles=handles, loc="upper left", bbox_to_anchor=corner, ncols=3, fontsize=9, **_LEGEND
     )
     return figure_bytes(figure)
-
-
-_BINS = 40
-
-_DAY = 86_400

@@ -168,9 +168,21 @@ class Comparison(Tabular):
 
         The result shows itself in notebooks; ``.data`` is the PNG.
         """
-        from hdpmf.lab.plots import comparison_png
+        from hdpmf.lab.plots import Bar, accuracy_png
 
-        return Picture(comparison_png(self._rows, self.title))
+        bars = [
+            Bar(
+                row["model"],
+                row["mse"],
+                row.get("mse_sd", 0.0),
+                row["epsilon"],
+                row["epsilon_is"],
+                silent=row["epsilon"] == 0,
+            )
+            for row in self._rows
+            if row["mse"] is not None
+        ]
+        return Picture(accuracy_png(bars, self.title))
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.title)}</p>{super()._repr_html_()}"
