@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,6 @@ _OUT = Path("out") / "experiment"
 _ERRORS = {"mse_all": "MSE", "mae_all": "MAE", "mse": "warm MSE", "mae": "warm MAE"}
 """Over all test ratings; warm are those whose user and item were in training."""
 
-_HYPERPARAMETERS = ("learning_rate", "reg")
 _LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "coverage"}
 
 Jobs = Annotated[
@@ -75,13 +74,8 @@ class ExecutionOptions:
     ] = "auto"
 
     @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the functions that run experiments."""
-        return {"n_jobs": self.jobs, "backend": self.backend, "on": self.on}
-
-    @property
     def typed(self) -> dict[str, Any]:
-        """The options that differ from their defaults, for `command_line`."""
+        """The options that differ from their defaults, by name."""
         usual = ExecutionOptions()
         return {
             name: value for name, value in asdict(self).items() if value != getattr(usual, name)
@@ -104,30 +98,11 @@ def run_file(
     from hdpmf.lab.experiments import read_experiment, resolve
 
     experiment, files = resolve(read_experiment(file), file.parent)
-    prepare_results(out, fresh)
-    done, by_name = run_and_collect(
-        [experiment],
-        out,
-        execution,
-        files=files,
-        command=command_line("hdpmf", "experiment", "run", file, out=out, **execution.typed),
-        public_command=command_line("hdpmf", "experiment", "run", file.name, **execution.typed),
-    )
+    words = ("hdpmf", "experiment", "run", file)
+    done, by_name = run_and_collect([experiment], out, execution, fresh, words, {}, files)
     cells = by_name.get(experiment.name, [])
-    notes, exit_code = failures(done)
-    fields = {
-        "experiment": experiment.name,
-        "out": str(out),
-        "cells": [cell_fields(cell) for cell in cells],
-        **done_fields(done),
-    }
-    text = [
-        *cell_tables(experiment, cells),
-        *off_scale_lines(cells),
-        *claim_lines(cells),
-        f"{done.total} runs done now, {done.reused} reused; results in {out}",
-    ]
-    return Result(fields, text, notes=notes, exit_code=exit_code)
+    fields = {"experiment": experiment.name, "cells": list(map(cell_fields, cells))}
+    return run_result(out, done, fields, cell_tables(experiment, cells), cells)
 
 
 @command
@@ -146,7 +121,6 @@ def report_result(written: ReportFiles, results: Path, **more: Any) -> Result:
         "results": str(results),
         "page": str(page),
         "files": list(written.files),
-        "findings": list(written.findings),
         **more,
         "missing_cells": written.missing,
         "problems": list(written.problems),
@@ -157,126 +131,115 @@ def report_result(written: ReportFiles, results: Path, **more: Any) -> Result:
             f"{written.missing} cells are incomplete and marked so; the same 'run' command "
             "does what is missing"
         )
-    text = [*written.findings, f"{len(written.files)} files written; open {page}"]
+    text = [*more.get("findings", ()), f"{len(written.files)} files written; open {page}"]
     return Result(fields, text, notes=notes)
-
-
-def prepare_results(out: Path, fresh: bool | None) -> None:
-    """Set earlier results aside, or require some, as ``--fresh/--resume`` says."""
-    from hdpmf.lab.experiments.store import FILE_NAME, set_aside
-
-    if fresh is False and not (out / FILE_NAME).exists():
-        raise ConfigError(f"there is nothing to go on from in {out}; drop --resume to begin")
-    if fresh:
-        earlier = set_aside(out)
-        if earlier is not None:
-            note(f"earlier results are kept in {earlier}")
-
-
-@contextmanager
-def resume_hint(command: str) -> Iterator[None]:
-    """Print the command that resumes the work, on Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        note(f"stopped; what was finished is kept. To go on: {command}")
-        raise
-
-
-def command_line(*words: object, **options: object) -> str:
-    """Return a command as typed in a shell, without options that are None, False or empty."""
-    parts = [str(word) for word in words]
-    for name, value in options.items():
-        option = "--" + name.replace("_", "-")
-        if value is None or value is False or value == []:
-            continue
-        for word in value if isinstance(value, (list, tuple)) else [value]:
-            parts += [option] if word is True else [option, str(word)]
-    return shlex.join(parts)
 
 
 def run_and_collect(
     experiments: Sequence[Experiment],
     out: Path,
     execution: ExecutionOptions,
-    *,
+    fresh: bool | None,
+    words: Sequence[object],
+    typed: Mapping[str, Any],
     files: Mapping[str, Path] | None = None,
-    command: str,
-    public_command: str,
 ) -> tuple[RunCounts, dict[str, list[Cell]]]:
     """Do the runs that are missing, and return the cells of each experiment.
 
-    ``files`` are the user's own data, by name. ``command`` resumes the work after Ctrl-C;
-    ``public_command`` is the same for the results, without paths of this machine.
+    ``files`` are the user's own data, by checksum; ``words`` and ``typed`` options are the command
+    that resumes the work after Ctrl-C.
     """
     from hdpmf.common.base.progress import clock
-    from hdpmf.lab.experiments import (
-        Store,
-        collect,
-        expected_runs,
-        run_experiments,
-        watch,
-    )
+    from hdpmf.lab.experiments import Store, collect, expected_runs, run_experiments, watch
+    from hdpmf.lab.experiments.expansion import wishes_in_words
     from hdpmf.lab.experiments.runner import expected_seconds
+    from hdpmf.lab.experiments.store import FILE_NAME, set_aside
     from hdpmf.private.kernels.gpu.availability import use_gpu
 
+    if fresh is False and not (out / FILE_NAME).exists():
+        raise ConfigError(f"there is nothing to go on from in {out}; drop --resume to begin")
+    if fresh and (earlier := set_aside(out)) is not None:
+        note(f"earlier results are kept in {earlier}")
+    options = {**typed, **execution.typed}
     with Store(out, create=True) as store:
         about = ""
         if not use_gpu(execution.on):  # the estimate knows processors only
             duration = clock(expected_seconds(experiments, execution.jobs))
             about = f", about {duration} if none were done before"
         note(f"{len(expected_runs(experiments))} runs in all{about}")
-        weights = (line for experiment in experiments for line in _weight_lines(experiment))
-        for line in dict.fromkeys(weights):
-            note(line)
-        with resume_hint(command), watch() as progress:
-            done = run_experiments(
-                experiments,
-                store,
-                files=files or {},
-                command=public_command,
-                progress=progress,
-                **execution.arguments,
-            )
+        for experiment in experiments if files else ():
+            for name in experiment.data:
+                weights = wishes_in_words(experiment, name)
+                note(f"{name}: privacy weights: {weights} (data.{name}.weights)")
+        try:
+            with watch() as progress:
+                done = run_experiments(
+                    experiments,
+                    store,
+                    files=files or {},
+                    n_jobs=execution.jobs,
+                    backend=execution.backend,
+                    on=execution.on,
+                    # Results say nothing about the places of files.
+                    command=_command_line([getattr(word, "name", word) for word in words], options),
+                    progress=progress,
+                )
+        except KeyboardInterrupt:
+            again = _command_line(words, {"out": out, **options})
+            note(f"stopped; what was finished is kept. To go on: {again}")
+            raise
         results = store.results()
-        cells = {
-            experiment.name: collect(store, experiment, results)
-            for experiment in experiments
-            if experiment.has_runs
-        }
-    return done, cells
+        with_runs = [experiment for experiment in experiments if experiment.has_runs]
+        return done, {one.name: collect(store, one, results) for one in with_runs}
 
 
-def _weight_lines(experiment: Experiment) -> Iterator[str]:
-    """Describe the privacy weights of the user's own data."""
-    from hdpmf.lab.experiments.expansion import wishes_in_words
+def _command_line(words: Sequence[object], options: Mapping[str, Any]) -> str:
+    """Return a command as typed in a shell, without options that are None, False or empty."""
+    parts = list(map(str, words))
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            parts.append(option)
+        elif value:
+            values = value if isinstance(value, list) else [value]
+            parts += [part for one in values for part in (option, str(one))]
+    return shlex.join(parts)
 
-    for name in experiment.datasets if experiment.has_runs else ():
-        if name in experiment.data and experiment.data[name].file is not None:
-            words = wishes_in_words(experiment, name)
-            yield f"{name}: privacy weights: {words} (data.{name}.weights)"
 
-
-def done_fields(done: RunCounts) -> dict[str, Any]:
-    """Return a summary of runs for JSON."""
-    return {
+def run_result(
+    out: Path,
+    done: RunCounts,
+    fields: Mapping[str, Any],
+    tables: Iterable[Block],
+    cells: Sequence[Cell],
+) -> Result:
+    """Return tables of cells with what their numbers are worth, and what was done for them."""
+    text = [
+        *tables,
+        *_off_scale_lines(cells),
+        *_claim_lines(cells),
+        f"{done.total} runs done now, {done.reused} reused, in {done.seconds:.0f} s; "
+        f"results in {out}",
+    ]
+    notes = [
+        f"failed: {METHODS[method].label}: {message}" for method, message in done.failures.items()
+    ]
+    if notes:
+        failed = f"{done.ran['failed']} of {done.total} runs failed."
+        notes.append(f"{failed} The same command tries them again.")
+    counts = {
         "ran": done.ran,
         "failures": done.failures,
         "n_ran": done.total,
         "n_reused": done.reused,
         "seconds": round(done.seconds, 2),
     }
-
-
-def failures(done: RunCounts) -> tuple[list[str], int]:
-    """Return notes about runs that failed, and the exit code."""
-    if not done.failures:
-        return [], 0
-    notes = [
-        f"failed: {METHODS[method].label}: {message}" for method, message in done.failures.items()
-    ]
-    failed = f"{done.ran['failed']} of {done.total} runs failed."
-    return [*notes, f"{failed} The same command tries them again."], SOME_RUNS_FAILED
+    return Result(
+        {"out": str(out), **fields, **counts},
+        text,
+        notes=notes,
+        exit_code=SOME_RUNS_FAILED if notes else 0,
+    )
 
 
 def cell_fields(cell: Cell) -> dict[str, Any]:
@@ -289,9 +252,9 @@ def cell_fields(cell: Cell) -> dict[str, Any]:
         "status": cell.status,
         **{
             name: {
-                "mean": finite(summary.mean),
-                "std": finite(summary.std),
-                "values": list(map(finite, summary.values)),
+                "mean": _finite(summary.mean),
+                "std": _finite(summary.std),
+                "values": list(map(_finite, summary.values)),
             }
             for name, summary in cell.metrics.items()
         },
@@ -302,31 +265,52 @@ def cell_fields(cell: Cell) -> dict[str, Any]:
     }
 
 
-def finite(value: float) -> float | None:
-    """Return a number that JSON has, or None."""
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 def cell_tables(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Block]:
     """Yield a table per data set and K: methods down, the axis across."""
-    from hdpmf.lab.experiments import dataset_title
-
     measures = (_ERRORS if experiment.errors else {}) | (_LISTS if experiment.lists else {})
-    for dataset in experiment.datasets:
-        for factors in experiment.factors:
-            here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, factors)]
-            quick = ", quick" if experiment.quick else ""
-            title = f"{experiment.title} [{dataset_title(dataset)}, K={factors}{quick}]"
-            if experiment.vary is None:
-                columns = ["method", *measures.values(), "lr", "reg"]
-                yield Table(columns, _rows(here, list(measures)), columns[1:], title)
-                continue
-            axis = experiment.vary
-            columns = ["method", *(f"{axis.parameter}={x:g}" for x in axis.values)]
-            for measure in ("mse_all", "ndcg_at_10"):
-                if measure in measures:
-                    heading = f"{title}: {measures[measure]}"
-                    yield Table(columns, _curves(here, measure), columns[1:], heading)
+    for dataset, k in itertools.product(experiment.datasets, experiment.factors):
+        rows: dict[str, list[Cell]] = {}
+        for cell in cells:
+            if (cell.dataset, cell.factors) == (dataset, k):
+                rows.setdefault(cell.label, []).append(cell)
+        quick = ", quick" if experiment.quick else ""
+        shown = next((row[0].dataset_title for row in rows.values()), dataset)
+        title = f"{experiment.title} [{shown}, K={k}{quick}]"
+        if experiment.vary is None:
+            columns = ["method", *measures.values(), "lr", "reg"]
+            lines = [
+                [label, *(_plus_minus(cell, name) for name in measures), *_chosen(cell)]
+                for label, (cell,) in rows.items()
+            ]
+            yield Table(columns, lines, columns[1:], title)
+            continue
+        columns = ["method", *(f"{experiment.varied}={x:g}" for x in experiment.vary.values)]
+        for measure in ("mse_all", "ndcg_at_10"):
+            if measure in measures:
+                lines = [
+                    [label, *(_plus_minus(cell, measure) for cell in row)]
+                    for label, row in rows.items()
+                ]
+                yield Table(columns, lines, columns[1:], f"{title}: {measures[measure]}")
+
+
+def _chosen(cell: Cell) -> list[str]:
+    known = cell.hyperparameters
+    return [f"{known[name]:g}" if name in known else "" for name in ("learning_rate", "reg")]
+
+
+def _plus_minus(cell: Cell, metric: str) -> str:
+    if cell.status != "done":
+        return cell.status
+    summary = cell.summary(metric)
+    if not summary.values:
+        return "none"
+    spread = f" ± {summary.std:.4f}" if math.isfinite(summary.std) else ""
+    return f"{summary.mean:.4f}{spread}"
 
 
 def off_scale(n: float, total: float) -> str:
@@ -337,7 +321,7 @@ def off_scale(n: float, total: float) -> str:
     )
 
 
-def off_scale_lines(cells: Iterable[Cell]) -> list[str]:
+def _off_scale_lines(cells: Iterable[Cell]) -> list[str]:
     """Return a mark for each method that predicted what no rating can be."""
     counts: dict[str, tuple[float, float]] = {}
     for cell in cells:
@@ -347,7 +331,7 @@ def off_scale_lines(cells: Iterable[Cell]) -> list[str]:
     return [f"{label}: {off_scale(*count)}" for label, count in counts.items() if count[0]]
 
 
-def claim_lines(cells: Iterable[Cell]) -> list[str]:
+def _claim_lines(cells: Iterable[Cell]) -> list[str]:
     """Return the status of the methods' epsilons: none is shown without it."""
     groups: dict[str, dict[str, None]] = {}
     for cell in cells:
@@ -359,29 +343,3 @@ def claim_lines(cells: Iterable[Cell]) -> list[str]:
     lines = [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]
     more = "Privacy: SIMULATED noise, to compare methods. More: hdpmf privacy explain METHOD"
     return [*lines, more] if lines else []
-
-
-def _curves(cells: Sequence[Cell], measure: str) -> list[list[str]]:
-    rows: dict[str, list[str]] = {}
-    for cell in cells:
-        rows.setdefault(cell.label, [cell.label]).append(_plus_minus(cell, measure))
-    return list(rows.values())
-
-
-def _rows(cells: Sequence[Cell], measures: Sequence[str]) -> list[list[str]]:
-    rows = []
-    for cell in cells:
-        known = cell.hyperparameters
-        chosen = [f"{known[name]:g}" if name in known else "" for name in _HYPERPARAMETERS]
-        rows.append([cell.label, *(_plus_minus(cell, name) for name in measures), *chosen])
-    return rows
-
-
-def _plus_minus(cell: Cell, metric: str) -> str:
-    if cell.status != "done":
-        return cell.status
-    summary = cell.summary(metric)
-    if not summary.values:
-        return "none"
-    spread = f" ± {summary.std:.4f}" if math.isfinite(summary.std) else ""
-    return f"{summary.mean:.4f}{spread}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,13 +14,9 @@ from hdpmf.cli.experiment import (
     Results,
     cell_fields,
     cell_tables,
-    claim_lines,
-    command_line,
-    done_fields,
-    failures,
-    prepare_results,
     report_result,
     run_and_collect,
+    run_result,
 )
 from hdpmf.cli.options.common import DATASET_NAMES, command, data_option, option
 from hdpmf.cli.output import Block, Result, note
@@ -96,36 +92,21 @@ def run_paper(
     """Repeat the paper's experiments: cross-validation, five seeds, all cores, resumable."""
     folder = out or (_QUICK_OUT if choice.quick else _OUT)
     experiments = choice.experiments()
-    typed = {**asdict(choice), **execution.typed}
-    prepare_results(folder, fresh)
-    done, cells = run_and_collect(
-        experiments,
-        folder,
-        execution,
-        command=command_line("hdpmf", "paper", "run", out=folder, **typed),
-        public_command=command_line("hdpmf", "paper", "run", **typed),
-    )
-
-    def text() -> Iterator[Block]:
-        for experiment in experiments:
-            if experiment.has_runs:
-                yield from cell_tables(experiment, cells[experiment.name])
-        yield from claim_lines(cell for found in cells.values() for cell in found)
-        yield (
-            f"{done.total} runs done now in {done.seconds:.0f} s, {done.reused} reused; "
-            f"results in {folder}"
-        )
-
-    notes, exit_code = failures(done)
+    words = ("hdpmf", "paper", "run")
+    done, cells = run_and_collect(experiments, folder, execution, fresh, words, asdict(choice))
     fields = {
-        "out": str(folder),
         "quick": choice.quick,
-        "experiments": {
-            name: [cell_fields(cell) for cell in found] for name, found in cells.items()
-        },
-        **done_fields(done),
+        "experiments": {name: list(map(cell_fields, found)) for name, found in cells.items()},
     }
-    return Result(fields, text(), notes=notes, exit_code=exit_code)
+    tables = (
+        table
+        for experiment in experiments
+        for table in cell_tables(experiment, cells.get(experiment.name, []))
+        if experiment.has_runs
+    )
+    return run_result(
+        folder, done, fields, tables, [one for found in cells.values() for one in found]
+    )
 
 
 @command
@@ -134,7 +115,7 @@ def report(out: ReportFolder, results: Results = _OUT) -> Result:
     from hdpmf.lab.paper.report import write_paper_report
 
     written, marks = write_paper_report(results, out)
-    return report_result(written, results, marks=marks)
+    return report_result(written, results, findings=list(written.findings), marks=marks)
 
 
 def _present(experiments: Sequence[Experiment]) -> tuple[str, ...]:
