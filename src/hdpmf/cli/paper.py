@@ -19,7 +19,7 @@ from hdpmf.cli.experiment import (
     run_result,
 )
 from hdpmf.cli.options.common import DATASET_NAMES, command, data_option, option
-from hdpmf.cli.output import Block, Result, note
+from hdpmf.cli.output import Result, note
 from hdpmf.errors import DatasetError
 
 if TYPE_CHECKING:
