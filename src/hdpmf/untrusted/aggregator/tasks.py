@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -13,17 +12,33 @@ import msgspec
 from msgspec import Meta
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, is_supported
-from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, Problem, Role
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    HpkeConfig,
+    PrepareError,
+    Problem,
+    Role,
+)
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey
 from hdpmf.common.net.parties import PartyKey, verify_key
 from hdpmf.common.privacy.sampling import grid_scale
 from hdpmf.common.protocol import Task, decode
-from hdpmf.common.protocol.key_list import verifies
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import OneRating, prio_of, task_id, token_challenge
 from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase, tasks
+from hdpmf.untrusted.aggregator.datastore import (
+    ReportState,
+    ServerDatabase,
+    accumulators,
+    answers,
+    batches,
+    collections,
+    jobs,
+    lock_task,
+    payloads,
+    reports,
+    tasks,
+)
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 
 with needs("sqlalchemy"):
@@ -78,27 +93,6 @@ class ServerKeys:
     def index(self) -> int:
         """Index of this server's share."""
         return 0 if self.role == "leader" else 1
-
-    def sign(self, data: bytes) -> bytes:
-        """Sign with the key on the card.
-
-        A card of version 1.0.0 has none: the result is then a code that this server alone checks.
-        """
-        if isinstance(self.hpke, HpkeKeyRing) and self.hpke.rotates:
-            return self.hpke.sign(data)
-        return hmac.digest(self.party.shared(self.party.public, b"own signature"), data, "sha256")
-
-    def has_signed(self, signature: bytes, data: bytes) -> bool:
-        """Return True if ``sign`` made this signature."""
-        if isinstance(self.own.signing, str):
-            return verifies(self.own.signing, signature, data)
-        return hmac.compare_digest(self.sign(data), signature)
-
-    def partner_has_signed(self, signature: bytes, data: bytes) -> bool:
-        """Return True if the partner has signed this, or its card has no key to check it by."""
-        if isinstance(self.partner.signing, str):
-            return verifies(self.partner.signing, signature, data)
-        return True
 
     def verify_key(self, task_id: bytes, size: int) -> bytes:
         """Derive a task's verify key; only the partner can derive the same one."""
@@ -172,17 +166,7 @@ class AggregatorTask:
 
     @cached_property
     def token_key(self) -> TokenKey:
-        """The key that tokens of enrolled devices are checked with.
-
-        Raises:
-            DapError: Nobody can report: the task is of version 1.0.0, and came with a list.
-        """
-        if not self.document.token_key:
-            raise DapError(
-                "the task is for devices of a list, as version 1.0.0 had it, and takes no more "
-                "reports; those that came are counted",
-                Problem.UNAUTHORIZED_REQUEST,
-            )
+        """The key that tokens of enrolled devices are checked with."""
         return TokenKey(self.document.token_key)
 
     @cached_property
@@ -281,17 +265,31 @@ class TaskStore:
         return list(connection.execute(live).scalars())
 
     def expired(self, task: AggregatorTask) -> bool:
-        """Return True if the task can no longer be collected, or was purged."""
+        """Return True if the task can no longer be collected, or was purged by this process."""
         late = self._clock() >= task.document.end + self._rules.keep
         return late or task.number in self._purged
 
     def require_open(self, task: AggregatorTask) -> None:
         """Raise DapError if the task can no longer be collected."""
-        if self.expired(task):
+        purged = sa.select(tasks.c.purged).where(tasks.c.number == task.number)
+        with self._database.read() as connection:
+            over = connection.execute(purged).scalar()
+        if over or self.expired(task):
             raise DapError("the task is over, and its reports are gone", Problem.BATCH_INVALID)
 
-    def forget(self, number: int) -> None:
-        """Take nothing of a task any more: it was purged, and its report ids are not known."""
+    def purge(self, connection: sa.Connection, number: int) -> None:
+        """Delete all of a task but report ids, and take nothing of it any more."""
+        lock_task(connection, number, alone=True)
+        unchecked = sa.and_(reports.c.task == number, reports.c.state < ReportState.COUNTED)
+        rejected = {"state": ReportState.REJECTED, "job": None}
+        lost = connection.execute(sa.update(reports).where(unchecked), rejected).rowcount
+        if lost:
+            self._database.add_rejections(connection, number, int(PrepareError.TASK_EXPIRED), lost)
+        for table in (payloads, jobs, accumulators, answers, collections):
+            connection.execute(sa.delete(table).where(table.c.task == number))
+        released = {"checksum": b"", "share": b"", "other": None}
+        connection.execute(sa.update(batches).where(batches.c.task == number), released)
+        connection.execute(sa.update(tasks).where(tasks.c.number == number), {"purged": True})
         self._purged.add(number)
 
     def _load(self, row: Any) -> AggregatorTask:
