@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
-from hdpmf.common.base.traces import ENDPOINT
+from hdpmf.common.base.logs import ENDPOINT
 
 ALLOWED = {"status", "reports", "error.type"}
 

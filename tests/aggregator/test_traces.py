@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
-from hdpmf.common.base.traces import ENDPOINT, exporting
+from hdpmf.common.base.logs import ENDPOINT, exporting
 from hdpmf.common.net.https import HttpsClient
 from hdpmf.common.net.sum_servers import ServerClient
 from hdpmf.errors import TransportError

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hdpmf.common.data import Ratings
-from hdpmf.common.data.item_files import read_item_table
+from hdpmf.common.data.items import read_item_table
 from hdpmf.errors import RatingsError
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ READ = r"""
 import re, resource, sys
 from pathlib import Path
 from hdpmf.common.data import Ratings
-from hdpmf.common.data.item_files import read_item_table
+from hdpmf.common.data.items import read_item_table
 from hdpmf.errors import RatingsError
 resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))  # for the machine's sake
 try:

@@ -213,7 +213,7 @@ def _warnings(model: Estimator) -> list[str]:
 
 def _with_titles(ratings: Ratings, items: Path) -> Ratings:
     """Return the ratings with titles, genres and years from the file of features."""
-    from hdpmf.common.data.item_files import read_item_table
+    from hdpmf.common.data.items import read_item_table
 
     table = read_item_table(items)
     return ratings.describe(table if ratings.items.is_integer else table.with_text_ids())
@@ -232,9 +232,14 @@ def _check_folder(out: Path, force: bool) -> None:
 
 
 def _in_catalogue(ratings: Ratings, catalogue: Path) -> Ratings:
-    from hdpmf.common.data.item_files import restrict_to_file
+    """Return the ratings of the items that a file lists."""
+    from hdpmf.common.data.items import read_item_table
 
-    listed = restrict_to_file(ratings, catalogue)
+    table = read_item_table(catalogue)
+    known = ratings
+    if table.index.is_integer != ratings.items.is_integer:
+        known, table = ratings.with_text_ids(items=True), table.with_text_ids()
+    listed = known.over(table)
     left_out = len(ratings) - len(listed)
     if left_out:
         note(f"{left_out:,} ratings of items that are not in {catalogue} are left out.")

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data import IdIndex, RatingScale, load_dataset
-from hdpmf.common.data.item_files import read_item_table
+from hdpmf.common.data.items import read_item_table
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.method import claim_of
 from hdpmf.common.privacy.sampling import SeededNoise, seed_of

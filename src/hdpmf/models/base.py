@@ -17,7 +17,7 @@ import numpy as np
 from hdpmf.common.base.notebook import facts_html
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, Ratings, RatingsLike
-from hdpmf.common.data.scale import ScaleLike
+from hdpmf.common.data.checks import ScaleLike
 from hdpmf.common.methods import METHODS, Form, Method, check, method_named, method_of
 from hdpmf.common.methods.method import NO_NOISE, PrivacyClaim, claim_of, nothing_hidden
 from hdpmf.common.methods.registry import AS_CLAIMED

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from hdpmf.common.data import Id, Ratings, RatingsLike, as_ratings
-from hdpmf.common.data.scale import ScaleLike
+from hdpmf.common.data.checks import ScaleLike
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError
 from hdpmf.models.input_checks import (

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, Ratings
-from hdpmf.common.data.scale import ScaleLike
+from hdpmf.common.data.checks import ScaleLike
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, hint
 from hdpmf.private.client import Devices

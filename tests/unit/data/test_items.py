@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hdpmf.common.data import IdIndex, ItemTable, Ratings
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.data.item_files import read_item_table, restrict_to_file
+from hdpmf.common.data.items import read_item_table
 from hdpmf.errors import RatingsError
 
 from .test_text_files import SPELLED
@@ -78,11 +78,6 @@ def test_ids_of_a_parquet_file_have_its_type(tmp_path: Path) -> None:
 def test_ids_may_be_of_two_kinds(tmp_path: Path) -> None:
     ratings = Ratings.from_arrays([1, 2], ["007", "7"], [5, 4])
     items = tmp_path / "items.csv"
-    items.write_text("item,title\n7,seven\n8,eight\n")
-    listed = restrict_to_file(ratings, items)
-    assert (listed.item_ids.tolist(), listed.items.ids.tolist()) == (["7"], ["7", "8"])
-    assert listed.item_table is not None
-    assert listed.item_table.title("8") == "eight"
     items.write_text("item,year\n7,1970\n8,1980\n")
     assert ItemFeatures.read(items, ratings.items).matrix[:, 0].tolist() == [0.0, -2.5]
 

@@ -10,7 +10,7 @@ import pytest
 
 import hdpmf
 from hdpmf import Ratings
-from hdpmf.common.data import parquet
+from hdpmf.common.data import readers
 from hdpmf.errors import RatingsError
 
 pytestmark = pytest.mark.slow
@@ -19,8 +19,8 @@ WORLD = hdpmf.synthetic_world(n_users=50, n_items=40, n_ratings=700, rng=2)
 
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "_FIRST_ROWS", 100)
-    monkeypatch.setattr(parquet, "_MOST_ROWS", 100)
+    monkeypatch.setattr(readers, "_FIRST_ROWS", 100)
+    monkeypatch.setattr(readers, "_MOST_ROWS", 100)
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -31,7 +31,7 @@ def test_batches_give_the_same_table(tmp_path: Path, text: bool) -> None:
         table = table.with_columns(pl.format("u{}", "user").alias("user"))
     file = tmp_path / "odd [1].parquet"
     table.write_parquet(file, row_group_size=150)
-    assert [len(one) for one in parquet.read_batches(file, "odd")] == [100] * 7
+    assert [len(one) for one in readers.read_batches(file, "odd")] == [100] * 7
     found, whole = Ratings.read(file), Ratings.of(table)
     assert (found.users, found.items, found.name) == (whole.users, whole.items, "odd [1].parquet")
     for column in ("user_codes", "item_codes", "values", "timestamps"):

@@ -46,7 +46,7 @@ class MonitoringOptions:
         self, service: ServiceFolder, metrics: Metrics
     ) -> Iterator[Callable[[str], None]]:
         """Log alerts, serve counts and export traces in the block; yields a function that logs."""
-        from hdpmf.common.base.traces import exporting
+        from hdpmf.common.base.logs import exporting
         from hdpmf.untrusted.service.health import inspect_folder
 
         with exporting("hdpmf-recommender"), self.log(metrics) as log:

@@ -100,7 +100,7 @@ def _catalogue(
     items: Path | None, data: str | None, scale: tuple[float, float] | None, step: float | None
 ) -> CatalogueTable:
     from hdpmf.common.data import RatingScale, load_dataset
-    from hdpmf.common.data.item_files import read_item_table
+    from hdpmf.common.data.items import read_item_table
     from hdpmf.common.protocol.catalogue import catalogue_table
 
     if items is not None and data is None:
@@ -177,7 +177,7 @@ def items(
     each has the digest of the one before: devices take what follows from theirs and refuse
     everything else. The next run is about the new version; one that is under way keeps its own.
     """
-    from hdpmf.common.data.item_files import read_item_table
+    from hdpmf.common.data.items import read_item_table
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.keys import change_items
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hdpmf.common.data.checks import RngLike, as_generator
+from hdpmf.common.data.checks import RatingScale, RngLike, as_generator
 from hdpmf.common.data.dataset_formats import Counts, DatasetInfo
 from hdpmf.common.data.datasets import (
     cache_folder,
@@ -15,7 +15,6 @@ from hdpmf.common.data.datasets import (
 )
 from hdpmf.common.data.ids import Id, IdIndex
 from hdpmf.common.data.items import ItemFilter, ItemTable
-from hdpmf.common.data.scale import RatingScale
 from hdpmf.common.data.splits import read_split
 from hdpmf.common.data.synthetic import synthetic_world
 from hdpmf.common.data.table import Ratings, RatingsLike, as_ratings

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from hdpmf.common.data.checks import RatingScale
 from hdpmf.common.data.columns import Layout
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.readers import parse_columns
-from hdpmf.common.data.scale import RatingScale
 from hdpmf.common.data.splits import share_indexes
 from hdpmf.common.data.table import Ratings
 from hdpmf.errors import DatasetError, RatingsError

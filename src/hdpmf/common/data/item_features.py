@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hdpmf.common.data.ids import Id, IdIndex
-from hdpmf.common.data.item_files import TITLES, id_column, read_frame
-from hdpmf.common.data.items import ItemTable
+from hdpmf.common.data.items import TITLES, ItemTable, id_column, read_frame
 from hdpmf.errors import RatingsError, notify
 
 if TYPE_CHECKING:

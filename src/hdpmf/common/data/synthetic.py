@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data.checks import RngLike, as_generator, is_count
+from hdpmf.common.data.checks import RatingScale, RngLike, as_generator, is_count
 from hdpmf.common.data.ids import IdIndex
 from hdpmf.common.data.items import ItemTable
-from hdpmf.common.data.scale import RatingScale
 from hdpmf.common.data.table import Ratings
 from hdpmf.errors import ConfigError
 

@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 
 from hdpmf.common.base.notebook import facts_html, frame_of
 from hdpmf.common.data import checks, splits
-from hdpmf.common.data.checks import Duplicates, check_duplicates, pair_keys
+from hdpmf.common.data.checks import (
+    IMPLICIT_SCALE,
+    Duplicates,
+    RatingScale,
+    ScaleLike,
+    check_duplicates,
+    pair_keys,
+)
 from hdpmf.common.data.columns import Layout, Missing, match_columns, take_columns
 from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
-from hdpmf.common.data.scale import IMPLICIT_SCALE, RatingScale, ScaleLike
 from hdpmf.errors import RatingsError
 
 
@@ -118,7 +124,7 @@ class Ratings:
             label = os.path.basename(os.fspath(data)) if name is None else name
             found = read_columns(data, layout)
         else:
-            from hdpmf.common.data.frames import ratings_frame
+            from hdpmf.common.data.columns import ratings_frame
 
             label = "ratings" if name is None else name
             frame = ratings_frame(data, layout, label)

@@ -19,7 +19,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_from_details,
 )
-from hdpmf.common.base.traces import span, trace_headers
+from hdpmf.common.base.logs import span, trace_headers
 from hdpmf.common.net.https import DATE_HEADER, HEALTH_PATH, HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.key_list import (

@@ -12,7 +12,7 @@ import numpy as np
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.data.checks import pair_keys
 from hdpmf.common.data.columns import is_known
-from hdpmf.common.data.item_files import read_frame
+from hdpmf.common.data.items import read_frame
 from hdpmf.errors import PrivacyError, RatingsError, hint
 
 _WEIGHTS = ("weight", "privacyweight", "privacy")

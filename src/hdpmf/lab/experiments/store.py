@@ -41,8 +41,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hdpmf.common.base.files import storage_errors
-from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
+from hdpmf.common.base.files import FileKind, count_tables, make_durable, storage_errors
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.lab.experiments.runs import MethodRecord, Run

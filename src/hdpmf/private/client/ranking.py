@@ -16,8 +16,8 @@ import numpy as np
 
 from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import Id, IdIndex, ItemTable
+from hdpmf.common.data.checks import IMPLICIT_SCALE
 from hdpmf.common.data.items import ItemFilter
-from hdpmf.common.data.scale import IMPLICIT_SCALE
 from hdpmf.common.model.device_fit import log_popularity, to_stars
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.taste import LIKE, Choices, taste, taste_by_rating

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.data.item_files import read_item_table
+from hdpmf.common.data.items import read_item_table
 from hdpmf.common.protocol.catalogue import catalogue_table, plain
 from hdpmf.common.protocol.titles import upright
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError, UnknownIdError

@@ -12,8 +12,7 @@ import threading
 import time
 
 from hdpmf.common.base.backoff import backoff
-from hdpmf.common.base.logs import event
-from hdpmf.common.base.traces import count, span
+from hdpmf.common.base.logs import count, event, span
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.leader import Leader

@@ -52,8 +52,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     problem_details,
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
-from hdpmf.common.base.logs import event
-from hdpmf.common.base.traces import count, span
+from hdpmf.common.base.logs import count, event, span
 from hdpmf.common.net.https import HEALTH_PATH, date_of
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError, Problem
-from hdpmf.common.base.traces import span
+from hdpmf.common.base.logs import span
 from hdpmf.common.net.metrics import (
     ProcessMetrics,
     certificate_metrics,

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem, Report
 from hdpmf.common.aggregation.two_servers.tokens import Token
-from hdpmf.common.base.logs import event
-from hdpmf.common.base.traces import span
+from hdpmf.common.base.logs import event, span
 from hdpmf.errors import DapError, HdpmfError, StorageError, needs
 from hdpmf.untrusted.aggregator.collection import closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (

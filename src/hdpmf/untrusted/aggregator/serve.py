@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from hdpmf.common.base.logs import event, log_to_stderr
-from hdpmf.common.base.traces import exporting
+from hdpmf.common.base.logs import event, exporting, log_to_stderr
 from hdpmf.common.net.certificates import ServerTls
 from hdpmf.common.net.server import (
     Connections,

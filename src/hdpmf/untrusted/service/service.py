@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from hdpmf.common.base.traces import span
+from hdpmf.common.base.logs import span
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import SumServers, TwoServers
 from hdpmf.common.protocol.catalogue import number_of

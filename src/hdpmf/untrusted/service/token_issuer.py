@@ -44,8 +44,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.tokens import REQUEST_SIZE, IssuerKey
+from hdpmf.common.base.files import FileKind, make_durable
 from hdpmf.common.base.logs import event
-from hdpmf.common.base.sqlite import FileKind, make_durable
 from hdpmf.common.protocol.identity import verifies
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import DapError, ProtocolError, StorageError

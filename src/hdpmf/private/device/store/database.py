@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from hdpmf.common.base.files import lock_file, storage_errors
-from hdpmf.common.base.sqlite import FileKind, count_tables, make_durable
+from hdpmf.common.base.files import FileKind, count_tables, lock_file, make_durable, storage_errors
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.integrity import RowIntegrity, counter_of
