@@ -19,8 +19,8 @@ from hdpmf.lab.experiments import Experiment, Store, collect
 from hdpmf.lab.paper import published
 from hdpmf.lab.paper.report import charts, paper_csv, paper_latex, write_paper_report
 from hdpmf.lab.report.content import read_content
-from hdpmf.lab.report.exports import escape
 from hdpmf.lab.report.figures import figure_files
+from hdpmf.lab.report.templating import escape
 
 pytestmark = pytest.mark.slow
 

@@ -12,19 +12,17 @@ from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
 from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals, statements
-from hdpmf.lab.report.content import METRIC_LABELS, Content, plain, read_content
+from hdpmf.lab.report.content import METRIC_LABELS, Content, read_content
 from hdpmf.lab.report.exports import (
     LOWEST,
     Emphasis,
     accuracy_latex,
     csv_files,
-    escape,
-    latex_table,
+    error_tables,
+    latex,
+    list_files,
     lowest_bold,
-    statistics_latex,
     to_csv,
-    to_files,
-    with_title,
 )
 from hdpmf.lab.report.page import (
     AGAIN,
@@ -90,21 +88,20 @@ def _table1_csv(content: Content) -> bytes:
 
 def paper_latex(content: Content) -> dict[str, bytes]:
     """Return the tables in the paper's layout."""
-    tables = {"table2": _table2_latex()}
+    facts = {"groups": privacy_groups(), "names": _split_names}
+    files = {"table2.tex": latex("privacy.tex", "hdpmf.lab.paper", **facts)}
     if content.datasets:
-        tables["table1"] = statistics_latex(content)
-    for experiment in content.with_runs:
-        cells = content.cells.get(experiment.name, [])
-        if cells and experiment.kind == "table" and experiment.errors:
-            note = _PUBLIC if experiment.name == "table3" else ""
-            # Only a table with both has something to say about the one against the other.
-            emphasis, rule = (
-                (_ahead(cells), _BOLD) if duels(cells) else (lowest_bold(cells), LOWEST)
-            )
-            tables[experiment.name] = accuracy_latex(
-                experiment, cells, emphasis, rule, note=note, added=bool(experiment.paper_methods)
-            )
-    return to_files(content, tables)
+        files["table1.tex"] = latex("datasets.tex", content=content)
+    for experiment in error_tables(content):
+        cells = content.cells[experiment.name]
+        note = _PUBLIC if experiment.name == "table3" else ""
+        # Only a table with both has something to say about the one against the other.
+        both = bool(duels(cells))
+        emphasis = _ahead(cells) if both else lowest_bold(cells)
+        rule = _BOLD if both else LOWEST
+        name = f"{experiment.name}.tex"
+        files[name] = accuracy_latex(experiment, cells, emphasis, rule, note)
+    return files | list_files(content)
 
 
 def _ahead(cells: list[Cell]) -> Emphasis:
@@ -116,40 +113,6 @@ def _ahead(cells: list[Cell]) -> Emphasis:
         return (False, 0) if duel is None else (duel.gain > 0, duel.test.stars)
 
     return emphasis
-
-
-def _table2_latex() -> str:
-    groups = []
-    for side in ("user", "item"):
-        rows = []
-        for row in privacy_groups():
-            if row.side != side:
-                continue
-            weights = plain(row.low)
-            if row.low != row.high:
-                weights = f"[{weights},{plain(row.high)})"
-            ratio = [f"${_formula(row.ratio_name)}$", f"${plain(row.ratio)}$"]
-            weight = [f"${_formula(row.weight_name)}$", f"${weights}$"]
-            rows.append([escape(row.group[:3]), *ratio, *weight])
-        groups.append(with_title(side, rows))
-    return latex_table(
-        "llllll",
-        ["& group & ratio & default & weight & default \\\\"],
-        groups,
-        caption="Privacy specification parameters and their default values. con, mod, lib mean "
-        "conservative, moderate and liberal.",
-        label="privacy",
-        environment="table",
-        position="htbp",
-    )
-
-
-def _formula(text: str) -> str:
-    """Return names such as epsilon_uc as LaTeX formulas."""
-    words = text.replace("epsilon", "\\epsilon")
-    for low in ("uc", "um", "ul", "ic", "im", "il"):
-        words = words.replace(f"_{low}", f"_{{{low}}}")
-    return words
 
 
 _SIGNS = {

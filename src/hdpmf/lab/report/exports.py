@@ -7,63 +7,43 @@ import io
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from hdpmf.lab.experiments import Cell, Experiment, Summary
+from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.experiments.store import METRICS
-from hdpmf.lab.report.content import (
-    METRIC_LABELS,
-    NDCG,
-    Content,
-    by_dataset,
-    counts,
-    four,
-    guarantee,
-    highest,
-    list_metrics,
-    lowest,
-    slug,
-    table_place,
-)
+from hdpmf.lab.report.content import METRIC_LABELS, NDCG, Content, list_metrics, lowest
 from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, points
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
-
-_HEAD = "% Written by hdpmf; needs \\usepackage{booktabs,multirow}.\n"
+from hdpmf.lab.report.templating import PACKAGE, latex_environment
 
 Emphasis = Callable[[Cell, str], tuple[bool, int]]
 """Whether a cell's number for a measure is bold, and its stars."""
-
 
 LOWEST = "Bold is the lowest error of its data set and K."
 
 
 def latex_files(content: Content) -> dict[str, bytes]:
     """Return the data sets, and every table with its lowest errors in bold, by file name."""
-    tables = {"datasets": statistics_latex(content)} if content.datasets else {}
-    for experiment in content.with_runs:
+    files = {"datasets.tex": latex("datasets.tex", content=content)} if content.datasets else {}
+    for experiment in error_tables(content):
         cells = content.error_cells(experiment)
-        if cells and experiment.kind == "table" and experiment.errors:
-            tables[experiment.name] = accuracy_latex(experiment, cells, lowest_bold(cells), LOWEST)
-    return to_files(content, tables)
+        files[f"{experiment.name}.tex"] = accuracy_latex(
+            experiment, cells, lowest_bold(cells), LOWEST
+        )
+    return files | list_files(content)
 
 
-def to_files(content: Content, tables: Mapping[str, str]) -> dict[str, bytes]:
-    """Return tables, and those of lists, as files."""
-    lists = {f"{one.name}_lists": _lists_latex(content, one) for one in content.with_lists}
-    return {f"{name}.tex": (_HEAD + text).encode() for name, text in {**tables, **lists}.items()}
+def error_tables(content: Content) -> list[Experiment]:
+    """Return the experiments that have a table of errors."""
+    tables = [one for one in content.with_runs if one.kind == "table" and one.errors]
+    return [one for one in tables if content.cells.get(one.name)]
+
+
+def list_files(content: Content) -> dict[str, bytes]:
+    """Return the tables of lists, by file name."""
+    return {
+        f"{one.name}_lists.tex": latex("lists.tex", content=content, experiment=one)
+        for one in content.with_lists
+    }
 
 
 def lowest_bold(cells: list[Cell]) -> Emphasis:
@@ -72,204 +52,28 @@ def lowest_bold(cells: list[Cell]) -> Emphasis:
     return lambda cell, metric: ((metric, cell.dataset, cell.method, cell.factors) in best, 0)
 
 
-def escape(text: str) -> str:
-    """Escape text for LaTeX; control characters are dropped."""
-    return "".join(_SPECIAL.get(char, char) for char in text if char.isprintable())
-
-
-def latex_table(
-    columns: str,
-    heads: Iterable[str],
-    groups: Iterable[Iterable[Sequence[str]]],
-    *,
-    caption: str,
-    label: str,
-    environment: str = "table*",
-    position: str = "htb!",
-) -> str:
-    """Return a table: lines of its head, then groups of rows with a rule above each."""
-    lines = [
-        f"\\begin{{{environment}}}[{position}]",
-        "  \\centering",
-        f"  \\caption{{{caption}}}",
-        f"  \\begin{{tabular}}{{{columns}}}",
-        "    \\toprule",
-        *(f"    {head}" for head in heads),
-    ]
-    for rows in groups:
-        lines.append("    \\midrule")
-        lines += [f"    {' & '.join(row)} \\\\" for row in rows]
-    lines += ["    \\bottomrule", "  \\end{tabular}", f"  \\label{{{label}}}"]
-    return "\n".join([*lines, f"\\end{{{environment}}}", ""])
-
-
-def with_title(title: str, rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return rows with a first column that one title fills."""
-    first = f"\\multirow{{{len(rows)}}}{{*}}{{{title}}}"
-    return [[first if n == 0 else "", *row] for n, row in enumerate(rows)]
-
-
 def accuracy_latex(
-    experiment: Experiment,
-    cells: list[Cell],
-    emphasis: Emphasis,
-    rule: str,
-    *,
-    note: str = "",
-    added: bool = False,
-) -> str:
+    experiment: Experiment, cells: list[Cell], emphasis: Emphasis, rule: str, note: str = ""
+) -> bytes:
     """Return a table with methods down, measures and K across.
 
     The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note``
-    ends it. With ``added``, methods that the paper does not show have a dagger.
+    ends it. Where a paper has methods, the others have a dagger.
     """
-    width = len(experiment.factors)
-    spans = [f"\\multicolumn{{{width}}}{{c}}{{{label}}}" for label in METRIC_LABELS.values()]
-    rules = [
-        f"\\cmidrule(lr){{{3 + i * width}-{2 + (i + 1) * width}}}"
-        for i in range(len(METRIC_LABELS))
-    ]
-    factors = [
-        f"\\multicolumn{{1}}{{c}}{{K={k}}}" for _ in METRIC_LABELS for k in experiment.factors
-    ]
-    groups = []
-    for methods in by_dataset(cells).values():
-        rows = []
-        for row in methods.values():
-            numbers = [
-                _error_latex(cell, metric, *emphasis(cell, metric))
-                for metric in METRIC_LABELS
-                for cell in row
-            ]
-            rows.append([_method_name(row[0], added=added), *numbers])
-        groups.append(with_title(escape(row[0].dataset_title), rows))
-    reduced = " (reduced run)" if experiment.quick else ""
-    described = f"{escape(experiment.title)}: {describe_seeds('MSE and MAE', experiment)}{reduced}."
-    caption = [described, rule, _marks_explained(cells, added=added), note]
-    return latex_table(
-        f"c|c|{'l' * len(factors)}",
-        [
-            f"\\multicolumn{{2}}{{c}}{{metrics}} & {' & '.join(spans)} \\\\",
-            " ".join(rules),
-            f"\\multicolumn{{2}}{{c}}{{dimension}} & {' & '.join(factors)} \\\\",
-        ],
-        groups,
-        caption=" ".join(filter(None, caption)),
-        label=f"tab:{slug(experiment.name.replace('_', '-'))}",
+    return latex(
+        "accuracy.tex",
+        experiment=experiment,
+        cells=cells,
+        emphasis=emphasis,
+        rule=rule,
+        note=note,
+        in_paper=bool(experiment.paper_methods),
     )
 
 
-def describe_seeds(measures: str, experiment: Experiment) -> str:
-    """Describe the numbers of a table."""
-    seeds = len(experiment.seeds)
-    if seeds == 1:
-        return f"{measures} of one evaluation"
-    return f"mean and deviation of {measures} over {seeds} evaluations"
-
-
-_MARKS = {
-    "nominal": ("", "no mark: $\\epsilon$ is nominal"),
-    "author's claim": ("\\P", "$^\\P$ $\\epsilon$ is claimed by the method's author"),
-    "proved": ("\\ddagger", "$^\\ddagger$ $\\epsilon$ is proved"),
-    "none": ("\\S", "$^\\S$ no privacy"),
-}
-"""The mark of a method by the status of its epsilon, and its explanation."""
-
-
-def _marks_explained(cells: list[Cell], *, added: bool) -> str:
-    statuses = {cell.claim.status for cell in cells if cell.claim is not None}
-    parts = [text for status, (_, text) in _MARKS.items() if status in statuses]
-    if added and not all(cell.in_paper for cell in cells):
-        parts.append("$^\\dagger$ not in the paper")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def _method_name(cell: Cell, *, added: bool) -> str:
-    marks = "\\dagger" if added and not cell.in_paper else ""
-    if cell.claim is not None and cell.claim.status in _MARKS:
-        marks += _MARKS[cell.claim.status][0]
-    return escape(cell.label) + (f"$^{{{marks}}}$" if marks else "")
-
-
-def _error_latex(cell: Cell, metric: str, strong: bool, stars: int) -> str:
-    if cell.status in ("diverged", "failed"):
-        return f"\\textit{{{cell.status}}}"
-    summary = cell.metrics[metric]
-    if not summary.values:
-        return "\\textit{not run}"
-    text = _with_deviation(summary)
-    if stars:
-        text += f"$^{{{'*' * stars}}}$"
-    if cell.status == "missing":
-        text += f" ({len(summary.values)} of {len(cell.run_ids)} seeds)"
-    return f"\\textbf{{{text}}}" if strong else text
-
-
-def _with_deviation(summary: Summary) -> str:
-    deviation = f" $\\pm$ {four(summary.std)}" if math.isfinite(summary.std) else ""
-    return four(summary.mean) + deviation
-
-
-def statistics_latex(content: Content) -> str:
-    """Return the counts of the data sets."""
-    facts = content.datasets.values()
-    return latex_table(
-        "lllll",
-        ["Dataset & \\#users & \\#items & \\#ratings & density \\\\"],
-        [[[escape(str(row["title"])), *counts(row)] for row in facts]],
-        caption="Statistics of datasets",
-        label="statistics",
-        environment="table",
-        position="tb!",
-    )
-
-
-_LIST_COLUMNS = {NDCG: "NDCG@10", "recall_at_10": "Recall@10", "coverage_at_10": "Coverage@10"}
-
-
-def _lists_latex(content: Content, experiment: Experiment) -> str:
-    several = len(experiment.factors) > 1
-    cells = content.table_cells(experiment)
-    groups = []
-    for dataset, k in itertools.product(experiment.datasets, experiment.factors):
-        here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, k)]
-        best = highest(here)
-        rows = [
-            [
-                escape(cell.label),
-                escape(guarantee(cell)),
-                *(_list_latex(cell, m, strong=cell is best) for m in _LIST_COLUMNS),
-            ]
-            for cell in here
-        ]
-        if rows:
-            title = here[0].dataset_title + (f", K={k}" if several else "")
-            groups.append(with_title(escape(title), rows))
-    described = (
-        f"{escape(experiment.title + table_place(experiment))}: "
-        f"{describe_seeds('lists of ten', experiment)}"
-    )
-    caption = (
-        f"{described}. Lists are the ten items that come first of all with a training rating that "
-        "the user has not rated; relevant are test ratings in the top quarter of the scale. Bold "
-        f"is the best of its {'data set and K' if several else 'data set'}."
-    )
-    return latex_table(
-        f"c|l|l|{'l' * len(_LIST_COLUMNS)}",
-        [f"data & method & guarantee & {' & '.join(_LIST_COLUMNS.values())} \\\\"],
-        groups,
-        caption=caption,
-        label=f"tab:{slug(experiment.name)}-lists",
-    )
-
-
-def _list_latex(cell: Cell, metric: str, *, strong: bool) -> str:
-    summary = cell.summary(metric)
-    if not math.isfinite(summary.mean):
-        return "--"
-    text = _with_deviation(summary)
-    return f"\\textbf{{{text}}}" if strong and metric == NDCG else text
+def latex(template: str, package: str = PACKAGE, **facts: Any) -> bytes:
+    """Return a table in LaTeX."""
+    return latex_environment(package).get_template(template).render(facts).encode()
 
 
 MoreColumns = Callable[[Cell], dict[str, object]]

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from hdpmf.common.base.files import atomic_write, storage_errors
-from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Experiment
-from hdpmf.lab.experiments.store import GROUP_METRICS
-from hdpmf.lab.report import content as contents
 from hdpmf.lab.report import tables
 from hdpmf.lab.report.charts import chart_data
-from hdpmf.lab.report.content import Content, read_content, words
+from hdpmf.lab.report.content import (
+    Content,
+    counted,
+    duration,
+    read_content,
+    recorded_methods,
+    words,
+)
 from hdpmf.lab.report.exports import csv_files, latex_files
 from hdpmf.lab.report.figures import figure_files
-from hdpmf.lab.report.overview import SHAPES, overview
-from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS
-
-_PACKAGE = "hdpmf.lab.report"
+from hdpmf.lab.report.overview import overview
+from hdpmf.lab.report.templating import PACKAGE, asset, environment
 
 _KINDS = ("csv", "latex", "figures")
 
@@ -72,7 +67,7 @@ class Page:
     facts: Mapping[str, Any]
     headline: Sequence[str] = ()
     findings: Sequence[str] = ()
-    package: str = _PACKAGE
+    package: str = PACKAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +97,7 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Repo
         ConfigError: There are no results, or none that can be shown.
         StorageError: Results that cannot be read, or a folder that cannot be written.
     """
-    with contents.recorded_methods(results):
+    with recorded_methods(results):
         content = read_content(results)
         page = experiment_page(content)
         return write_files(out, content, page, csv_files(content), latex_files(content))
@@ -164,21 +159,18 @@ def write_files(
 def render(content: Content, page: Page) -> str:
     """Return the page as one HTML file."""
     points = tables.points(content)
-    return (
-        _environment(page.package)
-        .get_template("page.html")
-        .render(
-            page=page,
-            content=content,
-            line=_facts_line(content),
-            notices=_notices(content),
-            overview=overview(content),
-            points=points,
-            charts=chart_data(content, page.figures, points),
-            style=_asset("report.css"),
-            script="".join(map(_asset, ("scales.js", "charts.js", "report.js"))),
-            **page.facts,
-        )
+    template = environment(page.package).get_template("page.html")
+    return template.render(
+        page=page,
+        content=content,
+        line=_facts_line(content),
+        notices=_notices(content),
+        overview=overview(content),
+        points=points,
+        charts=chart_data(content, page.figures, points),
+        style=asset("report.css"),
+        script="".join(map(asset, ("scales.js", "charts.js", "report.js"))),
+        **page.facts,
     )
 
 
@@ -186,8 +178,8 @@ def _facts_line(content: Content) -> list[str]:
     seconds = sum(command.seconds or 0.0 for command in content.commands)
     return [
         words(list(content.dataset_titles.values())),
-        contents.counted(content.n_runs, "run"),
-        f"{contents.duration(seconds)} of wall time" if seconds else "",
+        counted(content.n_runs, "run"),
+        f"{duration(seconds)} of wall time" if seconds else "",
         content.commands[-1].at[:10] if content.commands else "",
     ]
 
@@ -205,73 +197,3 @@ def _notices(content: Content) -> list[str]:
             "for it."
         )
     return [*notices, *content.problems]
-
-
-@cache
-def _environment(package: str) -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, _PACKAGE))]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.tests["finite"] = math.isfinite
-    environment.globals |= {
-        "metrics": contents.METRIC_LABELS,
-        "ranking_labels": contents.RANKING_LABELS,
-        "group_metrics": GROUP_METRICS,
-        "ndcg": contents.NDCG,
-        "honest_figure": HONEST_FIGURE,
-        "raters": RATERS,
-        "delta": DELTA,
-        "zip": zip,
-    }
-    environment.filters |= {
-        name: getattr(contents, name)
-        for name in (
-            *("anchor", "axis_value", "by_dataset", "counted", "counts", "duration", "four"),
-            *("further_measures", "grid_anchor", "guarantee", "highest", "is_level", "lowest"),
-            *("p_value", "percent", "plain", "slug", "symbol_parts", "table_place"),
-        )
-    }
-    environment.filters |= {
-        name: getattr(tables, name)
-        for name in (
-            *("choice_rows", "claim_rows", "differences", "environment", "fitting_in_words"),
-            *("view_words", "weights_in_words"),
-        )
-    }
-    environment.filters |= {
-        "csp_hash": _csp_hash,
-        "enumerated": enumerate,
-        "exact": lambda value: repr(float(value)),
-        "metric_label": contents.LABELS.get,
-        "parameters": tables.parameters_in_words,
-        "shape": lambda status: SHAPES.get(status, SHAPES["unknown"]),
-        "status_words": lambda status: contents.STATUS_WORDS.get(status, status),
-        "unbroken": _unbroken,
-    }
-    return environment
-
-
-def _asset(name: str) -> str:
-    return files(_PACKAGE).joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _csp_hash(source: str) -> str:
-    """Return the hash by which a Content-Security-Policy allows one inline script or style.
-
-    It allows exactly this script and this style, and nothing that a name in the results might
-    bring along.
-    """
-    digest = hashlib.sha256(source.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def _unbroken(sentence: str) -> str:
-    """Keep equations on one line."""
-    for sign in (" = ", " < "):
-        sentence = sentence.replace(sign, sign.replace(" ", "\u00a0"))
-    return sentence.replace(" %", "\u00a0%")
