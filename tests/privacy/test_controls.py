@@ -1,6 +1,6 @@
 """The three controls of the audit. If one fails, the audit is broken, or the design is.
 
-Sums seen without aggregation must fail, half of the noise must be flagged, and the design must pass
+Sums seen without noise must fail, half of the noise must be flagged, and the design must pass
 with a bound never above 1 beyond the 5 % error.
 
 About the 5 %: a bound holds with 95 % confidence, so an audit of a true claim may call it broken
@@ -20,9 +20,9 @@ from scipy.stats import binom, norm
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.lab.audit.game import Audit, run_audit
-from hdpmf.lab.audit.one_round import bit_scores, sum_scores
+from hdpmf.lab.audit.one_round import Design, bit_scores, sum_scores
 from hdpmf.lab.audit.scores import BROKEN, STANDS, Scores, ceiling, lower_bound, verdict
-from hdpmf.lab.audit.world import Design, choose_target
+from hdpmf.lab.audit.world import choose_target
 from tests.unit.audit.planted_noise import WeakDesign
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def target():
 @pytest.fixture(scope="module")
 def as_designed(target):
     """20 times 2,000 runs of the design as it is, with a seed each; tests look at the same ones."""
-    return [sum_scores(target, Design("A", 1.0), "sums", 2_000, seed) for seed in range(20)]
+    return [sum_scores(target, Design("A", 1.0), 2_000, seed) for seed in range(20)]
 
 
 def _together(scores):
@@ -62,15 +62,15 @@ def _bound(scores, runs):
     return lower_bound(pilot, Scores(scores.low[runs:], scores.high[runs:])).epsilon
 
 
-def test_sums_seen_without_aggregation_fail(target):
-    bound = _bound(sum_scores(target, Design("A", 1.0), "messages", 2_000, 0), 1_000)
-    assert verdict(1.0, bound) == BROKEN
-    assert bound > 0.8 * ceiling(1_000)
+def test_sums_seen_without_noise_fail():
+    result = run_audit(Audit("hdp-sum", "messages", 1_000))
+    assert (result.verdict, result.claim_covers_view) == (BROKEN, False)
+    assert result.epsilon_lower_bound == pytest.approx(ceiling(1_000))
 
 
 def test_sums_with_half_the_noise_are_flagged(target):
     """True epsilon 2; the bound of 10,000 runs is about 1.9 with a standard deviation of 0.04."""
-    bound = _bound(sum_scores(target, WeakDesign("A", 1.0), "sums", 20_000, 0), 10_000)
+    bound = _bound(sum_scores(target, WeakDesign("A", 1.0), 20_000, 0), 10_000)
     assert verdict(1.0, bound) == BROKEN
     assert 1.7 < bound <= 2.0
 
@@ -94,7 +94,7 @@ def test_sums_as_designed_are_above_their_claim_no_more_often_than_stated(as_des
 def test_noise_that_is_a_little_too_small_is_above_too_often(target):
     """What the test above can see: 0.8 of the noise, a true epsilon of 1.25."""
     design = WeakDesign("A", 1.0, factor=0.8)
-    bounds = [_bound(sum_scores(target, design, "sums", 4_000, seed), 2_000) for seed in range(8)]
+    bounds = [_bound(sum_scores(target, design, 4_000, seed), 2_000) for seed in range(8)]
     assert sum(verdict(1.0, bound) == BROKEN for bound in bounds) > _most_above(8)
 
 
@@ -145,19 +145,13 @@ def test_not_knowing_h_does_not_save_it_either():
 
 
 def test_the_presence_of_a_rating_costs_three_quarters(target):
-    """8 audits of 1,000 runs against 0.75 W epsilon, as above; without aggregation presence is
-    in plain sight.
-    """
+    """8 audits of 1,000 runs against 0.75 W epsilon, as above."""
     design = Design("A", 1.0)
     bounds = []
     for seed in range(8):
-        bounds.append(
-            _bound(sum_scores(target, design, "sums", 2_000, seed, adjacency="presence"), 1_000)
-        )
+        bounds.append(_bound(sum_scores(target, design, 2_000, seed, adjacency="presence"), 1_000))
     assert sum(verdict(0.75, bound) == BROKEN for bound in bounds) <= _most_above(8)
     assert np.mean(bounds) > 0.4
-    seen = sum_scores(target, design, "messages", 2_000, 0, adjacency="presence")
-    assert _bound(seen, 1_000) > 0.8 * ceiling(1_000)
 
 
 def _paid(**settings):

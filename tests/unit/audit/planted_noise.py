@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.lab.audit.world import Design
+from hdpmf.lab.audit.one_round import Design
 
 
 class SmallerNoise(SeededNoise):

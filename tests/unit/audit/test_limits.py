@@ -20,6 +20,7 @@ from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_ruler, sum_channels
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import SumContribution
+from hdpmf.lab.audit.one_round import Design
 from hdpmf.lab.audit.scores import (
     BROKEN,
     STANDS,
@@ -28,7 +29,6 @@ from hdpmf.lab.audit.scores import (
     lower_bound,
     verdict,
 )
-from hdpmf.lab.audit.world import Design
 from hdpmf.private.device.disclosures.limits import fill
 from hdpmf.untrusted.recommender.sums import coding_of
 from tests.unit.audit.planted_noise import WeakDesign

@@ -23,6 +23,12 @@ from hdpmf.lab.plots import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_DIAMOND: dict[str, Any] = {
+    "marker": "D",
+    "linestyle": "",
+    "markeredgecolor": INK,
+    "markeredgewidth": 1.3,
+}
 _COLOURS = {BROKEN: BAD, STANDS: GOOD, NO_CLAIM: NEUTRAL}
 _TITLES = {
     "messages": ("messages", "the recommender sees what every user sends"),
@@ -55,15 +61,7 @@ def audit_png(results: Sequence[AuditResult], subtitle: str) -> bytes:
             _panel(axes, shown, names, top)
             title, meaning = _TITLES[view]
             axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=20)
-            axes.annotate(
-                meaning,
-                (0, 1),
-                (0, 7),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                fontsize=8,
-                color=FAINT,
-            )
+            axes.text(0, 1.02, meaning, transform=axes.transAxes, fontsize=8, color=FAINT)
         panels[0].set_yticks(range(len(names)), names, fontsize=10.5, color=INK)
         panels[0].tick_params(axis="y", pad=9)
         title = "What each method claims, and what an attack proves"
@@ -97,30 +95,17 @@ def _panel(axes: Axes, results: dict[str, AuditResult], names: list[str], top: f
         beside = max(bound, result.epsilon_claimed or 0.0) if bound < 0.72 * top else bound
         inside = bound >= 0.72 * top
         axes.annotate(
-            text,
-            (beside, position),
-            (-5 if inside else 8, 0),
-            textcoords="offset points",
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=9,
-            color="white" if inside else INK,
-            zorder=4,
-        )
+            text, (beside, position), (-5 if inside else 8, 0), textcoords="offset points",
+            ha="right" if inside else "left", va="center", fontsize=9,
+            color="white" if inside else INK, zorder=4,
+        )  # fmt: skip
         if result.epsilon_claimed is not None:
             covered = result.claim_covers_view
+            face = INK if covered and result.claim_status == "proved" else "white"
             axes.plot(
-                result.epsilon_claimed,
-                position,
-                marker="D",
-                markersize=7.5,
-                markerfacecolor=INK if covered and result.claim_status == "proved" else "white",
-                markeredgecolor=INK,
-                markeredgewidth=1.3,
-                alpha=1.0 if covered else 0.45,
-                clip_on=False,
-                zorder=5,
-            )
+                result.epsilon_claimed, position, markersize=7.5, markerfacecolor=face,
+                alpha=1.0 if covered else 0.45, clip_on=False, zorder=5, **_DIAMOND,
+            )  # fmt: skip
     claims = [result.epsilon_claimed or 0.0 for result in results.values()]
     axes.set_xlim(0, max(top, *claims) * 1.04)
     axes.set_ylim(-0.6, len(names) - 0.4)
@@ -133,42 +118,21 @@ def _legend(figure: Any, top: float) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    diamond: dict[str, Any] = {
-        "marker": "D",
-        "linestyle": "",
-        "markersize": 6.5,
-        "markeredgecolor": INK,
-    }
     handles = [
         Patch(color=_COLOURS[BROKEN], label="proved by attack: above the claim"),
         Patch(color=_COLOURS[STANDS], label="proved by attack: within the claim"),
         Patch(color=_COLOURS[NO_CLAIM], label="no claim"),
-        Line2D([], [], **diamond, markerfacecolor=INK, label="claim, proved for this view"),
-        Line2D([], [], **diamond, markerfacecolor="white", label="claim, nominal"),
+        Line2D([], [], **_DIAMOND, markerfacecolor=INK, label="claim, proved for this view"),
+        Line2D([], [], **_DIAMOND, markerfacecolor="white", label="claim, nominal"),
         Line2D(
-            [],
-            [],
-            **diamond,
-            markerfacecolor="white",
-            alpha=0.45,
+            [], [], **_DIAMOND, markerfacecolor="white", alpha=0.45,
             label="claim made for another view only",
         ),
         Line2D(
-            [],
-            [],
-            color=FAINT,
-            linestyle=(0, (2, 2)),
+            [], [], color=FAINT, linestyle=(0, (2, 2)),
             label=f"most that so many runs can prove ({top:.1f})",
         ),
-    ]
+    ]  # fmt: skip
     figure.legend(
-        handles=handles,
-        loc="lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=8.3,
-        labelcolor=INK,
-        columnspacing=1.6,
-        handletextpad=0.6,
-        borderaxespad=0.2,
+        handles=handles, loc="lower center", ncols=4, frameon=False, fontsize=8.3, labelcolor=INK
     )

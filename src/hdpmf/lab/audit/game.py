@@ -19,18 +19,18 @@ from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.gradients import device_scores, record, retrain_scores
-from hdpmf.lab.audit.one_round import bit_scores, final_scores, sum_scores
+from hdpmf.lab.audit.one_round import Design, bit_scores, final_scores, sum_scores
 from hdpmf.lab.audit.scores import (
     CONFIDENCE,
     Halves,
     Scores,
     best_attack,
     ceiling,
+    certain,
     lower_bound,
     verdict,
 )
 from hdpmf.lab.audit.world import (
-    Design,
     Target,
     check_runs,
     choose_target,
@@ -237,6 +237,8 @@ def _observer(audit: Audit) -> Observer:
 
 def _observe_gradients(audit: Audit, target: Target, pilot: int) -> Attacks:
     path = record(_model(audit), target.ratings, target.privacy_weights(), audit.seed)
+    if audit.view == "messages" and path.budget is not None and path.h is None:
+        return {"everything": certain(pilot, audit.runs)}  # only sums have noise
     scored = device_scores(target, path, audit.view, pilot + audit.runs, audit.seed)
     return {name: scores.split(pilot) for name, scores in scored.items()}
 
@@ -255,12 +257,12 @@ def _observe_published(audit: Audit, target: Target, pilot: int) -> Attacks:
 def _observe_contributions(audit: Audit, target: Target, pilot: int) -> Attacks:
     design = _design(audit)
     total = pilot + audit.runs
+    if audit.view == "messages" and design.kind != "L":
+        return {"everything": certain(pilot, audit.runs)}  # only sums have noise
     if design.kind == "L":
         scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
     else:
-        scores = sum_scores(
-            target, design, audit.view, total, audit.seed, adjacency=audit.adjacency
-        )
+        scores = sum_scores(target, design, total, audit.seed, adjacency=audit.adjacency)
     return {"everything": scores.split(pilot)}
 
 
@@ -292,8 +294,7 @@ def _observe_own(audit: Audit, target: Target, pilot: int) -> Attacks:
         seen.append(np.stack(rows))
     low, high = seen
     if low.shape != high.shape:  # the number of messages already tells
-        apart = np.ones(pilot + audit.runs)
-        return {"everything": Scores(-apart, apart).split(pilot)}
+        return {"everything": certain(pilot, audit.runs)}
     differences = high[:pilot].mean(axis=0) - low[:pilot].mean(axis=0)
     spread = low[:pilot].var(axis=0) + high[:pilot].var(axis=0)
     direction = differences / np.maximum(spread, 1e-12)

@@ -28,7 +28,7 @@ from hdpmf.common.privacy.mechanisms import H_FLOOR, dense_laplace_scale, laplac
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import Opening, Round, learning_rate_at
 from hdpmf.common.protocol.messages import GRADIENT_STEP
-from hdpmf.lab.audit.scores import Halves, Scores, best_attack, discriminated, log_wide_share
+from hdpmf.lab.audit.scores import Halves, Scores, best_attack, discriminated
 from hdpmf.lab.audit.world import Target, in_threads
 from hdpmf.private.client import GradientClient
 from hdpmf.private.client.devices import initial_vectors
@@ -67,20 +67,16 @@ class RecordedRun:
     factors: np.ndarray
     h: np.ndarray | None
     raters: np.ndarray
-    users: int
     scale: RatingScale
 
     @property
     def laplace_scale(self) -> float:
-        """Scale of the noise on each coordinate of a sum if h is unknown."""
-        return laplace_scale(self.plan.n_factors, self.scale.width, self.budget or 0.0)
-
-    @property
-    def dense_scale(self) -> float:
-        """Scale of the noise of methods without h."""
-        plan = self.plan
+        """Scale of the noise on each coordinate of a sum, if h is unknown or there is none."""
+        plan, budget = self.plan, self.budget or 0.0
+        if self.mechanism.needs_h:
+            return laplace_scale(plan.n_factors, self.scale.width, budget)
         units = dense_laplace_scale(
-            plan.n_factors, self.scale.width, self.budget or 0.0, plan.epochs, GRADIENT_STEP
+            plan.n_factors, self.scale.width, budget, plan.epochs, GRADIENT_STEP
         )
         return float(units) * GRADIENT_STEP
 
@@ -119,7 +115,6 @@ def record(model: Factorization, train: Ratings, weights: PrivacyWeights, seed: 
         np.stack(factors),
         all_h,
         recommender.raters,
-        train.n_users,
         train.scale,
     )
 
@@ -153,7 +148,6 @@ def messages(
     workers: Workers,
     *,
     own_h: bool = False,
-    sharing: int = 1,
 ) -> Iterator[np.ndarray]:
     """Yield a real client's answers: which ratings take part, then the messages of every round.
 
@@ -165,7 +159,6 @@ def messages(
         seed: Seed of the first user vectors.
         workers: Threads for the kernels.
         own_h: Draw h anew for every copy, item and round, instead of what the path has.
-        sharing: Without h: the users whose shares make the whole noise; each copy adds one share.
 
     Yields:
         First a mask (users, ratings), then for every round an array (users, ratings, factors).
@@ -181,9 +174,7 @@ def messages(
     )
     weights = PrivacyWeights.per_rating(ratings, copies.weights.ravel())
     # Copies share no item, so that the noise on each row is that of one of them.
-    client = GradientClient(
-        ratings, weights, path.mechanism, noise, seed, workers, n_users=1, sharing=sharing
-    )
+    client = GradientClient(ratings, weights, path.mechanism, noise, seed, workers, n_users=1)
     client.accept(plan)
     counts = client.open(Opening(noise_budget=path.budget)).counts
     yield counts.reshape(n, m) > 0
@@ -305,20 +296,14 @@ def _block(
     )
     copies = _copies(target, items, rating, ids)
     hidden = view == "sums-h-hidden"
-    sharing = path.users if view == "messages" else 1
-    stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden, sharing=sharing)
+    stream = messages(path, copies, raters, noise, seed, workers, own_h=hidden)
     kept = next(stream)
     low, high = (
         SimulatedDevice(path, _copies(target, items, end, ids), kept, seed) for end in target.ends
     )
     ratios = np.zeros(kept.shape)
     for number, sums in enumerate(stream):
-        if path.budget is not None and path.h is None:
-            ratios[:, target.position] += _dense_ratio(
-                path, number, sums[:, target.position], (low, high), target, sharing
-            )
-            continue
-        if hidden:
+        if hidden or (path.budget is not None and path.h is None):
             ratios += _laplace_ratio(path, number, sums, low, high)
             continue
         precision = 1.0 / path.variance(number, items, raters)
@@ -339,7 +324,7 @@ def _block(
 def _laplace_ratio(
     path: RecordedRun, number: int, sums: np.ndarray, low: SimulatedDevice, high: SimulatedDevice
 ) -> np.ndarray:
-    """Return ratios if h is unknown: Laplace noise on every coordinate."""
+    """Return ratios if h is unknown, or there is none: Laplace noise on every coordinate."""
     distances = []
     ones = np.ones(sums.shape[2], np.float32)
     for device in (low, high):
@@ -349,22 +334,6 @@ def _laplace_ratio(
         np.abs(apart, out=apart)
         distances.append(apart @ ones)  # twice as fast as a sum over so short an axis
     return np.asarray((distances[0] - distances[1]) / path.laplace_scale)
-
-
-def _dense_ratio(
-    path: RecordedRun,
-    number: int,
-    rows: np.ndarray,
-    devices: tuple[SimulatedDevice, SimulatedDevice],
-    target: Target,
-    sharing: int,
-) -> np.ndarray:
-    """Return ratios without h, where only messages about the item depend on the rating."""
-    laws = []
-    for device in devices:
-        expected = device.residuals(number)[:, target.position, None] * device.u
-        laws.append(log_wide_share(np.abs(rows - expected), path.dense_scale, sharing).sum(axis=1))
-    return np.asarray(laws[1] - laws[0])
 
 
 def _copies(target: Target, items: np.ndarray, rating: float, ids: np.ndarray) -> Copies:

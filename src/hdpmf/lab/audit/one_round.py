@@ -7,15 +7,28 @@ published it is Fisher's discriminant of the item's numbers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.privacy.coding import bit_height, bit_probability, sum_channels, weight_units
+from hdpmf.common.privacy.coding import (
+    Coding,
+    bit_height,
+    bit_probability,
+    make_ruler,
+    sum_channels,
+    weight_units,
+)
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution
-from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_laplace, log_share
-from hdpmf.lab.audit.world import Design, Target, moved_by, rating_in_worlds, with_rating
+from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, Survey
+from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_laplace
+from hdpmf.lab.audit.world import Target, rating_in_worlds, with_rating
+from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.one_round import make_survey
 from hdpmf.untrusted.recommender.sums import coding_of
 
 # streams of the seed
@@ -24,18 +37,58 @@ _BITS = 900_010
 _FINAL = 900_020
 
 
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A one-round design as it is audited.
+
+    Attributes:
+        kind: ``A`` (sums) or ``L`` (bits).
+    """
+
+    kind: str
+    epsilon: float
+
+    def survey(self, ratings: Ratings, contributors: int) -> Survey:
+        """Return the recommender's survey."""
+        return make_survey(
+            self.kind,
+            self.epsilon,
+            ratings.scale,
+            n_items=ratings.n_items,
+            catalogue="audit",
+            contributors=contributors,
+        )
+
+    def recommender(self, survey: Survey) -> OneRoundRecommender:
+        """Return the recommender."""
+        patterns = HDPBit.patterns if self.kind == "L" else 0
+        return OneRoundRecommender(survey, None, n_patterns=patterns)
+
+    def client(
+        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
+    ) -> OneRoundClient:
+        """Return a client with these ratings, which holds ``n_users`` of all contributors."""
+        return OneRoundClient(
+            ratings,
+            weights,
+            noise,
+            epsilon=self.epsilon,
+            catalogue="audit",
+            n_users=n_users,
+            simulation=True,
+        )
+
+
 def sum_scores(
     target: Target,
     design: Design,
-    view: str,
     runs: int,
     seed: int,
     *,
     adjacency: str = "value",
 ) -> Scores:
-    """Return scores against sums in the view ``sums`` or ``messages``."""
+    """Return scores against the sums of design A."""
     contributors = max(target.ratings.n_users, 2)
-    n_users = contributors if view == "sums" else 1
     coding = coding_of(design.survey(target.ratings, contributors))
     channels = sum_channels(design.kind, coding, design.epsilon)
     worlds = []
@@ -45,14 +98,11 @@ def sum_scores(
         noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
-            (sent,) = recommender.hear([design.client(alone, weights, noise, n_users)])
+            (sent,) = recommender.hear([design.client(alone, weights, noise, contributors)])
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
         worlds.append(entries)
-    moved = [
-        moved_by(target, coding, rating, target.row)
-        for rating in rating_in_worlds(target, adjacency)
-    ]
+    moved = [_moved_by(target, coding, each) for each in rating_in_worlds(target, adjacency)]
 
     def ratio(seen: np.ndarray) -> np.ndarray:
         total = np.zeros(len(seen))
@@ -62,17 +112,22 @@ def sum_scores(
             scale = float(channel.scale)
             for by, sign in ((moved[1], 1.0), (moved[0], -1.0)):
                 noise = seen[:, column] - by[column]
-                law = (
-                    log_discrete_laplace(noise, scale)
-                    if view == "sums"
-                    else log_share(noise, scale, contributors)
-                )
-                total += sign * law
+                total += sign * log_discrete_laplace(noise, scale)
         # The law of a sum has a plateau: equal ratios must not differ by rounding, or a threshold
         # would split them.
         return np.asarray(np.round(total, 9))
 
     return Scores(ratio(worlds[0]), ratio(worlds[1]))
+
+
+def _moved_by(target: Target, coding: Coding, rating: float | None) -> tuple[int, int, int]:
+    """Return what the rating adds to its item's score, its item's weight and the total."""
+    if rating is None:
+        return 0, 0, 0
+    units = int(weight_units(target.weights[[target.row]])[0])
+    value = np.array([rating], np.float32)
+    ruler = make_ruler(target.ratings.scale)
+    return units * int(coding.encode(value)[0]), units, units * int(ruler.encode(value)[0])
 
 
 def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) -> Scores:
@@ -117,7 +172,7 @@ def _bit_sums(sent: BitContribution, n: int, epsilon: float) -> np.ndarray:
 def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
     """Return log-likelihood ratios of single bits, from their signs."""
     coding = coding_of(design.survey(target.ratings, 1))
-    units = weight_units(np.array([target.weight, target.weight]))
+    units = weight_units(np.array([*target.weights[[target.row, target.row]]]))
     plus = bit_probability(
         coding.encode(np.array(target.ends, np.float32)), units, coding, design.epsilon
     )
@@ -162,4 +217,6 @@ def _alone(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeight
     world = Ratings.from_arrays([0], [0], [shown], scale=target.ratings.scale, name="one rating")
     if rating is None:
         world = world.take(np.zeros(0, np.int64))
-    return world, PrivacyWeights.per_rating(world, np.full(len(world), target.weight))
+    return world, PrivacyWeights.per_rating(
+        world, np.full(len(world), float(target.weights[target.row]))
+    )

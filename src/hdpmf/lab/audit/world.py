@@ -1,4 +1,4 @@
-"""The audited rating, one-round designs, and noise that is too small, for all audits."""
+"""The audited rating and the worlds that it is in, for all audits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ import numpy as np
 from hdpmf.common.base.threads import available_cores
 from hdpmf.common.data import Ratings
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.common.privacy.coding import Coding, make_ruler, weight_units
-from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import Survey
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.recommender.one_round import make_survey
 
 Block = TypeVar("Block")
 
@@ -73,11 +66,6 @@ class Target:
         return int(self.ratings.item_counts()[self.item])
 
     @property
-    def weight(self) -> float:
-        """Privacy weight of the rating."""
-        return float(self.weights[self.row])
-
-    @property
     def ends(self) -> tuple[float, float]:
         """The rating in the two worlds."""
         return self.ratings.scale.low, self.ratings.scale.high
@@ -129,67 +117,10 @@ def check_runs(runs: int) -> None:
         raise ConfigError(f"an audit needs at least 10 runs of each world, not {runs}")
 
 
-_CATALOGUE = "audit"
-
-
-@dataclass(frozen=True, slots=True)
-class Design:
-    """A one-round design as it is audited.
-
-    Attributes:
-        kind: ``A`` (sums) or ``L`` (bits).
-    """
-
-    kind: str
-    epsilon: float
-
-    def survey(self, ratings: Ratings, contributors: int) -> Survey:
-        """Return the recommender's survey."""
-        return make_survey(
-            self.kind,
-            self.epsilon,
-            ratings.scale,
-            n_items=ratings.n_items,
-            catalogue=_CATALOGUE,
-            contributors=contributors,
-        )
-
-    def recommender(self, survey: Survey) -> OneRoundRecommender:
-        """Return the recommender."""
-        patterns = HDPBit.patterns if self.kind == "L" else 0
-        return OneRoundRecommender(survey, None, n_patterns=patterns)
-
-    def client(
-        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
-    ) -> OneRoundClient:
-        """Return a client with these ratings, which holds ``n_users`` of all contributors."""
-        return OneRoundClient(
-            ratings,
-            weights,
-            noise,
-            epsilon=self.epsilon,
-            catalogue=_CATALOGUE,
-            n_users=n_users,
-            simulation=True,
-        )
-
-
 def rating_in_worlds(target: Target, adjacency: str) -> tuple[float | None, float]:
     """Return the rating in the two worlds; None where it is absent."""
     low, high = target.ends
     return (None if adjacency == "presence" else low), high
-
-
-def moved_by(
-    target: Target, coding: Coding, rating: float | None, row: int
-) -> tuple[int, int, int]:
-    """Return what a rating adds to its item's score, its item's weight and the total."""
-    if rating is None:
-        return 0, 0, 0
-    units = int(weight_units(target.weights[row : row + 1])[0])
-    value = np.array([rating], np.float32)
-    ruler = make_ruler(target.ratings.scale)
-    return units * int(coding.encode(value)[0]), units, units * int(ruler.encode(value)[0])
 
 
 def with_rating(target: Target, rating: float | None) -> tuple[Ratings, PrivacyWeights]:
