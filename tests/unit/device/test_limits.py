@@ -147,12 +147,10 @@ class Life:
         self.runs += 1
         entry = entry_of(
             asked,
-            "proved",
             "sent",
             "numbers",
             recommender=recommender,
             run=self.runs.to_bytes(16, "big"),
-            number=0,
         )
         charge(self.store, entry, taken)
         units = weight_units(part.weights.for_ratings(part.ratings)).tolist()

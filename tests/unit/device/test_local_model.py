@@ -71,7 +71,7 @@ def test_from_item_facts() -> None:
             run="ab",
             method="hdp-sum",
             view="sums",
-            plan=None,
+            survey=None,
             numbers=encode(model.facts_),
         ),
     )

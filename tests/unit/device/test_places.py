@@ -170,9 +170,7 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     books = at(store, SECOND)
     assert [round(budget.left, 6) for budget in budgets(store)] == [0.7, 0.5]  # the second is held
     forget(store, SECOND.address)
-    assert (books.pinned_catalogue, local_model(books), pinned_servers(books), books.roster) == (
-        None,
-    ) * 4
+    assert (books.pinned_catalogue, local_model(books), pinned_servers(books)) == (None,) * 3
     assert OTHERS.digest not in store.policy.servers
     assert store.n_ratings == 2
     actions = [entry.action for entry in store.ledger.entries()]

@@ -182,9 +182,6 @@ def test_nobody_is_named_where_nobody_is_enrolled() -> None:
     assert [device for _, device, _ in world.uploads] == [""]
 
 
-# Taste labels: two tasks
-
-
 def test_a_model_comes_and_says_by_what_it_was_made() -> None:
     world, store = World(), make_store()
     device = reporter(store, world, 0.0)
@@ -196,7 +193,7 @@ def test_a_model_comes_and_says_by_what_it_was_made() -> None:
     model = local_model(store)
     assert model is not None
     assert (model.view, model.method, model.run) == ("two-servers", "hdp-sum", "ab" * 16)
-    assert isinstance(decode(model.plan or b""), Survey)
+    assert isinstance(decode(model.survey or b""), Survey)
     assert device.finished_task == task_id(make_task()).hex()
     assert actions(store) == ["agreed", "sent", "received"]
     count = Counter(name for name, _ in world.requests)

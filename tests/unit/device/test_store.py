@@ -319,7 +319,7 @@ def test_what_is_forgotten_is_not_in_the_file(path: Path, table: CatalogueTable)
         run="b",
         method="hdp-sum",
         view="sums",
-        plan=None,
+        survey=None,
         numbers=b"factors and vectors",
     )
     store.tables.models.put(model)

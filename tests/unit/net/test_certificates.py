@@ -20,6 +20,7 @@ from hdpmf.common.net.certificates import (
     check_authority,
     ensure_certificates,
 )
+from hdpmf.common.protocol import authority
 from hdpmf.errors import ConfigError, StorageError
 from tests.unit.net.handshake import shake_hands
 
@@ -30,7 +31,8 @@ def _ends(path: Path) -> datetime.datetime:
 
 def _shift_clock(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     there = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    monkeypatch.setattr(certificates, "_now", lambda: there)
+    for module in (certificates, authority):
+        monkeypatch.setattr(module, "_now", lambda: there)
 
 
 def test_clients_that_trust_the_authority_accept_the_server_under_its_names_only(tmp_path: Path):

@@ -138,7 +138,7 @@ def test_what_is_too_long_is_not_read(announced: tuple[bytes, bytes]):
         learn(announced[0], bytes(MAX_AUTHORITY_MESSAGE + 1))
 
 
-@pytest.mark.parametrize("step", range(5))
+@pytest.mark.parametrize("step", range(4))
 def test_a_killed_change_over_is_finished_by_another(
     made: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ):

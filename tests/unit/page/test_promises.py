@@ -519,14 +519,3 @@ def test_what_was_removed_after_it_was_sent_counts():
     store.remove(ITEMS[0])
     rating, _ = check(store)
     assert rating == 63.0
-
-
-def test_without_a_proof_no_screen_has_a_number():
-    store = DeviceStore.create(":memory:", policy=Policy(allow_nominal=True))
-    store.pin_catalogue(TABLE)
-    store.rate(ITEMS[0], 5.0)
-    screens = Screens(store)
-    for text in (screens.privacy(), screens.weight_command(), screens.ledger_command()):
-        no_other_promise(text)
-    assert "There is no limit on what someone can guess about you" in screens.privacy()
-    no_other_promise(screens.leaves(), SO_FAR)  # nothing has left, and that is known

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.protocol import (
-    Grouping,
-    Popularity,
     SumContribution,
     Survey,
     Task,
@@ -51,16 +49,15 @@ def a_task(survey: Survey | None = SURVEY, **changed: object) -> Task:
         "minimum": 16,
     }
     if survey is not None:
-        part = changed.get("part", "whole")
-        circuit, noise = survey_circuit(survey, part, changed.get("grouping"))  # type: ignore[arg-type]
-        fields |= {"circuit": circuit, "noise": noise, "survey": survey, "part": part}
+        circuit, noise = survey_circuit(survey)
+        fields |= {"circuit": circuit, "noise": noise, "survey": survey}
     return Task(**(fields | changed))  # type: ignore[arg-type]
 
 
 def test_its_id_is_of_every_byte_and_it_survives_the_wire() -> None:
     document = encode(a_task())
     assert decode(document) == a_task()
-    others = [a_task(minimum=17), a_task(token_key=b""), a_task(end=3 * 86400)]
+    others = [a_task(minimum=17), a_task(precision=43_200), a_task(end=3 * 86400)]
     assert len({task_id(encode(task)) for task in (a_task(), *others)}) == 4
 
 
@@ -72,7 +69,7 @@ def test_noise_is_what_the_survey_costs() -> None:
         channels.weight.scale,
         channels.total.scale if channels.total else None,
     ]
-    assert check_survey_task(task) == (SURVEY, "whole")
+    assert check_survey_task(task) == SURVEY
 
 
 @pytest.mark.parametrize("entry", [0, 1, 2])
@@ -89,22 +86,7 @@ def test_another_code_than_the_survey_has_is_refused() -> None:
     with pytest.raises(ProtocolError, match="not what its survey asks for"):
         check_survey_task(a_task(circuit=louder))
     with pytest.raises(ProtocolError, match="no survey"):
-        check_survey_task(a_task(survey=None, part=None, circuit=circuit, noise=a_task().noise))
-
-
-def test_labels_are_two_tasks() -> None:
-    survey = msgspec.structs.replace(SURVEY, labels=True)
-    counts = a_task(survey, part="counts")
-    assert counts.circuit.codes == (0,) * 5 == counts.circuit.rulers
-    # What is zero whatever anybody rated needs no noise; weights do.
-    assert [part.fraction > 0 for part in counts.noise] == [False, True, False]
-    grouping = Grouping(scores=np.zeros(7, np.int64), heads=np.array([2, 5]))
-    labels = a_task(survey, part="labels", grouping=grouping)
-    assert labels.circuit.items == 9
-    with pytest.raises(ProtocolError, match="two tasks"):
-        survey_circuit(survey, "whole")
-    with pytest.raises(ProtocolError, match="two tasks"):
-        survey_circuit(SURVEY, "counts")
+        check_survey_task(a_task(survey=None, circuit=circuit, noise=a_task().noise))
 
 
 def test_the_answer_is_in_the_sums() -> None:
@@ -114,10 +96,6 @@ def test_the_answer_is_in_the_sums() -> None:
     assert answer.scores.tolist() == numbers[:7]
     assert answer.weights.tolist() == numbers[7:14]
     assert answer.total == 7
-    survey = msgspec.structs.replace(SURVEY, labels=True)
-    counted = answer_of(a_task(survey, part="counts"), numbers)
-    assert isinstance(counted, Popularity)
-    assert counted.weights.tolist() == numbers[7:14]
     assert (
         answer_of(a_task(), [1 << 63, *numbers[1:]]).scores[0] == 1 << 62
     )  # beyond anything honest, and no overflow
@@ -137,8 +115,6 @@ def test_the_answer_is_in_the_sums() -> None:
         ({"noise": (Noise(entries=15, scale="1/0"),)}, "fraction"),
         ({"noise": (Noise(entries=15, scale="-1/2"),)}, "0 or more"),
         ({"noise": (Noise(entries=15, scale="1" * 201),)}, "short"),
-        ({"part": None}, "comes with its part"),
-        ({"grouping": Grouping(scores=np.zeros(7, np.int64), heads=np.array([2]))}, "grouping"),
         ({"circuit": SumOfVectors(entries=15, bits=65, chunk=3)}, "bits"),
         ({"circuit": SumOfVectors(entries=1 << 23, bits=1, chunk=3)}, "entries"),
     ],
@@ -153,7 +129,7 @@ def test_what_cannot_be_right_is_refused(changed: dict[str, object], why: str) -
 def test_a_scale_with_too_many_levels_is_refused_in_words() -> None:
     fine = msgspec.structs.replace(SURVEY, scale_step=0.1)
     with pytest.raises(ConfigError, match="coarser step"):
-        survey_circuit(fine, "whole")
+        survey_circuit(fine)
 
 
 def test_the_circuit_is_bound_to_the_task() -> None:

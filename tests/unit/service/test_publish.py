@@ -31,6 +31,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.publish import PublicFiles
+from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import Website, serve_website
 
 TABLE = catalogue_table(IdIndex(range(5)), RatingScale(1.0, 5.0, 1.0))
@@ -79,7 +80,7 @@ def service(tmp_path: Path) -> ServiceFolder:
 @pytest.fixture
 def client(service: ServiceFolder) -> Client:
     PublicFiles(service).write(b"a task")
-    return Client(Website(service.path / "public").app)
+    return Client(Website(service.path / "public", TokenIssuer()).app)
 
 
 def finish(service: ServiceFolder, run: bytes, mean: float) -> None:
@@ -98,7 +99,7 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     index = index_of(service)
     public = service.path / "public"
     assert set(index) == {
-        "name", "catalogue", "task", "model", "plan", "lists", "servers", "authority",
+        "name", "catalogue", "task", "model", "lists", "servers", "authority",
         "keys",
     }  # fmt: skip
     name = task_id(b"a task").hex()
@@ -197,7 +198,10 @@ def test_nothing_but_public_files_is_there(client: Client, service: ServiceFolde
 
 
 def test_without_an_index_there_is_nothing(service: ServiceFolder) -> None:
-    assert Client(Website(service.path / "public").app).get("/index.json").status_code == 404
+    assert (
+        Client(Website(service.path / "public", TokenIssuer()).app).get("/index.json").status_code
+        == 404
+    )
 
 
 def test_over_tls_and_by_one_process_at_a_time(
@@ -205,9 +209,12 @@ def test_over_tls_and_by_one_process_at_a_time(
 ) -> None:
     monkeypatch.setattr(website, "LIMITS", replace(website.LIMITS, header_seconds=0.2))
     PublicFiles(service).write()
-    with serve_website(service) as address:
+    with serve_website(service, TokenIssuer()) as address:
         assert address == f"https://localhost:{service.config.port}"
-        with pytest.raises(ConfigError, match="cannot listen"), serve_website(service):
+        with (
+            pytest.raises(ConfigError, match="cannot listen"),
+            serve_website(service, TokenIssuer()),
+        ):
             pass
         trust = ssl.create_default_context(cafile=str(service.tls_folder / "authority.pem"))
         with httpx.Client(verify=trust, trust_env=False) as client:

@@ -63,7 +63,7 @@ def check_authority(data: bytes, where: str = "the authority's certificate") -> 
         found = read_authorities(data)
     except ConfigError as error:
         raise ConfigError(str(error).replace("this", where, 1)) from None
-    now = datetime.datetime.now(datetime.UTC)
+    now = _now()
     valid = [each for each in found if each.not_valid_before_utc <= now <= each.not_valid_after_utc]
     if valid:
         return valid[-1]
@@ -132,3 +132,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
 def _same(first: bytes, second: bytes) -> bool:
     """But for white space."""
     return first.split() == second.split()
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -12,7 +12,7 @@ from hdpmf.common.base.logs import span
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import SumServers, TwoServers
 from hdpmf.common.protocol.catalogue import number_of
-from hdpmf.common.protocol.key_list import read_key_list
+from hdpmf.common.protocol.key_list import PublishedKeys, read_key_list
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import (
@@ -207,7 +207,7 @@ class Service:
             if self._server_keys is None:  # devices may have none, and wait
                 self._keys_at = now - _KEYS_SECONDS + _FIRST_KEYS_SECONDS
             return False
-        changed = found.to_bytes() != self._server_keys
+        changed = found.to_bytes() != (self._server_keys or PublishedKeys().to_bytes())
         self._server_keys = found.to_bytes()
         return changed
 

@@ -68,7 +68,7 @@ class Website:
     def __init__(
         self,
         folder: Path,
-        issuer: TokenIssuer | None = None,
+        issuer: TokenIssuer,
         requests: Counter[int] | None = None,
     ) -> None:
         self._folder = folder
@@ -76,10 +76,12 @@ class Website:
         self._index: tuple[int, int] = (0, 0)
         self._held: dict[str, _Held] = {}
         self._sending: set[str] = set()
-        routes = [Route("/{name}", self._answer, methods=["GET", "HEAD"])]
-        if issuer is not None:
-            routes.insert(0, Route(TOKENS_PATH, self._give_token, methods=["POST"]))
-        routed = Starlette(routes=routes)
+        routed = Starlette(
+            routes=[
+                Route(TOKENS_PATH, self._give_token, methods=["POST"]),
+                Route("/{name}", self._answer, methods=["GET", "HEAD"]),
+            ]
+        )
         self.app: ASGIApp = routed if requests is None else _counting(routed, requests)
 
     async def _answer(self, request: Request) -> Response:
@@ -96,7 +98,7 @@ class Website:
         issuer = self._issuer
         task, device = request.path_params["task_id"], request.headers.get(DEVICE_HEADER, "")
         length = request.headers.get("content-length", "")
-        if issuer is None or not (length.isdigit() and len(length) < 13):
+        if not (length.isdigit() and len(length) < 13):
             return _empty(411)
         try:
             status = issuer.refusal(task, device, int(length))
