@@ -20,14 +20,13 @@ def device(
     *,
     policy: Policy | None = None,
     catalogue: CatalogueTable | None = None,
-    users: int = 1,
     path: Any = ":memory:",
     weight: float | None = None,
 ) -> Device:
     """A person's device with the default policy and real noise; the item table is pinned where
     one is given.
     """
-    store = make_store(ratings, policy=policy, users=users, path=path)
+    store = make_store(ratings, policy=policy, path=path)
     if weight is not None:
         store.set_weight(beta=weight)
     if catalogue is not None:

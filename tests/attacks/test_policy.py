@@ -27,13 +27,6 @@ from tests.world import live, table, terms, whole_life_policy
 from .hostile import device
 
 
-def test_by_default_only_hidden_presence_is_agreed_to() -> None:
-    """hdp-bit and hdpmf-paid, which show which items were rated, were allowed where nobody had
-    said so.
-    """
-    assert Policy().methods == ("hdp-sum",)
-
-
 def test_a_line_of_a_policy_changes_that_line() -> None:
     """A file with a stricter epsilon dropped max_total."""
     before = Policy(epsilon=1.0, max_total=5.0, min_participants=40)
@@ -66,6 +59,6 @@ def test_by_default_there_is_a_limit_to_what_a_person_spends() -> None:
     wide = table(60)
     policy = replace(whole_life_policy(), servers=POLICY.servers)
     agent = device(dict.fromkeys(wide.ids, 3.0), catalogue=wide, policy=policy)
-    chosen, epsilons, _ = choose(agent.store, terms(wide, epsilon=1.0), "anybody")
-    assert len(chosen) == 50
-    assert sum(epsilons) == pytest.approx(50.0)
+    taken = choose(agent.store, terms(wide, epsilon=1.0), "anybody")
+    assert len(taken.positions) == 50
+    assert sum(taken.pays) == pytest.approx(50.0)

@@ -103,7 +103,6 @@ NO: dict[str, tuple[str, Change]] = {
     "never asked, and withdrawn": ("", withdraw_it),
     "never, to whatever it asks": ("", lambda store: refuse_recommender(store, FILMS)),
     "ask again": ("", policy(ask=True)),
-    "a policy without the method": ("", policy(methods=())),
     "a policy with less epsilon": ("", policy(max_epsilon_per_run=0.1)),
     "servers trusted no more": ("", policy(servers=())),
     "left": ("", leave_it),

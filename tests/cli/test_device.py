@@ -42,7 +42,7 @@ def test_init_makes_a_private_store_and_a_public_card(tmp_path: Path, call: Call
     assert (made["users"], made["encrypted"], made["name"]) == (3, False, "clinic")
     assert stat.S_IMODE(where.stat().st_mode) == 0o600
     card = read_card(Path(made["card"]).read_bytes())
-    assert (card.identity, card.users, card.name) == (made["identity"], 3, "clinic")
+    assert (card.identity, card.name) == (made["identity"], "clinic")
     with DeviceStore.open(where) as store:
         assert store.identity.public.hex() == card.identity
         assert store.identity.secret_bytes().hex() not in Path(made["card"]).read_text()
@@ -84,12 +84,7 @@ def test_status(rated: Path, call: Call) -> None:
     assert before["ratings"] == 3
     assert before["catalogue"]["items"] == 40
     assert before["budget"] == {"epsilon": 1.0, "untouched": 3, "partly_spent": 0, "spent": 0}
-    assert (before["roster"], before["runs_under_way"], before["model"], before["address"]) == (
-        None,
-        [],
-        None,
-        None,
-    )
+    assert (before["tasks_under_way"], before["model"], before["address"]) == ([], None, None)
     pay(rated)
     half = call("device", "status", rated, "--json").json
     assert (half["budget"]["partly_spent"], half["spent_total"], half["ledger_entries"]) == (
@@ -108,7 +103,7 @@ def test_recommend_is_local(rated: Path, call: Call, monkeypatch: pytest.MonkeyP
     with DeviceStore.open(rated) as store:
         keep_model(
             store,
-            LocalModel(recommender="r", run="ab" * 16, method="hdp-sum", view="sums", plan=None,
+            LocalModel(recommender="r", run="ab" * 16, method="hdp-sum", view="two-servers", survey=None,
                        numbers=encode(model.facts_)),
         )  # fmt: skip
     found = call("device", "recommend", rated, "-n", "4", "--json").json
@@ -302,21 +297,6 @@ def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) 
     assert together["epsilon_at_delta"] == pytest.approx(1.5, rel=1e-3)
     assert "the ratings of one user have used epsilon 1.5" in said
     assert [one["action"] for one in document["entries"]] == ["agreed", "sent"]
-
-
-def test_ledger_is_honest_about_what_protects_nothing(
-    rated: Path, tmp_path: Path, call: Call
-) -> None:
-    (tmp_path / "all.toml").write_text('methods = ["mf"]\nallow_unprotected = true\n')
-    assert call("device", "policy", rated, "--set", tmp_path / "all.toml").code == 0
-    pay(rated, method="mf", view="messages", status="none")
-    said = " ".join(call("device", "ledger", rated).out.split())
-    assert "NO GUARANTEE" in said
-    assert "infinitely much" in said
-    document = call("device", "ledger", rated, "--json").json
-    assert (document["spent_total"], document["unprotected"]) == (None, True)
-    assert document["entries"][1]["epsilon"] is None
-    assert "without any protection" in call("device", "status", rated).out
 
 
 def test_questions_are_shown_with_their_numbers_and_answered(

@@ -77,7 +77,7 @@ PLANTED = (
     ),
     Planted(
         "a device's ETag comes back",
-        "common/net/polling.py",
+        "common/net/web_client.py",
         'answer = self._client.request("GET", f"{self._address}/{name}", most=most)',
         'sent = {"if-none-match": getattr(self, "_tag", "x")}\n'
         '            answer = self._client.request("GET", f"{self._address}/{name}", most=most, '
@@ -107,37 +107,18 @@ PLANTED = (
         (f"{_ONE_AS_TWO}::test_two_servers_on_one_host_are_pinned_by_nobody",),
     ),
     Planted(
-        "the owner's word is not looked at when a report leaves",
-        "private/device/outbox/sending.py",
-        """            if not state.may_have_left(user):
-                self._require_agreement(read, state)
-                if not self._is_current(read):
-""",
-        """            if not state.may_have_left(user):
-                if not self._is_current(read):
-""",
-        (f"{_WITHDRAWN}::test_what_the_owner_agrees_to_no_more_does_not_leave",),
-    ),
-    Planted(
         "ratings are not looked at when a report leaves",
-        "private/device/outbox/sending.py",
+        "private/device/outbox/reports.py",
         "return self._checked == (read.id, self._store.ratings_version())",
         "return self._checked is not None",
         (f"{_WITHDRAWN}::test_the_report_is_of_the_ratings_as_they_are",),
     ),
     Planted(
         "a report is made at the moment it leaves",
-        "private/device/outbox/sending.py",
+        "private/device/outbox/reports.py",
         "if (state.token_at if lacks else max(state.moment, state.retry_at)) >= after:",
         "if True:",
         (f"{_WITHDRAWN}::test_a_change_at_the_moment_draws_another_one",),
-    ),
-    Planted(
-        "a no covers one epsilon",
-        "private/device/consent.py",
-        "question.terms.epsilon * _MUCH_CHEAPER <= refused.terms.epsilon",
-        "question.terms.epsilon < refused.terms.epsilon",
-        (f"{_WITHDRAWN}::test_never_covers_the_recommender",),
     ),
     Planted(
         "a task that is soon over is taken",
@@ -217,22 +198,15 @@ PLANTED = (
         (f"{_CLOCKS}::test_nothing_is_confirmed_while_clocks_differ",),
     ),
     Planted(
-        "the issuer gives a device any number of tokens",
-        "untrusted/service/aggregation/token_issuer.py",
-        "if count >= most:",
-        "if False:",
-        (f"{_ISSUER}::test_one_token_for_each_user_and_the_same_for_the_same_request",),
-    ),
-    Planted(
         "a token is given out although the commit has failed",
-        "untrusted/service/aggregation/token_issuer.py",
+        "untrusted/service/token_issuer.py",
         "each.status.set_exception(error)",
         "each.status.set_result(200)",
         (f"{_ISSUER}::test_a_disk_that_refuses_gives_nobody_of_a_commit_a_token",),
     ),
     Planted(
         "anybody asks for another device's token",
-        "untrusted/service/aggregation/token_issuer.py",
+        "untrusted/service/token_issuer.py",
         "if not verifies(bytes.fromhex(device), signature, said):",
         "if False:",
         (f"{_ISSUER}::test_strangers_and_malformed_requests_get_nothing_and_take_no_place",),
@@ -257,12 +231,5 @@ PLANTED = (
         "if token.report_id != report_id:",
         "if False:",
         (f"{_TOKENS}::test_no_device_gets_two_tokens_and_no_token_counts_twice",),
-    ),
-    Planted(
-        "a report leaves right after its token",
-        "private/device/outbox/reports.py",
-        "if state.moment <= now:",
-        "if False:",
-        (f"{_TOKENS}::test_a_late_token_does_not_let_the_report_leave_at_once",),
     ),
 )

@@ -22,7 +22,6 @@ NUMBERS: dict[str, dict[str, object]] = {
     },
     "common.privacy.mechanisms": {"H_FLOOR": 2.0**-23},
     "common.privacy.sampling.exact": {"BAND, MAX_SIGMA": (2.0**-38, 2**50)},
-    "common.privacy.sampling.noise": {"_PRODUCT_LIMIT, HALF_WORD, _LIMIT": (2**53, 63, 2**40)},
     "common.privacy.spec": {
         "[(g.ratio, g.low, g.high) for g in PrivacySpec().user_groups[:2]]": [
             (0.54, 0.1, 0.5),
@@ -36,13 +35,12 @@ NUMBERS: dict[str, dict[str, object]] = {
     "private.client.h_plausibility": {"FALSE_ALARM": 1e-9},
     "private.device.disclosures.limits": {"SLACK": 1e-9},
     "private.device.policy": {
-        "Policy().methods": ("hdp-sum",),
         "(p := Policy()).epsilon, p.max_total, p.max_epsilon_per_run": (1.0, 50.0, 0.5),
         "(p := Policy()).min_period, p.max_tasks_per_day, p.servers": (3600, 4, ()),
     },
     "private.device.published_files": {
         "MOST_INDEX, MOST_CATALOGUE": (2**14, 2**26),
-        "BYTES_PER_DAY, LOOKS_PER_DAY": (2**29, 96),
+        "BYTES_PER_DAY": 2**29,
     },
     "private.device.store.encryption": {
         "KEY_BYTES, TAG_BYTES, SCRYPT_COST, _BLOCK_SIZE": (32, 16, 2**17, 8),

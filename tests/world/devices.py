@@ -14,7 +14,7 @@ from hdpmf.common.protocol import (
     ItemFacts,
     ListTable,
 )
-from hdpmf.errors import TransportError
+from hdpmf.errors import TooLongError, TransportError
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -43,6 +43,8 @@ class Files:
         data = self.files.get(name)
         if data is None:
             raise TransportError(f"there is no {name}")
+        if len(data) > most:
+            raise TooLongError(f"{name} has {len(data):,} bytes; {most:,} are the most")
         return data
 
 

@@ -86,7 +86,7 @@ def test_no_issuer_counts_while_another_one_writes(runs: Path) -> None:
     desks, both = [TokenIssuer(runs), TokenIssuer(runs)], Barrier(2)
 
     def before(statement: str) -> None:
-        if statement.startswith("INSERT"):
+        if statement.startswith("UPDATE"):
             with suppress(BrokenBarrierError):
                 both.wait(0.5)
 
@@ -134,7 +134,7 @@ DIES = """
 import os, signal, sys
 from pathlib import Path
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
-from hdpmf.untrusted.service.aggregation import token_issuer
+from hdpmf.untrusted.service import token_issuer
 
 insert = token_issuer._TokenFile._insert
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -18,7 +17,7 @@ from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request, task_id, token_challenge
 from hdpmf.errors import DapError
 from hdpmf.private.client.outgoing import token_request
-from hdpmf.private.device.recommender_state import RecommenderStates, TaskState
+from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.untrusted.aggregator.datastore import metadata
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.unit.aggregator.server_pair import Pair, plain_sum
@@ -261,28 +260,4 @@ def test_nothing_of_the_blinding_outlives_the_task() -> None:
     world.publish(task=task)
     live(reporter(store, world, 0.3), world, PERIOD + 100)
     assert len(world.uploads) == 1
-    assert RecommenderStates(store, FILMS).blinded(task_id(task), 0) is None
-
-
-def test_a_task_of_version_1_with_a_list_gets_nothing() -> None:
-    world, store = World(), make_store()
-    world.publish(task=make_task(token_key=b""))
-    live(reporter(store, world, 0.0), world, 600)
-    assert (world.tokens, world.uploads, actions(store)) == ([], [], [])
-    assert any("as version 1.0.0 had it" in line for line in world.logged)
-
-
-def test_a_report_of_version_1_that_is_under_way_is_given_up() -> None:
-    """A store as it was left by it: a task with a list, and a state without tokens."""
-    world, store, task = World(), make_store(), make_task(token_key=b"")
-    number, book = task_id(task), RecommenderStates(store, FILMS)
-    state = TaskState(moment=START + 60.0, run=number)
-    book.begin(number, state, task, START + PERIOD, START)
-    old = {name: getattr(state, name) for name in state.__struct_fields__}
-    kept = {name: value for name, value in old.items() if not name.startswith("token")}
-    store.runs.save(number, msgspec.msgpack.encode(kept))
-    book.change(task=number)
-    live(reporter(store, world, 0.0), world, 300)
-    assert (world.tokens, world.uploads, actions(store)) == ([], [], [])
-    assert any("its leader has a list of devices" in line for line in world.logged)
-    assert book.state().task == b""
+    assert RecommenderStates(store, FILMS).blinded(task_id(task)) is None

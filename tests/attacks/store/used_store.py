@@ -82,5 +82,4 @@ def facts(path: Path, passphrase: str | None = None) -> object:
             store.scale,
             store.users,
             store.records(),
-            store.roster,
         )
