@@ -103,9 +103,15 @@ def test_recommend_is_local(rated: Path, call: Call, monkeypatch: pytest.MonkeyP
     with DeviceStore.open(rated) as store:
         keep_model(
             store,
-            LocalModel(recommender="r", run="ab" * 16, method="hdp-sum", view="two-servers", survey=None,
-                       numbers=encode(model.facts_)),
-        )  # fmt: skip
+            LocalModel(
+                recommender="r",
+                run="ab" * 16,
+                method="hdp-sum",
+                view="two-servers",
+                survey=None,
+                numbers=encode(model.facts_),
+            ),
+        )
     found = call("device", "recommend", rated, "-n", "4", "--json").json
     assert len(found["items"]) == 4
     assert not {one["item"] for one in found["items"]} & set(TABLE.ids[:3])
