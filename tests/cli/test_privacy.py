@@ -88,8 +88,6 @@ def test_one_observer_and_uniform_weights(call: Call) -> None:
         "sums",
         "--weights",
         "uniform",
-        "--releases",
-        2,
         "--json",
     ).json
     value = next(
@@ -98,22 +96,12 @@ def test_one_observer_and_uniform_weights(call: Call) -> None:
     assert (value["view"], value["status"], value["pure_epsilon"]) == (
         "sums-h-known",
         "proved",
-        pytest.approx(2.0),
+        pytest.approx(1.0),
     )
     assert {one["view"] for one in found["costs"]} == {"sums-h-known"}
     page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform").out
     assert "at most 74 %" in page  # 73.1
     assert "every user" in page
-
-
-def test_the_picture(call: Call, tmp_path: Path) -> None:
-    file = tmp_path / "picture.png"
-    for method in ("hdpmf", "hdp-bit", "mf"):
-        result = call("privacy", "explain", method, "--plot", file)
-        assert result.code == 0
-        assert str(file) in result.out
-        assert file.read_bytes().startswith(b"\x89PNG")
-        file.unlink()
 
 
 @pytest.mark.parametrize(
@@ -125,12 +113,10 @@ def test_the_picture(call: Call, tmp_path: Path) -> None:
         (("hdpmf", "--rounds", 0), 2, "rounds"),
         (("hdpmf", "--raters", 0), 2, "--raters"),
         (("hdpmf", "--ratings", 0), 2, "--ratings"),
-        (("hdpmf", "--releases", 0), 2, "--releases"),
         (("hdpmf", "--delta", 2), 5, "delta"),
         (("hdpmf", "--set", "noise=magic"), 2, "noise"),
         (("hdpmf", "--set", "h=magic"), 2, "h must"),
         (("pdpmf", "--set", "threshold=magic"), 5, "threshold"),
-        (("hdpmf", "--plot", "no/such/folder/a.png"), 8, "no/such/folder"),
     ],
 )
 def test_bad_options(call: Call, arguments: tuple[object, ...], code: int, said: str) -> None:

@@ -5,7 +5,6 @@ and again.
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.cli.output import note
-from hdpmf.cli.recommender import service as status_command
 from hdpmf.cli.recommender.run import MonitoringOptions
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.metrics import Metrics
@@ -77,28 +75,6 @@ def test_an_authority_is_announced_and_then_takes_over(call: Call, folder: Path)
     assert changed.json["changed_over"] is True
     assert (tls / "authority.pem").read_bytes() != before
     assert [row["name"] for row in changed.json["certificates"]] == ["authority", "server"]
-
-
-def test_watching_looks_until_interrupted(
-    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) % 3 == 0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(status_command.time, "sleep", sleep)
-    began = time.time()
-    seen = call("recommender", "status", folder, "--watch", "--every", "7", "--json")
-    looks = [json.loads(line) for line in seen.out.splitlines()]
-    assert seen.code == 0
-    assert len(looks) == 3
-    assert all(look["name"] == "recommender" and look["time"] >= began for look in looks)
-    plain = call("recommender", "status", folder, "--watch")
-    assert plain.out.count("0 devices, 0 users") == 3
-    assert waits == [7.0] * 3 + [2.0] * 3
 
 
 def test_with_json_every_line_of_the_log_is_json_notes_too(

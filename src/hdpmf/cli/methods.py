@@ -28,16 +28,11 @@ if TYPE_CHECKING:
 @command
 def methods(
     method: Annotated[str | None, argument("Only this one.", "METHOD", words=METHODS)] = None,
-    markdown: Annotated[bool, option("Print Markdown, as in the docs.")] = False,
 ) -> Result:
     """List the methods with the worth of their epsilon, or describe METHOD."""
     chosen = tuple(METHODS.values()) if method is None else (method_named(method),)
     text: Iterator[Block] | list[Block]
-    if markdown:
-        from hdpmf.common.methods.registry import markdown as page
-
-        text = [*page(chosen).splitlines()]
-    elif method is not None:
+    if method is not None:
         text = _description(chosen[0])
     else:
         rows = [

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import Plot, argument, command, option
+from hdpmf.cli.options.common import argument, command, option
 from hdpmf.cli.options.methods import COST_OPTIONS, MethodOptions
 from hdpmf.cli.options.ratings import ExampleOptions
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
@@ -20,7 +20,6 @@ from hdpmf.common.methods.registry import (
     at_least,
     at_most,
     observer,
-    percent,
 )
 from hdpmf.errors import ConfigError
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from hdpmf.common.methods.method import PrivacyClaim
     from hdpmf.common.privacy.accounting import Cost, Setting
     from hdpmf.common.privacy.accounting.costs import Person
-    from hdpmf.lab.plots import Guess
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
 _BAR = 30
@@ -53,12 +51,11 @@ class NumberOptions:
     ratings: Annotated[
         int | None, option("Ratings of the user.", "N", min=1, default="50; of a model, its median")
     ] = None
-    releases: Annotated[int, option("How often all of it is repeated.", "N", min=1)] = 1
     delta: Annotated[float, option("Chance that is left out of account.", "D")] = 1e-5
 
     def example(self, raters: int = 100, ratings: int = 50) -> Numbers:
         """Return the numbers to count with, those not given filled in."""
-        return Numbers(self.raters or raters, self.ratings or ratings, self.releases, self.delta)
+        return Numbers(self.raters or raters, self.ratings or ratings, self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,6 @@ class Numbers:
 
     raters: int
     ratings: int
-    releases: int
     delta: float
 
 
@@ -99,7 +95,6 @@ def explain(
     view: Annotated[
         list[str] | None, option(f"Only this observer: {', '.join(_VIEWS)}; repeatable.", "VIEW")
     ] = None,
-    plot: Plot = None,
 ) -> Result:
     """Explain what a method or a saved model protects, from whom, for three kinds of users."""
     from hdpmf.common.privacy.accounting import cost
@@ -119,7 +114,6 @@ def explain(
         """Return the cost of one rating, or of so many of the same weight, for everybody."""
         counted = {
             "n_raters": numbers.raters,
-            "releases": numbers.releases,
             "delta": numbers.delta,
             **more,
         }
@@ -142,18 +136,11 @@ def explain(
     presence = lines(neighbours="presence")
     whole = lines(numbers.ratings, unit="user")
     item = lines(numbers.raters, unit="item")
-    if plot is not None:
-        from hdpmf.common.base.files import atomic_write
-        from hdpmf.lab.plots import guess_png
-
-        atomic_write(plot, guess_png(_guesses(values), _title(setting)))
 
     def text() -> Iterator[Block]:
         yield from _page(setting, values, presence, whole, numbers)
         if claim is not None:
             yield from ("", Paragraph(f"This model. {claim_sentence(claim)}"))
-        if plot is not None:
-            yield from ("", f"Picture: {plot}")
 
     form = method_named(method).form(setting.labels)
     fields = {
@@ -170,7 +157,6 @@ def explain(
             {"user": line.person.name, "weight": line.person.weight, **line.cost.fields()}
             for line in (*values, *presence, *item, *whole)
         ],
-        "plot": None if plot is None else str(plot),
     }
     return Result(fields, text())
 
@@ -262,19 +248,6 @@ def _title(setting: Setting) -> str:
     return f"{setting.method}: {', '.join(parts)}" if parts else setting.method
 
 
-def _guesses(lines: Sequence[Line]) -> dict[str, list[Guess]]:
-    """Return the bars of the picture, by observer."""
-    from hdpmf.lab.plots import Guess
-
-    bars: dict[str, list[Guess]] = {}
-    for line in lines:
-        cost = line.cost
-        words = "no bound" if cost.status == "no guarantee" else percent(cost.guess)
-        seen_by = OBSERVERS[observer(line.view, method_named(cost.method).has_h)]
-        bars.setdefault(seen_by, []).append(Guess(line.person.name, cost.guess, cost.status, words))
-    return bars
-
-
 def _page(
     setting: Setting,
     values: Sequence[Line],
@@ -285,7 +258,7 @@ def _page(
     """Explain the costs in words and numbers."""
     method = method_named(setting.method)
     form = method.form(setting.labels)
-    yield _title(setting) + ("" if numbers.releases == 1 else f", done {numbers.releases} times")
+    yield _title(setting)
     yield ""
     for paragraph in (
         f"What the device sends. {form.sent}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,85 +167,3 @@ def _meaning(status: str, rows: Sequence[Bar]) -> str:
     budgets = {row.epsilon for row in rows if row.status == status and row.epsilon}
     shown = ", ".join(f"{budget:g}" for budget in sorted(budgets))
     return _STATUS_MEANING[status].format(f" (epsilon {shown})" if shown else "")
-
-
-_OBSERVER_COLOURS = {
-    "no guarantee": BAD,
-    "nominal": DOUBTFUL,
-    "author's claim": DOUBTFUL,
-    "proved": GOOD,
-}
-
-_OBSERVER_MEANING = {
-    "no guarantee": "no guarantee",
-    "nominal": "nominal: one channel counted, no guarantee",
-    "author's claim": "says its author: not checked",
-    "proved": "proved: never more than this",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """The rate at which an observer guesses right about one kind of person."""
-
-    person: str
-    right: float
-    status: str
-    said: str
-
-
-def guess_png(guesses: Mapping[str, Sequence[Guess]], title: str) -> bytes:
-    """Draw a bar from 50 % (a coin) to the rate of right guesses, per observer and user."""
-    from matplotlib.patches import Patch
-
-    rows: list[tuple[float, Guess]] = []
-    position = 0.0
-    heads = []
-    for observer, of_observer in guesses.items():
-        heads.append((position, observer))
-        position += 0.95
-        for guess in of_observer:
-            rows.append((position, guess))
-            position += 0.8
-        position += 0.45
-    figure = new_figure(9.0, 0.36 * position + 1.7, dpi=150, facecolor="white")
-    height = figure.get_size_inches()[1]
-    axes = figure.add_axes((0.17, 0.62 / height, 0.73, 1 - 1.75 / height))
-    for y, guess in rows:
-        axes.barh(y, guess.right - 0.5, left=0.5, height=0.6, color=_OBSERVER_COLOURS[guess.status])
-        axes.annotate(
-            guess.said,
-            (max(guess.right, 0.5) + 0.006, y),
-            va="center",
-            fontsize=9,
-            color=INK,
-            annotation_clip=False,
-        )
-    for y, observer in heads:
-        axes.annotate(observer, (0.5, y), va="center", fontsize=9.5, color=INK, fontweight="bold")
-    axes.set_yticks(
-        [y for y, _ in rows], [guess.person for _, guess in rows], fontsize=9.5, color=INK
-    )
-    axes.set_xlim(0.5, 1.0)
-    axes.set_ylim(position - 0.3, -0.6)
-    axes.set_xticks(
-        [0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
-        ["50 %\na coin", "60 %", "70 %", "80 %", "90 %", "100 %\ncertain"],
-    )
-    axes.tick_params(labelsize=9)
-    strip_frame(axes)
-    top = 1 - 0.16 / height
-    title_words = "One star or five? How often an observer is right"
-    add_title(figure, 0.02, top, title_words, fontsize=14)
-    figure.text(0.02, top - 0.34 / height, title, fontsize=9.5, color=FAINT, va="top")
-    present = {guess.status for _, guess in rows}
-    handles = [
-        Patch(color=colour, label=_OBSERVER_MEANING[status])
-        for status, colour in _OBSERVER_COLOURS.items()
-        if status in present
-    ]
-    corner = (0.012, top - 0.56 / height)
-    figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=corner, ncols=3, fontsize=9, **_LEGEND
-    )
-    return figure_bytes(figure)

@@ -185,7 +185,6 @@ Duplicates = Annotated[
     ),
 ]
 Seed = Annotated[int, run_option("Drives split, weights and training.", "SEED", min=0)]
-Plot = Annotated[Path | None, option("Save a picture as PNG.", "FILE")]
 CsvOutput = Annotated[bool, option("Print CSV.")]
 Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]
 ModelFolder = Annotated[Path, argument("A model that hdpmf train saved.", "FOLDER")]

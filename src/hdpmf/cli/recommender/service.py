@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +16,7 @@ from hdpmf.cli.options.common import (
     option,
     read_bytes,
 )
-from hdpmf.cli.output import Block, Result, Table, emit, note, plain_text, wants_json
+from hdpmf.cli.output import Block, Result, Table, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -245,76 +243,16 @@ def _item_fields(service: ServiceFolder) -> dict[str, Any]:
 
 
 @command
-def status(
-    folder: RecommenderFolder,
-    watch: Annotated[
-        bool, option("Look again and again, until interrupted; with --json a line per look.")
-    ] = False,
-    every: Annotated[
-        float | None, option("With --watch: time between looks.", "SECONDS", default="2")
-    ] = None,
-) -> Result | None:
+def status(folder: RecommenderFolder) -> Result:
     """Show what the recommender is doing, its devices, its runs and its alerts."""
     from hdpmf.untrusted.service.folder import ServiceFolder
-
-    if every is not None and not watch:
-        raise ConfigError("--every needs --watch: it is the time between two updates")
-    if every is not None and not 0.1 <= every <= 86_400:
-        raise ConfigError(f"--every must be from 0.1 to 86400 seconds, not {every:g}")
-    service = ServiceFolder(folder)
-    if not watch:
-        enrolled, fields = _look(service)
-        return Result(fields, _status_text(enrolled, fields))
-    with suppress(KeyboardInterrupt):  # how people end it
-        _watch(service, _EVERY if every is None else every)
-    return None
-
-
-def device_fields(enrolled: Enrolled) -> list[dict[str, Any]]:
-    """Return the enrolled devices, for JSON."""
-    return [{"name": card.name, "identity": card.identity} for card in enrolled.cards]
-
-
-def device_text(enrolled: Enrolled, *, each: bool = True) -> Iterator[Block]:
-    """Yield the enrolled devices, and their number."""
-    if each and len(enrolled):
-        rows = [(card.name, card.identity[:16]) for card in enrolled.cards]
-        yield Table(("device", "identity"), rows)
-    yield f"{len(enrolled)} devices are enrolled"
-
-
-def _watch(service: ServiceFolder, every: float) -> None:
-    def again(look: Callable[[], None]) -> None:
-        while True:
-            look()
-            time.sleep(every)
-
-    def result() -> Result:
-        enrolled, fields = _look(service)
-        heading = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {service.config.name}"
-        # Without devices: a long list would push the rest off the screen.
-        text = [heading, *_status_text(enrolled, fields, each=False)]
-        return Result({**fields, "time": time.time()}, text)
-
-    if wants_json() or not sys.stdout.isatty():
-        again(lambda: emit(result(), compact=True))
-        return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
-    with Live(console=console, auto_refresh=False) as live:
-        again(lambda: live.update(Text(plain_text(result().text)), refresh=True))
-
-
-def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
     from hdpmf.untrusted.service.health import inspect_folder
     from hdpmf.untrusted.service.progress import run_facts
 
+    service = ServiceFolder(folder)
     enrolled = service.enrolled
     model = service.path / "model"
-    return enrolled, {
+    fields = {
         "name": service.config.name,
         "devices": device_fields(enrolled),
         "catalogue": _catalogue_fields(service),
@@ -323,12 +261,24 @@ def _look(service: ServiceFolder) -> tuple[Enrolled, dict[str, Any]]:
         "model": str(model) if model.exists() else None,
         "alerts": [alert.as_dict() for alert in inspect_folder(service).alerts],
     }
+    return Result(fields, _status_text(enrolled, fields))
 
 
-def _status_text(
-    enrolled: Enrolled, fields: dict[str, Any], *, each: bool = True
-) -> Iterator[Block]:
-    yield from device_text(enrolled, each=each)
+def device_fields(enrolled: Enrolled) -> list[dict[str, Any]]:
+    """Return the enrolled devices, for JSON."""
+    return [{"name": card.name, "identity": card.identity} for card in enrolled.cards]
+
+
+def device_text(enrolled: Enrolled) -> Iterator[Block]:
+    """Yield the enrolled devices, and their number."""
+    if len(enrolled):
+        rows = [(card.name, card.identity[:16]) for card in enrolled.cards]
+        yield Table(("device", "identity"), rows)
+    yield f"{len(enrolled)} devices are enrolled"
+
+
+def _status_text(enrolled: Enrolled, fields: dict[str, Any]) -> Iterator[Block]:
+    yield from device_text(enrolled)
     catalogue = fields["catalogue"]
     yield (
         f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, "
