@@ -122,7 +122,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
             expect(page.get_by_role("heading", name="Film club")).to_be_visible()
             assert f"localhost:{port}. Name not verified." in told
             assert "10 of your ratings would take part" in told
-            assert "from sums over at least 18 people." in told
+            assert "The noise protects you, not the number of people." in told
             assert "can be taken back" in told
             # One rating and the person, before and after, and what is left of the budget.
             gauges = " ".join(page.locator(".gauge").all_inner_texts())
@@ -185,7 +185,7 @@ def test_a_person_rates_joins_agrees_gets_a_list_is_offline_and_forgets(
         line = page.locator(".timeline summary")
         expect(line).to_contain_text("Film club, today at")
         expect(line).to_contain_text(
-            "10 ratings in a sum over at least 18 people. You got a model."
+            "10 ratings in a sum to which each server adds its whole noise. You got a model."
         )
         line.click()
         told = main.inner_text()

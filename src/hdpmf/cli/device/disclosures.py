@@ -352,10 +352,12 @@ def _receipt_lines(found: Receipt) -> Iterator[str]:
         yield f"Summed by {pair}, digest {asked.servers}."
     epsilon = "without protection" if terms.epsilon is None else f"epsilon {terms.epsilon:g}"
     rounds = f"{terms.rounds} round{'s' if terms.rounds != 1 else ''}"
-    others = ""
+    yield f"Terms: {terms.method}, view {terms.view}, {epsilon}, {rounds}."
     if terms.minimum is not None:
-        others = f", in sums over {terms.minimum} people at least"
-    yield f"Terms: {terms.method}, view {terms.view}, {epsilon}, {rounds}{others}."
+        yield (
+            f"A sum is over {terms.minimum} reports at least. The noise protects you, not their "
+            "number: the recommender may have sent all others."
+        )
     if terms.catalogue is not None:
         yield f"Catalogue: version {terms.catalogue_version}, digest {terms.catalogue}."
     if not found.complete:

@@ -92,7 +92,11 @@ class TaskOptions:
     ] = RUN_EPSILON
     minimum: Annotated[
         int | None,
-        option("Fewest reports in the sum.", "N", default="three quarters of the enrolled"),
+        option(
+            "Fewest reports that make the sum of use; the noise protects.",
+            "N",
+            default="three quarters of the enrolled",
+        ),
     ] = None
     period: Annotated[str, run_option("How long reports are taken, as 12h or 7d.", "TIME")] = "1d"
     precision: Annotated[

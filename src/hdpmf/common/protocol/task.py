@@ -101,7 +101,8 @@ class Task(_Message, frozen=True):
         begin: Unix time from which reports are taken.
         end: Unix time at which that ends.
         precision: Seconds to which the times of reports are rounded; divides ``begin`` and ``end``.
-        minimum: Fewest reports that a sum is over.
+        minimum: Fewest reports that a sum is over. It makes the sum useful and protects nobody:
+            assume that all other reports are the recommender's own.
         token_key: The collector's public key for tokens of this task: whoever has one reports once.
             It is in the document, so that the id fixes it: who was shown another key has another
             task. Empty in tasks for everybody.

@@ -55,7 +55,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_epsilon_per_run: Most that a run may ask for; None allows all of epsilon in one run.
         min_epsilon_per_run: A run that asks for less is refused: what nobody can learn from would
             only ask whether this device is there.
-        min_participants: Reports that every sum is over.
+        min_participants: Reports that every sum is over. It keeps sums that nobody learns from
+            away and protects nobody: the recommender may have sent all others.
         min_period: Seconds that a task for two servers is open, at least; a quarter of it must be
             left when this device takes it. Who asks at short notice asks who is there.
         max_tasks_per_day: Tasks for two servers, of one recommender within 24 hours, that it takes.
@@ -217,7 +218,7 @@ _MEANINGS = {
     "max_epsilon_per_run": 'Most epsilon that one run may ask for; "no limit": all of epsilon.',
     "min_epsilon_per_run": "Least epsilon of a run: with less nothing is learnt, but that this "
     "device is there.",
-    "min_participants": "Reports, at least, that every sum is over.",
+    "min_participants": "Reports, at least, that a sum is over. The noise protects, not these.",
     "min_period": "Seconds, at least, that a task for two servers is open; a quarter of it must be "
     "left when this device takes it.",
     "max_tasks_per_day": "Tasks for two servers, at most, that a recommender may give this device "

@@ -257,8 +257,7 @@ def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
         pieces = sent_in(store, run.run)
         least = [piece.minimum for piece in (() if pieces is None else pieces.pieces)]
         way = "messages" if paid.view == "messages" else "sums" if any(least) else "sum"
-        people = f"{min(filter(None, least), default=0):,}"
-        what = t.count(f"disclosures.line_{way}", paid.ratings, people=people)
+        what = t.count(f"disclosures.line_{way}", paid.ratings)
         outcome = (
             "failed" if run.count("refused")
             else "received" if run.count("received")

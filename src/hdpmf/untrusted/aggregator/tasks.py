@@ -112,7 +112,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     simulation: ClassVar[bool] = False
     minimum: Annotated[
-        int, Meta(description="Fewest reports of any sum, whatever a task says.")
+        int, Meta(description="Fewest reports of any sum, for its use; the noise protects people.")
     ] = 10
     most_items: Annotated[int, Meta(description="Longest vectors (items of a task).")] = 200_000
     allow_noiseless: Annotated[
@@ -133,7 +133,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if self.minimum < 2:
-            raise ConfigError("minimum must be 2 or more: a sum over one report would reveal it")
+            raise ConfigError(
+                "minimum must be 2 or more: of one report a sum says little but noise"
+            )
         if not self.partner_skew >= _SMALLEST_SKEW:
             raise ConfigError(
                 f"partner_skew must be {_SMALLEST_SKEW:.0f} seconds or more: clocks are compared "
