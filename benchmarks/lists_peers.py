@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,45 +63,6 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
     found = function()
     return time.perf_counter() - begin, found
-
-
-def our_als(task: Task, threads: int, reg: float) -> Iterator[Point]:
-    """After each of some passes."""
-    from hdpmf.common.base.threads import Workers
-    from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining
-
-    with Workers(threads) as workers:
-        seconds, training = _timed(
-            lambda: AlternatingTraining(task.presence, RANK, 1.0, reg, 0, workers)
-        )
-        for number in range(1, 6):
-            seconds += _timed(training.epoch)[0]
-            yield Point(
-                f"{number} passes",
-                seconds,
-                task.ndcg(lambda users: training.users[users] @ training.items.T),
-            )
-
-
-def implicit_als(task: Task, threads: int, alpha: float, reg: float) -> Iterator[Point]:
-    """Runs of more and more iterations."""
-    from implicit.als import AlternatingLeastSquares
-
-    for number in _PASSES:
-        model = AlternatingLeastSquares(
-            RANK,
-            regularization=reg,
-            alpha=alpha,
-            iterations=number,
-            num_threads=threads,
-            random_state=0,
-        )
-        seconds, _ = _timed(lambda model=model: model.fit(task.matrix, show_progress=False))
-        yield Point(
-            f"{number} iterations",
-            seconds,
-            task.ndcg(_by_factors(model.user_factors, model.item_factors)),
-        )
 
 
 def our_bpr(task: Task, threads: int) -> Iterator[Point]:
@@ -200,10 +160,6 @@ def _by_model(model: Any, task: Task) -> Callable[[np.ndarray], np.ndarray]:
 
 Maker = Callable[..., Iterator[Point]]
 CONTESTS: dict[str, dict[str, tuple[Maker, list[tuple[float, ...]]]]] = {
-    "ALS": {
-        "hdpmf": (our_als, [(0.0025,), (0.004,), (0.006,), (0.009,)]),
-        "implicit": (implicit_als, list(product((1.0, 2.0, 5.0, 10.0), (0.01, 1.0, 10.0, 30.0)))),
-    },
     "BPR": {
         "hdpmf": (our_bpr, [()]),
         "implicit": (implicit_bpr, [(0.02, 0.01), (0.05, 0.01)]),

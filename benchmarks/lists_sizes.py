@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,34 +39,22 @@ class Uncompressed:
 
     @property
     def n_bytes(self) -> int:
-        """In 8 bits; an entry of a sparse matrix has its item besides."""
-        return self.matrix.size if isinstance(self.matrix, np.ndarray) else 3 * self.matrix.nnz
+        """In 8 bits."""
+        return self.matrix.size
 
 
 def variants(presence: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every model, by its name."""
-    from hdpmf.untrusted.recommender.lists.ease import DENSE_ITEMS, compress, item_item, train_ease
-    from hdpmf.untrusted.recommender.lists.training import of_most_rated
+    from hdpmf.untrusted.recommender.lists.ease import compress, item_item
+    from hdpmf.untrusted.recommender.lists.training import train_list_model
 
-    if presence.n_items > DENSE_ITEMS:
-        yield "5,000 items, whole", lambda: of_most_rated(presence, DENSE_ITEMS, train_ease)
-        for neighbours in (50, 200):
-            train = partial(train_ease, neighbours=neighbours)
-            for most in (5_000, 20_000):
-                name = f"{most:,} items, {neighbours} neighbours"
-                yield name, lambda train=train, most=most: of_most_rated(presence, most, train)
+    if presence.n_items > 5_000:
+        yield "5,000 items", lambda: train_list_model("ease", presence)
         return
     whole = item_item(presence)
     yield "whole", lambda: Uncompressed(whole.matrix)
     for rank, per_item in ((128, 10), (64, 10), (128, 0)):
         yield f"rank {rank} + {per_item}", lambda r=rank, p=per_item: compress(whole, r, p)
-    for neighbours in (50, 100, 200, 400):
-        sparse = item_item(presence, neighbours=neighbours)
-        yield f"{neighbours} neighbours", lambda sparse=sparse: Uncompressed(sparse.matrix)
-        yield (
-            f"{neighbours} neighbours, rank 128 + 10",
-            lambda sparse=sparse: compress(sparse, 128, 10),
-        )
 
 
 def measure(data: str, seed: int) -> list[dict[str, Any]]:

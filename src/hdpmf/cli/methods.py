@@ -59,17 +59,13 @@ def _description(method: Method) -> Iterator[Block]:
 
 
 def _method_fields(method: Method) -> dict[str, Any]:
-    forms = {"claims": method.plain, "claims_with_labels": method.labelled}
     return {
         "name": method.name,
         "label": method.label,
         "summary": method.summary,
         "family": method.family,
         "views": list(method.views),
-        **{
-            name: form and {view: asdict(claim) for view, claim in form.claims.items()}
-            for name, form in forms.items()
-        },
+        "claims": {view: asdict(claim) for view, claim in method.plain.claims.items()},
         "options": {
             name: {
                 "flag": option.flag,

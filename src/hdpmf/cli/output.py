@@ -311,7 +311,7 @@ def run_claim(
     from hdpmf.common.methods import method_named
     from hdpmf.common.methods.method import PrivacyClaim
 
-    claim = method_named(method).claim(view, labels=labels)
+    claim = method_named(method).claim(view)
     return PrivacyClaim(epsilon, cast(Any, status), claim.against, claim.reason)
 
 

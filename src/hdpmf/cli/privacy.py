@@ -142,7 +142,7 @@ def explain(
         if claim is not None:
             yield from ("", Paragraph(f"This model. {claim_sentence(claim)}"))
 
-    form = method_named(method).form(setting.labels)
+    form = method_named(method).plain
     fields = {
         "method": method,
         "epsilon": setting.epsilon,
@@ -175,7 +175,7 @@ def _setting(
     for name, value in chosen.items():
         known.options[name].check(value)
     if rounds is None:
-        form = known.form(chosen.get("labels", False))
+        form = known.plain
         rounds = known.default("epochs") if known.trains else form.rounds or 1
     epsilon = chosen.get("epsilon", 1.0)
     threshold = chosen.get("threshold", "mean")
@@ -184,9 +184,7 @@ def _setting(
     if example.weights != "paper":
         budget = None  # the most that it can be
     about: dict[str, Any] = {
-        name: chosen[name]
-        for name in ("noise", "design", "labels", "max_ratings")
-        if name in chosen
+        name: chosen[name] for name in ("noise", "max_ratings") if name in chosen
     }
     if "n_factors" in chosen:
         about["factors"] = chosen["n_factors"]
@@ -257,7 +255,7 @@ def _page(
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
     method = method_named(setting.method)
-    form = method.form(setting.labels)
+    form = method.plain
     yield _title(setting)
     yield ""
     for paragraph in (

@@ -175,9 +175,7 @@ class Estimator(Lists, LaterRatings):
     def privacy(self) -> PrivacyClaim:
         """The model's epsilon and the claim that it stands on."""
         method = method_of(self)
-        claim = claim_of(
-            method, getattr(self, "epsilon", 0.0), labels=bool(getattr(self, "labels", False))
-        )
+        claim = claim_of(method, getattr(self, "epsilon", 0.0))
         if claim.epsilon:
             # Made in this process from a seed.
             stated = hasattr(self, "catalogue_") and self.catalogue_.items.stated

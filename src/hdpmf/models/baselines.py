@@ -12,22 +12,21 @@ import numpy as np
 
 from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import Ratings
-from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.methods.options import BiasedOptions, ListOptions, PopularityOptions
 from hdpmf.common.model.device_fit import STARS, correct_popularity
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.privacy.coding import POPULARITY_SCALE
+from hdpmf.common.privacy.coding import WEIGHT_UNITS
 from hdpmf.common.privacy.sampling import SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
 from hdpmf.models.later_ratings import rows_of_items
-from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.contributions import noisy_weights
 from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
+from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.lists.presence import Presence
 from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
 from hdpmf.untrusted.recommender.new_items import NewItems
-from hdpmf.untrusted.recommender.one_round import estimated_popularity, make_survey
 from hdpmf.untrusted.recommender.rounds import check_finite
 
 
@@ -236,9 +235,8 @@ class ListsOnly(Baseline):
 class PrivatePopular(PopularityOptions, ListsOnly):
     """The most rated items for everyone, from counts with noise: the baseline of private lists.
 
-    It is the first round of HDP-Sum with taste labels and nothing else, so that all of epsilon goes
-    into how much weight each item has: a rating's presence costs W_ij * epsilon where only sums
-    over users are seen, its value nothing.
+    All of epsilon goes into how much weight each item has: a rating's presence costs W_ij * epsilon
+    where only sums over users are seen, its value nothing.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
@@ -247,29 +245,11 @@ class PrivatePopular(PopularityOptions, ListsOnly):
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Release the counts."""
-        catalogue = fingerprint(train.items, None)
-        survey = make_survey(
-            "A",
-            # That round has one part in POPULARITY_SCALE of a survey's epsilon; here it has all.
-            self.epsilon * POPULARITY_SCALE,
-            train.scale,
-            n_items=train.n_items,
-            catalogue=catalogue,
-            contributors=train.n_users,
-            labels=True,
-        )
-        client = OneRoundClient(
-            train,
-            weights,
-            SeededNoise(seed_of(self.rng), stream=3),
-            epsilon=survey.epsilon,
-            catalogue=catalogue,
-            simulation=True,
-        )
-        client.accept(survey)
-        released = estimated_popularity(survey, [client.count()])
+        noise = SeededNoise(seed_of(self.rng), stream=3)
+        released = noisy_weights(train, weights, noise, self.epsilon) / WEIGHT_UNITS
+        behind = deconvolve(released, 1.0 / self.epsilon).size_biased
         self.lists_ = popular_lists(
-            correct_popularity(released, weights.for_items(train.items), 1.0 / self.epsilon)
+            correct_popularity(behind, weights.for_items(train.items), 1.0 / self.epsilon)
         )
 
 
@@ -311,7 +291,6 @@ class ListYardstick(ListOptions, ListsOnly):
             presence,
             seed=seed_of(self.rng) % 2**31,
             on=self.on,
-            n_threads=self.n_threads,
         )
 
 

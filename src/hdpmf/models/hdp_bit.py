@@ -65,7 +65,6 @@ class HDPBit(BitOptions, OneRound):
                 self.release_.presence,
                 seed=seed_of(self.rng) % 2**31,
                 on=self.on,
-                n_threads=self.n_threads,
             )
         return self._lists
 

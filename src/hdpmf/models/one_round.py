@@ -119,7 +119,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         features = wanted_features(self.features, train)
         prior = load_prior(self.prior)
         stage("asking devices, estimating items")
-        facts, n_silent = self._ask(train, weights, features, prior)
+        facts, n_silent = self._ask(train, weights, features)
         stage(f"fitting {train.n_users:,} users")
         self._fit_devices(train, weights, facts, features, prior)
         self.n_silent_ = n_silent
@@ -148,7 +148,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         features: ItemFeatures | None,
         prior: Prior | None,
     ) -> None:
-        fit = device_fit(facts, features, self._prior_of_fit(prior), simple=self._design() == "S")
+        fit = device_fit(facts, features, prior)
         self.set_public(train.items, train.scale, train.item_table, facts, fit)
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
@@ -166,12 +166,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
             (by_user.start, by_user.partner, by_user.target),
             times_by_user(train, by_user.start),
         )
-
-    def _prior_of_fit(self, prior: Prior | None) -> Prior | None:
-        """Return the prior of users' vectors: with taste labels it is another one."""
-        if prior is None or prior.labels is None or not self._by_labels():
-            return prior
-        return prior.labels.prior or prior
 
     @property
     def feature_names_(self) -> tuple[str, ...]:
@@ -248,7 +242,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
 
     def _place(self, new: NewItems) -> None:
         facts = new.facts(self.facts_)
-        prior = self._prior_of_fit(load_prior(self.prior))
+        prior = load_prior(self.prior)
         fit = new.fit(self.fit_, facts, NOISE if prior is None else prior.noise)
         self.set_public(new.items, self.catalogue_.scale, new.table, facts, fit)
 
@@ -257,10 +251,9 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         train: Ratings,
         weights: PrivacyWeights,
         features: ItemFeatures | None,
-        prior: Prior | None,
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
-        recommender, client, answers = self._hear(train, weights, features, prior)
+        recommender, client, answers = self._hear(train, weights, features)
         self._keep(answers, recommender.survey, train, features)
         facts = client.check(recommender.facts(answers))
         return facts, client.n_silent
@@ -270,7 +263,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         train: Ratings,
         weights: PrivacyWeights,
         features: ItemFeatures | None,
-        prior: Prior | None = None,
         released: ReleasedNoise | None = None,
     ) -> tuple[OneRoundRecommender, OneRoundClient, list[Answer]]:
         """The recommender that asked, the devices that answered, and what they said.
@@ -278,10 +270,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         The noise is simulated by the seed unless ``released`` is given.
         """
         survey = self._survey(train, features)
-        score = None if prior is None or prior.labels is None else prior.labels.score
-        recommender = OneRoundRecommender(
-            survey, features, score=score, n_patterns=getattr(self, "patterns", 0)
-        )
+        recommender = OneRoundRecommender(survey, features, n_patterns=getattr(self, "patterns", 0))
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
             source: Noise = released or SeededNoise(seed, stream=4)
@@ -311,7 +300,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
             catalogue=fingerprint(train.items, features),
             contributors=train.n_users,
             coding=self.coding,
-            labels=self._by_labels(),
         )
 
     def _keep(
@@ -349,10 +337,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
 
     @abstractmethod
     def _design(self) -> str:
-        """``A``, ``S`` or ``L``."""
-
-    def _by_labels(self) -> bool:
-        return False
+        """``A`` or ``L``."""
 
     def set_public(
         self,
@@ -383,12 +368,11 @@ class HDPSum(SumOptions, OneRound):
     """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
 
     Every rating has W_ij * epsilon pure differential privacy against a change of its value and
-    three quarters of that (0.992 of it with labels) against its presence, where only sums over
-    users are seen; which items a user rated is hidden too.
+    three quarters of that against its presence, where only sums over users are seen; which items a
+    user rated is hidden too.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
-        design: ``A`` (sharpened) or ``S`` (the simple one).
         max_ratings: How many ratings of weight 1 a person's ratings are sent as at most: drawn at
             random until they have that weight, the last one with what is left of it. All are used
             on the device. It bounds what all of a person's ratings cost. For a person who reaches
@@ -398,9 +382,6 @@ class HDPSum(SumOptions, OneRound):
         features: Public item features: True or ``auto`` for the item table's genres and years, a
             file, an ItemFeatures, or False.
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
-        labels: Taste labels: each device draws one, once, from which items it rated, and items with
-            much weight are summed per label. It takes item features and a prior, and pays where
-            there are thousands of users.
         on: ``cpu``, ``gpu`` or ``auto``: where devices' vectors are fitted. What is sent is made on
             the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
@@ -408,12 +389,4 @@ class HDPSum(SumOptions, OneRound):
     """
 
     def _design(self) -> str:
-        return self.design
-
-    def _by_labels(self) -> bool:
-        return self.labels
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        if self.labels and self.design != "A":
-            raise ConfigError("taste labels belong to design A; drop design or labels")
+        return "A"

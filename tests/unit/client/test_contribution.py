@@ -1,23 +1,45 @@
+import math
+
 import numpy as np
 import pytest
 
-from hdpmf.common.data import Ratings, RatingScale
-from hdpmf.common.privacy import PrivacyWeights
-from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels, weight_units
+from hdpmf.common.data import Ratings, RatingScale, synthetic_world
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
+from hdpmf.common.privacy.coding import make_coding, sum_channels, weight_units
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import (
     BitContribution,
     ItemFacts,
     SumContribution,
+    Survey,
     decode,
     encode,
 )
-from hdpmf.errors import PrivacyError, ProtocolError
+from hdpmf.common.protocol.layout import survey_circuit
+from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 
-from .surveys import WEIGHTS, WORLD, survey_for
+WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
+WEIGHTS = PrivacySpec().draw(WORLD, rng=0)
+
+
+def survey_for(ratings=WORLD, **changes):
+    """A survey of all users of these ratings."""
+    scale = ratings.scale
+    fields = {
+        "design": "A",
+        "coding": "soft",
+        "epsilon": 1.0,
+        "n_items": ratings.n_items,
+        "catalogue": "c",
+        "contributors": ratings.n_users,
+        "scale_low": scale.low,
+        "scale_high": scale.high,
+        "scale_step": scale.step,
+    }
+    return Survey(**(fields | changes))
 
 
 class Silent:
@@ -49,9 +71,8 @@ def parts(n):
     ]
 
 
-@pytest.mark.parametrize("design", ["A", "S"])
-def test_any_partition_into_shards_gives_the_same_sums_and_facts(design):
-    survey = survey_for(design=design)
+def test_any_partition_into_shards_gives_the_same_sums_and_facts():
+    survey = survey_for()
     results = []
     for n in (1, 2, 7, 60):
         shards = [make_shard(part, Silent(), n_users=users) for part, users in parts(n)]
@@ -70,10 +91,8 @@ def test_any_partition_into_shards_gives_the_same_sums_and_facts(design):
 @pytest.mark.parametrize(
     "scale", [RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(0, 100)], ids=str
 )
-@pytest.mark.parametrize(
-    ("design", "coding"), [("A", "soft"), ("A", "threshold"), ("A", "linear"), ("S", "linear")]
-)
-def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, coding, scale):
+@pytest.mark.parametrize("coding", ["soft", "threshold", "linear"])
+def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(coding, scale):
     """By brute force: every value of one rating, and the rating left out, with the noise off."""
     rng = np.random.default_rng(0)
     step = scale.step or 7.0
@@ -81,9 +100,8 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
     values = scale.low + step * rng.integers(0, int(scale.width / step) + 1, 30)
     table = Ratings.from_arrays(users, items, values, scale=scale)
     weights = rng.uniform(0.02, 1, 30)
-    survey = survey_for(table, design=design, coding=coding)
-    used = make_ruler(scale) if design == "S" else make_coding(coding, scale, 1.0)
-    channels = sum_channels(design, used, 1.0)
+    survey = survey_for(table, coding=coding)
+    channels = sum_channels("A", make_coding(coding, scale, 1.0), 1.0)
 
     def sums(values, keep):
         rows = table.take(keep)
@@ -117,9 +135,6 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
             pairs = zip(moved, (channels.score, channels.weight, channels.total), strict=True)
             cost = 0.0
             for distance, channel in pairs:
-                if channel is None:
-                    assert distance == 0
-                    continue
                 assert distance <= unit * getattr(channel, kind)
                 cost += distance / channel.scale
             costs.append((kind, float(cost)))
@@ -129,7 +144,7 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(design, c
         assert max(cost for kind, cost in costs if kind == "presence_step") <= 0.75 * weights[
             one
         ] * (1 + 1e-9)
-        if unit and design == "A":  # and the bound is met, not merely kept
+        if unit:  # and the bound is met, not merely kept
             assert max(cost for kind, cost in costs if kind == "value_step") == pytest.approx(
                 unit / 64
             )
@@ -199,7 +214,7 @@ def test_everything_sent_is_whole_numbers():
 
 def test_weights_too_small_for_the_grid_send_nothing():
     tiny = PrivacyWeights.per_rating(WORLD, np.where(np.arange(len(WORLD)) < 100, 1 / 65, 1.0))
-    for design in "ASL":
+    for design in "AL":
         shard = make_shard(weights=tiny, noise=Silent() if design != "L" else None)
         reply = answer(shard, survey_for(design=design))
         assert shard.n_silent == 100
@@ -312,3 +327,106 @@ def test_the_repr_shows_nothing_private():
     shard = make_shard()
     answer(shard, survey_for())
     assert repr(shard) == "OneRoundClient(60 users, spent)"
+
+
+@pytest.mark.parametrize("design", ["A", "L"])
+@pytest.mark.parametrize("wrong", [0.0, 6.0, -1e6, math.nan, math.inf])
+def test_a_rating_off_the_scale_is_refused_and_nothing_is_spent(design, wrong):
+    ratings = Ratings.from_arrays([1, 1, 2], [10, 11, 11], [1.0, 4.0, 5.0], scale=(1, 5, 1))
+    ratings.values.setflags(write=True)  # past the door: a device whose memory or file was changed
+    ratings.values[2] = wrong
+    survey = survey_for(ratings, design=design, contributors=5)
+    shard = make_shard(ratings, weights=PrivacyWeights.uniform(ratings))
+    with pytest.raises(RatingsError, match=r"off the public scale.*nothing was sent"):
+        answer(shard, survey)
+    assert shard.spent is None
+    if design == "A":
+        other = make_shard(ratings, weights=PrivacyWeights.uniform(ratings))
+        other.accept(survey)
+        with pytest.raises(RatingsError, match="scale"):
+            list(other.entries())
+    ratings.values[2] = 5.0
+    shard.contribute()
+    assert shard.spent is not None
+
+
+@pytest.mark.parametrize("field", ["epsilon", "scale_high"])
+def test_numbers_that_are_none_do_not_come_over_the_wire(field):
+    good = encode(survey_for())
+    for word in (b"\xcb\x7f\xf8" + 6 * b"\0", b"\xcb\x7f\xf0" + 6 * b"\0"):  # NaN and infinity
+        place = good.index(field.encode()) + len(field)
+        assert good[place : place + 1] == b"\xcb"
+        with pytest.raises(ProtocolError):
+            decode(good[:place] + word + good[place + 9 :])
+
+
+@pytest.mark.parametrize("design", ["A", "L"])
+def test_weights_of_other_ratings_are_refused_and_nothing_is_spent(design):
+    shard = make_shard(weights=PrivacyWeights.per_rating(WORLD.take([0, 1]), [1.0, 1.0]))
+    with pytest.raises(PrivacyError, match="table of 2 ratings"):
+        answer(shard, survey_for(design=design))
+    assert shard.spent is None
+
+
+def added_up(circuit, entries):
+    """What the circuit makes of all users' entries."""
+    codes, rulers = np.array(circuit.codes), np.array(circuit.rulers)
+    scores, totals, total = np.zeros(circuit.items, np.int64), np.zeros(circuit.items, np.int64), 0
+    for weights, levels in entries:
+        assert weights.shape == levels.shape == (circuit.items,)
+        assert ((weights >= 0) & (weights <= 64)).all()
+        scores += weights * codes[levels]
+        totals += weights
+        total += int((weights * rulers[levels]).sum())
+    return scores, totals, total
+
+
+@pytest.mark.parametrize("n_users", [None, 60, 63])
+@pytest.mark.parametrize("coding", ["soft", "threshold", "linear"])
+def test_users_entries_add_up_to_the_sums_without_noise(coding, n_users):
+    survey = survey_for(coding=coding)
+    reporting, summing = make_shard(noise=Silent()), make_shard(noise=Silent())
+    reporting.accept(survey)
+    entries = list(reporting.entries(n_users))
+    sums = answer(summing, survey)
+    assert len(entries) == (n_users or 60)
+    assert all(not weights.any() for weights, _ in entries[60:])
+    scores, weights, total = added_up(survey_circuit(survey, "whole")[0], entries)
+    assert np.array_equal(scores, sums.scores)
+    assert np.array_equal(weights, sums.weights)
+    assert total == sums.total
+    assert sums.weights.sum() > 1000
+    for attack in (reporting.entries, reporting.contribute):
+        with pytest.raises(ProtocolError, match="once"):
+            attack()
+
+
+def test_each_users_entries_are_their_own():
+    survey, everybody = survey_for(), make_shard()
+    everybody.accept(survey)
+    entries = list(everybody.entries())
+    for user in (0, 17, 59):
+        rows = np.flatnonzero(WORLD.user_codes == user)
+        one = make_shard(WORLD.take(rows), Silent(), WEIGHTS.take(rows), n_users=1)
+        assert np.array_equal(entries[user][0], answer(one, survey).weights)
+
+
+def test_entries_that_cannot_be_made_are_refused():
+    with pytest.raises(ProtocolError, match="accept"):
+        make_shard().entries()
+    bits, fewer = make_shard(), make_shard()
+    bits.accept(survey_for(design="L", coding="threshold"))
+    with pytest.raises(ProtocolError, match="sums"):
+        bits.entries()
+    fewer.accept(survey_for())
+    with pytest.raises(PrivacyError, match="more than"):
+        list(fewer.entries(59))
+
+
+def test_nobody_has_rated():
+    nothing = WORLD.take(np.zeros(0, np.intp))
+    shard = make_shard(nothing, weights=WEIGHTS.take(np.zeros(0, np.intp)))
+    shard.accept(survey_for(nothing))
+    entries = list(shard.entries(3))
+    assert len(entries) == 3
+    assert not any(weights.any() or levels.any() for weights, levels in entries)

@@ -15,19 +15,14 @@ from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.models import make_model
 
 STATUS = {"proved": "proved", "nominal": "nominal", "no guarantee": "none"}
-FORMS = [(name, False) for name in METHODS] + [
-    (name, True) for name in METHODS if METHODS[name].labelled is not None
-]
+OFFERED = [(name, view) for name in METHODS for view in METHODS[name].offered]
 
 
-OFFERED = [(name, labels, view) for name, labels in FORMS for view in METHODS[name].offered]
-
-
-@pytest.mark.parametrize(("name", "labels", "view"), OFFERED)
-def test_claims_are_what_the_accountant_computes(name, labels, view):
-    claim = METHODS[name].claim(view, labels=labels)
-    value = cost(name, view, epsilon=0.8, labels=labels)
-    presence = cost(name, view, epsilon=0.8, labels=labels, neighbours="presence")
+@pytest.mark.parametrize(("name", "view"), OFFERED)
+def test_claims_are_what_the_accountant_computes(name, view):
+    claim = METHODS[name].claim(view)
+    value = cost(name, view, epsilon=0.8)
+    presence = cost(name, view, epsilon=0.8, neighbours="presence")
     assert claim.status == STATUS[value.status]
     if claim.status == "proved":
         assert claim.value * 0.8 == pytest.approx(value.pure, rel=1e-3)
@@ -45,15 +40,11 @@ def test_two_servers_are_offered_by_name():
     run = [name for name in METHODS if "two-servers" in METHODS[name].views]
     assert run == ["hdp-sum"]
     assert METHODS["hdp-sum"].views[0] == "sums"  # the default of runs with devices stays
-    for labels in (False, True):
-        claim = METHODS["hdp-sum"].claim("two-servers", labels=labels)
-        assert claim.status == "proved"
-        assert (
-            claim.against
-            == "the recommender and one of the two servers, with any number of devices"
-        )
-        assert claim.needs.startswith("one of the two servers is honest")
-        assert (claim.value, claim.presence) == (1.0, 0.992 if labels else 0.75)
+    claim = METHODS["hdp-sum"].claim("two-servers")
+    assert claim.status == "proved"
+    assert claim.against == "the recommender and one of the two servers, with any number of devices"
+    assert claim.needs.startswith("one of the two servers is honest")
+    assert (claim.value, claim.presence) == (1.0, 0.75)
     for ask in (METHODS["hdpmf"].claim, lambda view: cost("hdp-bit", view)):
         with pytest.raises(
             ConfigError, match="is not offered under the view two-servers; it has messages, sums"
@@ -139,7 +130,6 @@ def test_what_is_chosen_is_what_runs():
             "epsilon must be a positive number, not 0; a budget of 0",
         ),
         ("hdpmf", {"h": "all"}, ConfigError, "h must be one of auto, item, shared, not 'all'"),
-        ("hdp-sum", {"labels": 1}, ConfigError, "labels must be True or False"),
         (
             "hdp-bit",
             {"patterns": 101},

@@ -19,7 +19,6 @@ from hypothesis.extra.numpy import arrays
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale, synthetic_world
 from hdpmf.common.methods import METHODS
 from hdpmf.common.model.device_fit import DeviceFit
-from hdpmf.common.model.priors import Labels
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
@@ -65,7 +64,6 @@ def matrix(
 
 @st.composite
 def item_facts(draw: st.DrawFn, n: int) -> ItemFacts:
-    labels = draw(st.booleans())
     vector = arrays(np.float32, n, elements=st.floats(0, 1e3, width=32))
     return ItemFacts(
         catalogue=draw(st.text("0123456789abcdef", min_size=1, max_size=64)),
@@ -73,8 +71,7 @@ def item_facts(draw: st.DrawFn, n: int) -> ItemFacts:
         bias=draw(arrays(np.float32, n, elements=numbers)),
         variance=draw(vector),
         popularity=draw(vector),
-        patterns=draw(matrix(n, 1 if labels else st.integers(0, 3))),
-        labels=labels,
+        patterns=draw(matrix(n, st.integers(0, 3))),
         prior=draw(st.none() | st.sampled_from(["films", "x"])),
         similarity=draw(st.none() | similarities(n)),
     )
@@ -98,16 +95,10 @@ def rounds(draw: st.DrawFn, n: int) -> Round:
 
 
 @st.composite
-def priors(draw: st.DrawFn, labels: bool = True) -> Prior:
+def priors(draw: st.DrawFn) -> Prior:
     columns = tuple(draw(st.lists(words, min_size=1, max_size=3, unique=True)))
     size = len(columns)
     root = draw(matrix(size, size, np.float64)) / 1e3
-    inner = draw(st.none() | priors(labels=False)) if labels else None
-    known = (
-        Labels(draw(st.dictionaries(words, numbers, max_size=2)), inner)
-        if draw(st.booleans()) and labels
-        else None
-    )
     return Prior(
         draw(words),
         {"dataset": draw(words), "users": 3},
@@ -115,7 +106,6 @@ def priors(draw: st.DrawFn, labels: bool = True) -> Prior:
         draw(matrix(size, size + 2, np.float64)),
         root @ root.T + np.eye(size),
         draw(st.floats(0.1, 2)),
-        known,
     )
 
 
@@ -166,7 +156,6 @@ def public_models(draw: st.DrawFn) -> PublicModel:
         scale_low=scale.low,
         scale_high=scale.high,
         scale_step=scale.step,
-        labels=True,
     )
     features = st.builds(
         ItemFeatures,
@@ -201,7 +190,6 @@ def test_every_field_of_a_public_model_comes_back(model: PublicModel) -> None:
 WORLD = synthetic_world(12, 8, 60, rng=0)
 GIVEN = {
     "hdp-sum": {
-        "labels": st.booleans(),
         "prior": st.sampled_from([None, "films-100k", load_prior("films")]),
         "features": st.sampled_from(
             ["auto", True, ItemFeatures.of_table(WORLD.item_table, WORLD.items)]
@@ -220,8 +208,6 @@ GIVEN = {
 @given(name=st.sampled_from(list(METHODS)), data=st.data())
 def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) -> None:
     params = {key: data.draw(value) for key, value in GIVEN.get(name, {}).items()}
-    if params.get("labels") and params["prior"] is None:
-        params["prior"] = "films-100k"
     quick = METHODS[name].own(n_factors=2, learning_rate=0.01, epochs=2)
     model = make_model(name, **quick, **params)
     if hasattr(model, "rng"):

@@ -10,8 +10,8 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
 from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, hdp_bit, load_model
 
-KINDS = [HDPSum(rng=0), HDPSum(design="S", rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
-IDS = ["A", "S", "no features", "L"]
+KINDS = [HDPSum(rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
+IDS = ["sums", "no features", "bits"]
 
 
 def prior_for(names, noise=0.8):
@@ -166,8 +166,6 @@ def test_wrong_options_are_refused(model, split):
         model(features=True).fit(bare)
     with pytest.raises(ConfigError, match="features are of"):
         model(features=ItemFeatures.of_table(split[0].item_table, split[0].items)).fit(bare)
-    with pytest.raises(ConfigError, match="design"):
-        HDPSum(design="Z").fit(split[0])
     with pytest.raises(ConfigError, match="patterns"):
         HDPBit(patterns=-1).fit(split[0])
 
@@ -175,18 +173,16 @@ def test_wrong_options_are_refused(model, split):
 def test_claims_say_who_may_look(split):
     assert HDPSum(0.5).privacy.status == HDPBit(0.5).privacy.status == "proved"
     assert HDPSum(0.5).privacy.view == "sums over users (secure aggregation)"
-    assert HDPBit(0.5).privacy.view == "all messages"
+    words = str(HDPBit(0.5).privacy)
+    assert "NO GUARANTEE for who rated what, against anybody who downloads the model" in words
+    assert "NO GUARANTEE" in HDPBit(0.5).privacy._repr_html_()
     assert HDPSum(0.5).privacy.epsilon == 0.5
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 4.0, 300.0])
 def test_any_epsilon_will_do(epsilon, split, weights):
     train, test = split
-    for model in (
-        HDPSum(epsilon, rng=0),
-        HDPSum(epsilon, design="S", rng=0),
-        HDPBit(epsilon, rng=0),
-    ):
+    for model in (HDPSum(epsilon, rng=0), HDPBit(epsilon, rng=0)):
         assert 0.2 < model.fit(train, weights).score(test)["mse"] < 3
 
 

@@ -15,7 +15,6 @@ from hdpmf.common.privacy.coding import (
     make_coding,
     make_ruler,
     n_levels,
-    rare_label_probability,
     sum_channels,
     weight_units,
 )
@@ -76,21 +75,13 @@ def test_what_is_off_the_scale_is_refused() -> None:
 
 def test_noise_of_sums() -> None:
     coding = make_coding("soft", STARS, 0.5)
-    plain, simple = sum_channels("A", coding, 0.5), sum_channels("S", coding, 0.5)
-    labelled = sum_channels("A", coding, 0.5, labels=True)
+    plain = sum_channels("A", coding, 0.5)
     assert plain.score.scale == Fraction(64 * 10, 1) / (Fraction(1, 2) * Fraction(49, 50))
-    assert plain.total is not None
     assert plain.total.scale == Fraction(64 * 4 * 100)
     assert plain.weight.scale == 64 * 4 * 2
-    assert (simple.score.scale, simple.total, simple.weight) == (64 * 10 * 2, None, plain.weight)
-    assert (labelled.score, labelled.total) == (plain.score, plain.total)
-    assert labelled.popularity is not None
-    assert (labelled.weight.scale, labelled.popularity.scale) == (64 * 6 * 2, 64 * 8 * 2)
-    assert labelled.label_cost == Fraction(1, 10)
     # One step of a weight unit costs a 64th of what a whole rating does.
-    assert plain.value_cost == simple.value_cost == labelled.value_cost == Fraction(1, 2)
-    assert plain.presence_cost == simple.presence_cost == Fraction(3, 8)
-    assert float(labelled.presence_cost) == pytest.approx(0.992 * 0.5, abs=1e-3)
+    assert plain.value_cost == Fraction(1, 2)
+    assert plain.presence_cost == Fraction(3, 8)
     for epsilon in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(PrivacyError, match="positive number"):
             sum_channels("A", coding, epsilon)
@@ -107,15 +98,7 @@ def test_weights_are_rounded_down() -> None:
     ]
 
 
-def test_labels_and_bits() -> None:
-    sums = np.array([0, 64 * 64, -64 * 64, 10 * 64 * 64, 10**9])
-    logits = np.array([0.0, 1.0, 1.0, 10.0]) * 2.0 * 0.2 * (1 - 2**-10)
-    found = rare_label_probability(sums, 2.0)
-    np.testing.assert_allclose(found, 1 / (1 + np.exp([*logits, 16.0])), rtol=1e-12)
-    rare_label_probability(sums, 1e-4)
-    for epsilon in (9e-5, float("nan")):
-        with pytest.raises(PrivacyError, match="labels need"):
-            rare_label_probability(sums, epsilon)
+def test_bits() -> None:
     coding = make_coding("soft", STARS, 1.0)
     units = np.array([64, 32, 64, 64, 64])
     np.testing.assert_allclose(

@@ -40,12 +40,7 @@ PAPER: tuple[dict[str, Any], ...] = (
     {"noise": "once"},
     {"h": "shared", "h_quantile": 0.9, "noise_budget": 0.4},
 )
-ONE_ROUND: tuple[dict[str, Any], ...] = (
-    {"design": "S"},
-    {"max_ratings": 2},
-    {"labels": True, "rounds": 2},
-    {"labels": True, "rounds": 2, "max_ratings": 2},
-)
+ONE_ROUND: tuple[dict[str, Any], ...] = ({"max_ratings": 2},)
 SUBJECTS: tuple[dict[str, Any], ...] = (
     {"weight": 0.37, "n_raters": 20},
     {"unit": "user", "weight": [0.9, 0.37, 0.25, 0.111], "n_raters": [3, 20, 9, 50]},

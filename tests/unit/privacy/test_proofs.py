@@ -16,7 +16,7 @@ import pytest
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import VIEWS, cost
-from hdpmf.common.privacy.coding import POPULARITY_SCALE, make_coding, make_ruler, sum_channels
+from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale, laplace_scale
 from hdpmf.models import make_model
 from tests.unit.gpu import kernel_reference as reference
@@ -128,14 +128,13 @@ def _gradient_factor(method: str) -> float:
 DERIVED: dict[str, Callable[[str], float]] = {
     "value_factor": _factor("value"),
     "presence_factor": _factor("presence"),
-    "presence_factor_labels": lambda _: (
-        cost("hdp-sum", "sums", labels=True, neighbours="presence").pure
-    ),
     "share_e1": lambda _: float(
         sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost
     ),
-    "share_em": lambda _: float(_total_cost()),
-    "popularity_share": lambda _: float(_popularity_cost()),
+    "share_em": lambda _: float(
+        sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).total.value_cost
+    ),
+    "popularity_share": lambda _: cost("private-popular", "sums", neighbours="presence").pure,
     "soft_grid": lambda _: 64 / make_coding("soft", STARS, 1.0).unit,
     "soft_value_step": lambda _: make_coding("soft", STARS, 1.0).value_step,
     "soft_presence_step": lambda _: make_coding("soft", STARS, 1.0).presence_step,
@@ -149,20 +148,6 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
     "hidden_rho": lambda _: cost("hdpmf", "sums-h-hidden", rounds=1).zcdp,
 }
-
-
-def _popularity_cost() -> float:
-    """Of the first round with labels at POPULARITY_SCALE times epsilon 1, per weight."""
-    coding = make_coding("auto", STARS, POPULARITY_SCALE)
-    counted = sum_channels("A", coding, POPULARITY_SCALE, labels=True).popularity
-    assert counted is not None
-    return float(counted.presence_cost)
-
-
-def _total_cost() -> float:
-    total = sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).total
-    assert total is not None
-    return float(total.value_cost)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "README"])
@@ -187,17 +172,16 @@ def test_the_readme_lists_every_page() -> None:
 @pytest.mark.parametrize(
     "scale", [STARS, RatingScale(0.5, 5.0, 0.5), RatingScale(1, 10, 1), RatingScale(0, 100, None)]
 )
-@pytest.mark.parametrize("design", ["A", "S"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
 def test_the_sums_cost_the_same_on_every_scale(
-    coding: str, scale: RatingScale, design: str, epsilon: float
+    coding: str, scale: RatingScale, epsilon: float
 ) -> None:
     """By brute force over pairs of ratings, not by the steps that the code computes the noise
     from.
     """
-    chosen = make_ruler(scale) if design == "S" else make_coding(coding, scale, epsilon)
+    chosen = make_coding(coding, scale, epsilon)
     ruler = make_ruler(scale)
-    channels = sum_channels(design, chosen, epsilon)
+    channels = sum_channels("A", chosen, epsilon)
     levels = np.linspace(
         scale.low, scale.high, 4001 if scale.step is None else round(scale.width / scale.step) + 1
     )
@@ -205,7 +189,7 @@ def test_the_sums_cost_the_same_on_every_scale(
         chosen.encode(levels.astype(np.float32)),
         ruler.encode(levels.astype(np.float32)),
     )
-    total = math.inf if channels.total is None else float(channels.total.scale)
+    total = float(channels.total.scale)
     score, weight = float(channels.score.scale), float(channels.weight.scale)
     ends = [0, len(levels) // 2, len(levels) - 1]
     value = max(

@@ -108,8 +108,6 @@ def test_one_more_rating_may_push_out_another_that_is_as_heavy() -> None:
     about = {"neighbours": "presence", "weight": 0.5}
     assert cost("hdp-sum", "sums", **about).pure == pytest.approx(0.75 * 0.5)
     assert cost("hdp-sum", "sums", max_ratings=9, **about).pure == pytest.approx(0.75 * 1.0)
-    labelled = cost("hdp-sum", "sums", rounds=2, labels=True, max_ratings=9, **about).pure
-    assert labelled == pytest.approx((0.125 + 0.2 + 0.49 + 1 / 6 + 0.01) * 1.0)
     several = cost(
         "hdp-sum", "sums", max_ratings=9, neighbours="presence", weight=[0.5, 0.25], unit="item"
     ).pure
@@ -178,10 +176,9 @@ def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:
     assert alike < math.fsum(sizes)
 
 
-@pytest.mark.parametrize("labels", [False, True])
-def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
+def test_the_words_say_what_presence_costs_at_a_limit() -> None:
     """As much as any limit costs, by the proof and by the accountant."""
-    form = HDP_SUM.form(labels=labels)
+    form = HDP_SUM.plain
     factor = form.claims["sums"].presence
     assert factor is not None
     assert f"hidden at {factor:g} W epsilon" in form.stays_open
@@ -190,8 +187,6 @@ def test_the_words_say_what_presence_costs_at_a_limit(labels: bool) -> None:
         at_limit = cost(
             "hdp-sum",
             "sums",
-            rounds=1 + labels,
-            labels=labels,
             max_ratings=9,
             weight=weight,
             neighbours="presence",

@@ -13,7 +13,7 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import BitContribution, ItemCounts, Plan, SumContribution, Survey
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
-from hdpmf.untrusted.recommender.deconvolution import deconvolve, deconvolve_twice
+from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.sums import BIASES, facts_from_sums, regress
 
 N = 4000
@@ -56,11 +56,6 @@ def test_deconvolution_states_how_far_off_it_is():
     wrong = calibration(deconvolve(released, scale / 2), truth, unclear)
     assert 0.85 < right < 1.15
     assert wrong > 1.6
-    twice = truth + rng.laplace(0, 6.0, N)
-    both = deconvolve_twice(released, scale, twice, np.full(N, 6.0))
-    assert 0.85 < calibration(both, truth, unclear) < 1.15
-    half = deconvolve_twice(released, scale / 2, twice, np.full(N, 3.0))
-    assert calibration(half, truth, unclear) > 1.6
 
 
 @pytest.mark.parametrize(("epsilon", "n_sums"), [(1.0, 1), (0.25, 1), (1.0, 4)])
@@ -94,7 +89,7 @@ def test_a_few_odd_items_do_not_decide_how_far_biases_spread():
     assert many == BIASES.high  # many items do decide
 
 
-@pytest.mark.parametrize("design", ["A", "S", "L"])
+@pytest.mark.parametrize("design", ["A", "L"])
 def test_an_item_of_few_ratings_is_held_near_the_others(design):
     """400 items, nearly no noise: rated 200 times it is far from the mean, rated twice it is held
     near it, and an item that nobody rated is where the others are."""
@@ -117,10 +112,8 @@ def test_an_item_of_few_ratings_is_held_near_the_others(design):
         )
         facts = facts_from_bits(survey_for("L", 8.0, n), [answer], None)
     else:
-        # Entries of one weight unit reach from -half to half: 5 in the soft coding's tenths, 2 in
-        # the ruler's quarters.
-        half = 5 if design == "A" else 2
-        scores = np.rint(WEIGHT_UNITS * counts * (2 * share - 1) * half).astype(np.int64)
+        # Entries of one weight unit reach from -5 to 5, in the soft coding's tenths.
+        scores = np.rint(WEIGHT_UNITS * counts * (2 * share - 1) * 5).astype(np.int64)
         answer = SumContribution(scores=scores, weights=WEIGHT_UNITS * counts, total=0)
         facts = facts_from_sums(survey_for(design, epsilon, n), [answer], None)
     often, seldom, never = np.abs(facts.bias[:3] - np.median(facts.bias[3:]))

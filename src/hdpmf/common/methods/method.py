@@ -69,7 +69,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One way to run a method: plainly, or with taste labels where it has them.
+    """How a method runs.
 
     Attributes:
         claims: By view; those that are not here are not offered.
@@ -105,7 +105,6 @@ class Method:
         accounting: Name of the rule in ``hdpmf.common.privacy.accounting.rules`` that says what an
             observer sees, or a function of that kind; ``as-claimed`` counts what the claims say.
         plain: How it runs.
-        labelled: How it runs with taste labels, or None.
         headline: The view that its epsilon is stated for.
         views: The views that it can run under between machines, the default first; none: it cannot.
         lists_only: It orders items for lists and predicts no ratings of its own.
@@ -127,7 +126,6 @@ class Method:
     configuration: type
     accounting: str | Callable[..., Any]
     plain: Form
-    labelled: Form | None = None
     headline: View = "messages"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -185,9 +183,7 @@ class Method:
         """The designs of its surveys, as the protocol names them."""
         if self.family == "bits":
             return ("L",)
-        if "design" in self.options:
-            return tuple(self.options["design"].choices)
-        return ()
+        return ("A",) if self.estimator == "hdpmf.models.one_round:HDPSum" else ()
 
     @property
     def is_baseline(self) -> bool:
@@ -200,12 +196,8 @@ class Method:
         return self.lists_only or not self.is_baseline
 
     def form(self, labels: bool = False) -> Form:
-        """Return its form, plain or with taste labels."""
-        if not labels:
-            return self.plain
-        if self.labelled is None:
-            raise ConfigError(f"{self.name} has no taste labels")
-        return self.labelled
+        """Return how it runs."""
+        return self.plain
 
     def claim(self, view: str | None = None, *, labels: bool = False) -> Claim:
         """Return the claim under a view (by default the one that its epsilon is stated for).
@@ -218,10 +210,10 @@ class Method:
             ConfigError: There is no such view, or the method is not offered under it.
         """
         if view is None or view == "final":
-            return self.form(labels).claims[self.headline]
+            return self.plain.claims[self.headline]
         if view not in _OBSERVERS:
             raise ConfigError(f"there is no view {view!r}; choose from {', '.join(VIEWS)}, final")
-        return self.form(labels).claims[self.require_view(_OBSERVERS[view])]
+        return self.plain.claims[self.require_view(_OBSERVERS[view])]
 
     @property
     def offered(self) -> tuple[View, ...]:
@@ -387,7 +379,7 @@ def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> 
         return PrivacyClaim(
             None, "none", "everything", "it is not registered as a method, so nothing is claimed"
         )
-    claim = method.claim(labels=labels)
+    claim = method.claim()
     stated = (
         None
         if claim.status == "none"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hdpmf.common.methods.method import (
-    ALL_MESSAGES,
     ENOUGH_USERS,
     HONEST_SERVER,
     ROSTER,
@@ -80,57 +79,24 @@ HDP_SUM = Method(
         rounds=1,
         sums=1,
     ),
-    labelled=Form(
-        claims={
-            "messages": SUM_SEEN_ALONE,
-            "sums": Claim(
-                status="proved",
-                against=SUMS_OVER_USERS,
-                reason="every rating enters two sums of weights and one of ratings, with discrete "
-                "Laplace noise, and its presence the draw of its device's label; what else is "
-                "computed never leaves devices",
-                sees="two sums over devices, with noise that nobody holds alone: for every item "
-                "the weights of all users together, then coded ratings and weights, which for "
-                "much-rated items are apart by a label that each device draws once at random and "
-                "tells nobody; not which items a device rated; and which devices took part",
-                value=1.0,
-                presence=0.992,
-                needs=ROSTER + ENOUGH_USERS + ", both times",
-            ),
-            "two-servers": _by_two_servers(
-                "every rating enters two sums of weights and one of ratings, with discrete Laplace "
-                "noise, and its presence the draw of its device's label",
-                "two sums over all reports, with the noise of both servers: for every item the "
-                "weights of all users together, then coded ratings and weights, which for "
-                "much-rated items are apart by a label that each device draws once at random and "
-                "tells nobody",
-                0.992,
-                ", both times",
-            ),
-        },
-        sent="For every item of the catalogue one whole number, then in a second sum two, only "
-        "into secure sums over all users. Each sum has noise: a share from every user, or the "
-        "whole noise from each of two servers. The second time, much-rated items have a sum for "
-        "each of two labels. A device draws its label once, at random, with odds that depend on "
-        "what it rated, and never sends it.",
-        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
-        "honest users as the noise was divided among, both times; or two servers, of which one is "
-        "honest. " + _presence(0.992),
-        rounds=2,
-        sums=2,
-    ),
     headline="sums",
     views=("sums", "two-servers"),
     audited=True,
     version=2,
 )
 
+VALUES_ALONE = (
+    "all messages, for how items were rated; NO GUARANTEE for who rated what, against anybody who "
+    "downloads the model"
+)
+"""Goes with every epsilon of bits: lists and similarity are made of who rated what."""
+
 _ONE_BIT = "every rating sends one randomised bit, once; what else is computed never leaves devices"
 
 HDP_BIT = Method(
     name="hdp-bit",
     label="HDP-Bit",
-    summary="one bit per rating; epsilon is proved against every message",
+    summary="one bit per rating; epsilon is proved against every message, for values alone",
     family="bits",
     estimator="hdpmf.models.hdp_bit:HDPBit",
     configuration=BitOptions,
@@ -139,7 +105,7 @@ HDP_BIT = Method(
         claims={
             "messages": Claim(
                 status="proved",
-                against=ALL_MESSAGES,
+                against=VALUES_ALONE,
                 reason=_ONE_BIT,
                 sees="which items each device rated, how strict it is about each (the privacy "
                 "weight), and one randomised bit per rating",
@@ -147,7 +113,7 @@ HDP_BIT = Method(
             ),
             "sums": Claim(
                 status="proved",
-                against=ALL_MESSAGES,
+                against=VALUES_ALONE,
                 reason=_ONE_BIT,
                 sees="sums of bits",
                 value=1.0,
@@ -156,7 +122,8 @@ HDP_BIT = Method(
         sent="For every rating one bit, once in its life: 'rather good' or 'rather bad', drawn at "
         "random so that either answer is always possible.",
         stays_open="Visible: which items a user rated, and how strict the user is about each (the "
-        "privacy weight).",
+        "privacy weight). The model is made of that, so that anybody who downloads it can tell: a "
+        "stranger who knows three rare items of a person names most of the others.",
         rounds=1,
         sums=0,
     ),

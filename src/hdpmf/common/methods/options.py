@@ -310,14 +310,6 @@ class OneRoundOptions(Placement):
 class SumOptions(OneRoundOptions):
     """The same by secure sums."""
 
-    _: KW_ONLY
-    design: str = option("A", "Sharpened (A) or simple (S).", choices=("A", "S"))
-    labels: bool = option(
-        False,
-        "Sum much-rated items per taste label, which each device draws once; needs "
-        "features and --prior.",
-    )
-
 
 @dataclass(frozen=True, slots=True)
 class ListKind:

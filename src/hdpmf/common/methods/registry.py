@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hdpmf.common.base.registry import Registry
 from hdpmf.common.methods.builtin import BUILTIN
-from hdpmf.common.methods.method import AUTHORS_CLAIM, Form, Method, Status
+from hdpmf.common.methods.method import AUTHORS_CLAIM, Method, Status
 from hdpmf.errors import ConfigError, HdpmfError
 
 ENTRY_POINT = "hdpmf.methods"
@@ -51,37 +51,26 @@ def _as_its_authors(method: Method) -> Method:
     Raises:
         ConfigError: Its claims and its accounting contradict each other.
     """
-    forms = [form for form in (method.plain, method.labelled) if form is not None]
-    claims = any(claim.status != "none" for form in forms for claim in form.claims.values())
-    if method.accounting in _WITHOUT_NOISE and claims:
+    claimed = any(claim.status != "none" for claim in method.plain.claims.values())
+    if method.accounting in _WITHOUT_NOISE and claimed:
         raise ConfigError(
             f"{method.name} claims an epsilon, but its accounting is {method.accounting!r}, by "
             "which nothing is hidden; leave accounting out, or claim nothing"
         )
-    if not claims and method.accounting not in (*_WITHOUT_NOISE, AS_CLAIMED):
+    if not claimed and method.accounting not in (*_WITHOUT_NOISE, AS_CLAIMED):
         raise ConfigError(
             f"{method.name} claims nothing, but its accounting is {method.accounting!r}; leave "
             "accounting out, or say in its form what it claims"
         )
-    return replace(
-        method,
-        plain=_form_of_author(method.plain),
-        labelled=None if method.labelled is None else _form_of_author(method.labelled),
-    )
+    claims = {
+        view: claim if claim.status == "none" else replace(claim, status=AUTHORS_CLAIM)
+        for view, claim in method.plain.claims.items()
+    }
+    return replace(method, plain=replace(method.plain, claims=claims))
 
 
 AS_CLAIMED = "as-claimed"
 """The accountant's rule for methods of others: what their claims say, and no more."""
-
-
-def _form_of_author(form: Form) -> Form:
-    return replace(
-        form,
-        claims={
-            view: claim if claim.status == "none" else replace(claim, status=AUTHORS_CLAIM)
-            for view, claim in form.claims.items()
-        },
-    )
 
 
 METHODS = Methods(Method, "method", ENTRY_POINT, BUILTIN)
@@ -198,7 +187,7 @@ OBSERVERS = {
     "sums-h-known": "Sees only sums over users, but made half of the noise (h): the recommender",
     "sums-h-hidden": "Sees only sums over users, and none of the noise: somebody else",
     "two-servers": "Is the recommender together with one of the two servers that sum",
-    "final": "Gets only the finished model",
+    "final": "Is anybody who downloads the finished model",
 }
 """Who looks, by the accountant's views."""
 

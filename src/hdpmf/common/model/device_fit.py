@@ -145,13 +145,11 @@ def device_columns(
     facts: ItemFacts,
     features: ItemFeatures | None,
     *,
-    simple: bool = False,
     extra: Sequence[str] = (),
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Names, columns and ridges.
 
     Args:
-        simple: Only an intercept and the features (design S).
         extra: Names of derived columns that a prior knows; those that these features cannot make
             are left out.
     """
@@ -163,8 +161,6 @@ def device_columns(
     popularity = (popularity - np.average(popularity, weights=np.maximum(weights, 1e-6))) / 1.5
     own = (np.ones(len(bias)), bias, popularity, popularity**2, bias * popularity, bias**2)
     names, columns, ridges = list(_OWN), list(own), list(_OWN.values())
-    if simple:
-        names, columns, ridges = names[:1], columns[:1], ridges[:1]
     patterns = facts.patterns.astype(np.float64).T
     names += [f"pattern {number + 1}" for number in range(len(patterns))]
     columns += list(patterns)
@@ -215,7 +211,7 @@ def device_fit(
 ) -> DeviceFit:
     """Make the fit of item facts, public features and, if any, a population prior."""
     extra = () if prior is None else prior.columns
-    names, columns, ridges = device_columns(facts, features, simple=simple, extra=extra)
+    names, columns, ridges = device_columns(facts, features, extra=extra)
     noise = NOISE if prior is None else prior.noise
     similar, rest = _similar_rows(facts)
     count = 1.0 if prior is None else _SIMILAR_WITH_PRIOR
@@ -261,9 +257,7 @@ def with_more_items(
         noise: Variance of a rating around a good prediction.
     """
     known = len(fit.features)
-    names, columns, _ = device_columns(
-        facts, features, simple="bias" not in fit.names, extra=fit.names
-    )
+    names, columns, _ = device_columns(facts, features, extra=fit.names)
     similar, rest = _similar_rows(facts)
     if len(names) + similar.shape[1] != len(fit.names) or names != fit.names[: len(names)]:
         raise ConfigError("the features of the new items are not those that the model was made of")

@@ -27,24 +27,6 @@ SHIPPED = {"films": "films-ml-1m.json", "films-100k": "films-ml-100k.json"}
 N_DESCRIBING = 2
 """What describes a user besides mean features: log number of ratings, and its square."""
 
-POPULARITY = "popularity"
-"""In a score: the logarithm of an item's weight."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Labels:
-    """The part of a prior that is for taste labels.
-
-    Attributes:
-        score: What each item feature, and ``popularity``, counts in the public score by which
-            devices draw their labels.
-        prior: How vectors are spread where the labels' contrast is among the columns; None where
-            that is not known.
-    """
-
-    score: dict[str, float]
-    prior: Prior | None
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
@@ -58,7 +40,6 @@ class Prior:
             expected vector.
         covariance: A.
         noise: Variance of a rating around its prediction, in stars squared.
-        labels: What it knows for taste labels, or None.
     """
 
     name: str
@@ -67,7 +48,6 @@ class Prior:
     means: np.ndarray = field(repr=False)
     covariance: np.ndarray = field(repr=False)
     noise: float
-    labels: Labels | None = None
 
     def __post_init__(self) -> None:
         size = len(self.columns)
@@ -109,11 +89,15 @@ class Prior:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON, rounded to what matters."""
-        plain = {"format": FORMAT, "name": self.name, "origin": self.origin, **_numbers(self)}
-        if self.labels is not None:
-            inner = self.labels.prior
-            score = {name: float(f"{weight:.4g}") for name, weight in self.labels.score.items()}
-            plain["labels"] = {"score": score, "prior": None if inner is None else _numbers(inner)}
+        plain = {
+            "format": FORMAT,
+            "name": self.name,
+            "origin": self.origin,
+            "columns": list(self.columns),
+            "noise": round(self.noise, 5),
+            "means": _rounded(self.means),
+            "covariance": _rounded(np.tril(self.covariance)),
+        }
         atomic_write(path, json.dumps(plain, separators=(",", ":"), indent=None).encode())
 
     @classmethod
@@ -134,34 +118,19 @@ class Prior:
             plain = json.loads(content)
             if plain["format"] > FORMAT:
                 raise ModelFileError(made_by_newer(label))
-            name, origin = str(plain["name"]), dict(plain["origin"])
-            labels, stored = None, plain.get("labels")
-            if stored is not None:
-                inner = None
-                if stored["prior"] is not None:
-                    inner = cls._of_numbers(name, origin, stored["prior"])
-                score = {str(column): float(weight) for column, weight in stored["score"].items()}
-                labels = Labels(score, inner)
-            return cls._of_numbers(name, origin, plain, labels)
+            lower = _padded(plain["covariance"])
+            return cls(
+                name=str(plain["name"]),
+                origin=dict(plain["origin"]),
+                columns=tuple(map(str, plain["columns"])),
+                means=np.array(plain["means"], np.float64),
+                covariance=lower + np.tril(lower, -1).T,
+                noise=float(plain["noise"]),
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelFileError(
                 f"{label} is not a prior; hdpmf.models.prior_learning.learn_prior makes one"
             ) from error
-
-    @classmethod
-    def _of_numbers(
-        cls, name: str, origin: dict[str, Any], plain: dict[str, Any], labels: Labels | None = None
-    ) -> Prior:
-        lower = _padded(plain["covariance"])
-        return cls(
-            name=name,
-            origin=origin,
-            columns=tuple(map(str, plain["columns"])),
-            means=np.array(plain["means"], np.float64),
-            covariance=lower + np.tril(lower, -1).T,
-            noise=float(plain["noise"]),
-            labels=labels,
-        )
 
 
 def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
@@ -176,15 +145,6 @@ def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
             f"{' or '.join(SHIPPED)}"
         )
     return Prior.read(wanted)
-
-
-def _numbers(prior: Prior) -> dict[str, Any]:
-    return {
-        "columns": list(prior.columns),
-        "noise": round(prior.noise, 5),
-        "means": _rounded(prior.means),
-        "covariance": _rounded(np.tril(prior.covariance)),
-    }
 
 
 def _rounded(matrix: np.ndarray) -> list[list[float]]:

@@ -22,25 +22,12 @@ WEIGHT_UNITS = 64
 """A weight is sent as a whole number of 1/64ths, rounded down; below 1/64 nothing is sent."""
 
 MEAN_SHARE = Fraction(1, 50)
-"""The part of epsilon that design A spends on the mean of all ratings."""
+"""The part of epsilon that is spent on the mean of all ratings."""
 
 WEIGHT_SCALE = 4
 """Scale of the noise on a sum of weights, over epsilon: presence costs W epsilon / 4 there."""
 
-LABEL_SHARE = Fraction(1, 5)
-"""With taste labels: a rating moves its device's logit by at most W epsilon times this."""
-
-POPULARITY_SCALE = 8
-"""With taste labels: scale of the noise on the first sums of weights, over epsilon."""
-
-LABELLED_WEIGHT_SCALE = 6
-"""With taste labels: the same for the second sums, per label where an item is a head."""
-
-HEAD_WEIGHT = 80
-"""With taste labels: items whose released weight is at least this over epsilon are heads."""
-
-SCORE_UNITS = 64
-"""An item's public score for labels is a whole number of these units, from -1 to 1."""
+FEWEST_LABEL_EPSILON = 1e-4
 
 UNSTATED_LEVELS = 1000
 """Steps of a scale that states none."""
@@ -211,52 +198,36 @@ class Channels:
     Attributes:
         score: Per item, the weighted coded ratings.
         weight: Per item, the weights.
-        total: Once, the weighted ratings themselves (design A only).
-        popularity: Per item, the weights once more, in a round of its own (taste labels only).
-        label_cost: Epsilon per unit of W for what a rating's presence does to its device's label.
+        total: Once, the weighted ratings themselves.
     """
 
     score: Channel
     weight: Channel
-    total: Channel | None
-    popularity: Channel | None = None
-    label_cost: Fraction = Fraction(0)
+    total: Channel
 
     @property
     def value_cost(self) -> Fraction:
         """Epsilon per unit of W against a change of a rating's value; equals epsilon."""
-        return self._sum("value_cost")
+        return self.score.value_cost + self.weight.value_cost + self.total.value_cost
 
     @property
     def presence_cost(self) -> Fraction:
-        """Epsilon per unit of W against presence: 0.75 epsilon, or 0.992 with labels."""
-        return self._sum("presence_cost") + self.label_cost
-
-    def _sum(self, name: str) -> Fraction:
-        parts = (self.score, self.weight, self.total, self.popularity)
-        return sum((getattr(part, name) for part in parts if part is not None), Fraction(0))
+        """Epsilon per unit of W against presence: 0.75 epsilon."""
+        return self.score.presence_cost + self.weight.presence_cost + self.total.presence_cost
 
 
 @lru_cache(maxsize=32)
 def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
-    """The entries of design ``A`` or ``S`` and their noise, in exact fractions."""
+    """The entries of the secure sums and their noise, in exact fractions."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
     budget = Fraction(epsilon)
-    mean_budget = budget * MEAN_SHARE if design == "A" else Fraction(0)
-    total = None
-    if mean_budget:
-        total = _channel(make_ruler(coding.scale), mean_budget)
-    score = _channel(coding, budget - mean_budget)
-    if not labels:
-        return Channels(score, _weight_channel(WEIGHT_SCALE, budget), total)
-    weight = _weight_channel(LABELLED_WEIGHT_SCALE, budget)
-    popularity = _weight_channel(POPULARITY_SCALE, budget)
-    return Channels(score, weight, total, popularity, LABEL_SHARE * budget)
-
-
-def _weight_channel(scale: int, budget: Fraction) -> Channel:
-    return Channel(0, 1, Fraction(WEIGHT_UNITS * scale) / budget)
+    mean_budget = budget * MEAN_SHARE
+    return Channels(
+        score=_channel(coding, budget - mean_budget),
+        weight=Channel(0, 1, Fraction(WEIGHT_UNITS * WEIGHT_SCALE) / budget),
+        total=_channel(make_ruler(coding.scale), mean_budget),
+    )
 
 
 def _channel(coding: Coding, budget: Fraction) -> Channel:
@@ -268,33 +239,6 @@ def _channel(coding: Coding, budget: Fraction) -> Channel:
 def weight_units(weights: np.ndarray) -> np.ndarray:
     """Weights in whole 64ths, rounded down: never more than the user allows."""
     return np.floor(np.asarray(weights, np.float64) * WEIGHT_UNITS).astype(np.int64)
-
-
-_LABEL_MARGIN = 2.0**-10
-_LONGEST_LOGIT = 16.0
-
-FEWEST_LABEL_EPSILON = 1e-4
-"""Below this epsilon rounding could cost a label more than the margin covers, so there are none."""
-
-
-def rare_label_probability(sums: np.ndarray, epsilon: float) -> np.ndarray:
-    """The probability of the label that a device's scores speak against, at most 1/2.
-
-    It is ``sigmoid(-|t|)`` with logit t = epsilon LABEL_SHARE sum_j (a_j/64) x_j, a little shorter
-    than that: by a thousandth of every step, which is far more than the arithmetic can be off, so
-    that two devices whose sums differ by d have labels whose probabilities differ by a factor of at
-    most exp(epsilon LABEL_SHARE d) as they are drawn.
-
-    Args:
-        sums: Per device, the sum of weight units times score units: whole numbers.
-        epsilon: Of the survey.
-    """
-    if not epsilon >= FEWEST_LABEL_EPSILON:
-        raise PrivacyError(
-            f"labels need an epsilon of at least {FEWEST_LABEL_EPSILON:g}, not {epsilon:g}"
-        )
-    per_step = epsilon * float(LABEL_SHARE) * (1.0 - _LABEL_MARGIN) / (WEIGHT_UNITS * SCORE_UNITS)
-    return np.asarray(1.0 / (1.0 + np.exp(np.minimum(np.abs(sums) * per_step, _LONGEST_LOGIT))))
 
 
 def bit_probability(

@@ -419,5 +419,7 @@ def guarantee(cell: Cell) -> str:
         hidden = "values"
     elif stated.about == "value":
         hidden = "values and presence"
+    if method.family == "bits":
+        hidden = "values (who rated what: no guarantee against anybody with the model)"
     seen = "secure sums" if method.headline == "sums" else "all messages"
     return f"proved: {hidden}; {seen} seen"

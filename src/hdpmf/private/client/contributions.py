@@ -17,7 +17,6 @@ from hdpmf.common.privacy.coding import (
     levels_of,
     make_coding,
     make_ruler,
-    rare_label_probability,
     sum_channels,
     weight_units,
 )
@@ -26,9 +25,7 @@ from hdpmf.common.privacy.sampling import Noise, require_released
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import (
     BitContribution,
-    Grouping,
     ItemFacts,
-    Popularity,
     SumContribution,
     Survey,
 )
@@ -63,6 +60,21 @@ def bound_in_sums(
     taken, short = ratings.take(rows), entered[rows] < units[rows]
     limits = np.where(short, entered[rows] / WEIGHT_UNITS, 1.0)
     return taken, weights.take(rows).at_most(taken, limits)
+
+
+def noisy_weights(
+    ratings: Ratings, weights: PrivacyWeights, noise: Noise, epsilon: float
+) -> np.ndarray:
+    """Return how much weight each item has, in 64ths, summed over all users with noise.
+
+    The presence of a rating of weight W costs W epsilon, its value nothing.
+    """
+    units = weight_units(weights.for_ratings(ratings))
+    sums = np.bincount(ratings.item_codes, units, ratings.n_items).astype(np.int64)
+    scale = WEIGHT_UNITS / Fraction(epsilon)
+    n_users = ratings.n_users
+    noises = noise.laplace_share(scale, n_users, ratings.n_items, count=n_users)
+    return np.asarray(sums + noises)
 
 
 class OneRoundClient:
@@ -102,8 +114,6 @@ class OneRoundClient:
         self._survey: Survey | None = None
         self._spent: SurveyCharge | None = None
         self._answered = False
-        self._grouping: Grouping | None = None
-        self._labels: np.ndarray | None = None
         self._n_silent = 0
 
     def __repr__(self) -> str:
@@ -162,107 +172,14 @@ class OneRoundClient:
             )
         self._survey = survey
 
-    def count(self) -> Popularity:
-        """Return how much weight each item has, with noise: the first answer, given once.
-
-        It comes before taste labels are drawn.
-
-        Raises:
-            ProtocolError: No survey with labels was accepted, or the ratings have spent their
-                budget.
-        """
-        survey = self._survey
-        if survey is None or not survey.labels:
-            raise ProtocolError("refused: there is no survey with taste labels to answer")
-        if self._spent is not None:
-            raise ProtocolError(
-                "refused: these ratings have spent their budget; the answer is given once"
-            )
-        _, channels = self._channels(survey)
-        if channels.popularity is None:
-            raise ProtocolError("refused: this survey has no round before")
-        weights = np.zeros(survey.n_items, np.int64)
-        for block, units in self._blocks():
-            # What cannot be answered later is refused now.
-            levels_of(self._ratings.values[block], self._ratings.scale)
-            weights += np.bincount(self._ratings.item_codes[block], units, survey.n_items).astype(
-                np.int64
-            )
-        weights += self._share(channels.popularity.scale, survey.contributors, survey.n_items)
-        self._spent = SurveyCharge(survey, survey.epsilon)
-        return compose(Popularity, weights=weights)
-
-    def group(self, grouping: Grouping) -> None:
-        """Draw every user's taste label, once, from which items were rated and never from how.
-
-        Raises:
-            ProtocolError: Labels were not agreed on, are drawn already or come before the counts;
-                or the scores are about another item table.
-        """
-        if self._survey is None or not self._survey.labels or self._spent is None:
-            raise ProtocolError(
-                "refused: labels were not agreed on, or come before the items were counted"
-            )
-        if self._labels is not None:
-            raise ProtocolError(
-                "refused: these devices have drawn their labels; a label is drawn once"
-            )
-        if len(grouping.scores) != self._ratings.n_items:
-            raise ProtocolError(
-                "refused: the scores are about another item table than the survey was"
-            )
-        ratings, sums = self._ratings, np.zeros(self._ratings.n_users)
-        for block, units in self._blocks():  # whole numbers far below 2^53
-            sums += np.bincount(
-                ratings.user_codes[block],
-                units * grouping.scores[ratings.item_codes[block]],
-                ratings.n_users,
-            )
-        rare = self._noise.bits(rare_label_probability(sums, self._survey.epsilon))
-        self._labels = (sums > 0) ^ rare
-        self._grouping = grouping
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """The labels that were drawn, one per user of the ratings, to be kept. PRIVATE."""
-        return self._labels
-
-    def resume(self, grouping: Grouping | None = None, labels: np.ndarray | None = None) -> None:
-        """Resume after a restart: the items were counted and, if given, these labels drawn.
-
-        The survey has been accepted anew. A label is drawn once in a survey, so whoever keeps the
-        ratings has to keep it with its grouping. Both are None while no label was drawn.
-
-        Raises:
-            ProtocolError: There is no such survey, or grouping and labels do not fit it.
-        """
-        if self._survey is None or not self._survey.labels or self._spent is not None:
-            raise ProtocolError("refused: there is no survey with taste labels to go on with")
-        if (grouping is None) != (labels is None):
-            raise ProtocolError("refused: a grouping and the labels drawn by it belong together")
-        if grouping is not None and len(grouping.scores) != self._ratings.n_items:
-            raise ProtocolError(
-                "refused: the scores are about another item table than the survey was"
-            )
-        if labels is not None and (
-            labels.dtype != np.bool_ or labels.shape != (self._ratings.n_users,)
-        ):
-            raise ProtocolError("refused: these are labels of other users")
-        self._spent = SurveyCharge(self._survey, self._survey.epsilon)
-        self._grouping, self._labels = grouping, labels
-
     def contribute(self) -> SumContribution | BitContribution:
         """The answer to the accepted survey. There is one."""
         survey = self._survey
         if survey is None:
             raise ProtocolError("there is no survey to answer; accept one first")
-        if self._answered or (self._spent is not None and not survey.labels):
+        if self._answered:
             raise ProtocolError(
                 "refused: these ratings have spent their budget; the answer is given once"
-            )
-        if survey.labels and self._labels is None:
-            raise ProtocolError(
-                "refused: the survey is by taste labels, and these devices have none yet"
             )
         answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
         self._spent, self._answered = SurveyCharge(survey, survey.epsilon), True
@@ -271,8 +188,7 @@ class OneRoundClient:
     def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Return the answer for two servers: each user's weights and levels of all entries.
 
-        Nothing is added to them: each server adds the whole noise. Before labels are drawn it is
-        the counts (weights alone), after that everything else; without labels it is everything.
+        Nothing is added to them: each server adds the whole noise.
 
         Args:
             n_users: How many users there are; those without ratings come last, and theirs are
@@ -284,20 +200,18 @@ class OneRoundClient:
         survey = self._survey
         if survey is None or survey.design == "L":
             raise ProtocolError("there is no survey for sums to answer; accept one first")
-        counts = survey.labels and self._labels is None
-        if self._answered or (self._spent is not None and (counts or not survey.labels)):
+        if self._answered:
             raise ProtocolError(
                 "refused: these ratings have spent their budget; the answer is given once"
             )
-        self._spent, self._answered = SurveyCharge(survey, survey.epsilon), not counts
-        return self._by_user(self._ratings.n_users if n_users is None else n_users, counts)
+        self._spent, self._answered = SurveyCharge(survey, survey.epsilon), True
+        return self._by_user(self._ratings.n_users if n_users is None else n_users)
 
-    def _by_user(self, n_users: int, counts: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _by_user(self, n_users: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         ratings = self._ratings
-        size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
-        units, positions, levels = (np.zeros(len(ratings), np.int64) for _ in range(3))
+        units, levels = np.zeros(len(ratings), np.int64), np.zeros(len(ratings), np.int64)
         for block, weighed in self._blocks():
-            units[block], positions[block] = weighed, self._positions(block)
+            units[block] = weighed
             # What is off the scale is refused now.
             levels[block] = levels_of(ratings.values[block], ratings.scale)
         order = np.argsort(ratings.user_codes, kind="stable")
@@ -307,9 +221,10 @@ class OneRoundClient:
                 f"there are ratings of {len(ends)} users here, more than the {n_users} who report"
             )
         for rows in np.split(order, ends[:-1]):
-            weights, chosen = np.zeros(size, np.int64), np.zeros(size, np.int64)
-            weights[positions[rows]] = units[rows]
-            chosen[positions[rows]] = 0 if counts else levels[rows]
+            weights = np.zeros(ratings.n_items, np.int64)
+            chosen = np.zeros(ratings.n_items, np.int64)
+            weights[ratings.item_codes[rows]] = units[rows]
+            chosen[ratings.item_codes[rows]] = levels[rows]
             yield weights, chosen
 
     def check(self, facts: ItemFacts) -> ItemFacts:
@@ -323,47 +238,29 @@ class OneRoundClient:
         return facts
 
     def _channels(self, survey: Survey) -> tuple[Coding, Channels]:
-        scale = self._ratings.scale
-        linear = survey.design == "S"
-        coding = make_ruler(scale) if linear else make_coding(survey.coding, scale, survey.epsilon)
-        return coding, sum_channels(survey.design, coding, survey.epsilon, labels=survey.labels)
+        coding = make_coding(survey.coding, self._ratings.scale, survey.epsilon)
+        return coding, sum_channels("A", coding, survey.epsilon)
 
     def _sums(self, survey: Survey) -> SumContribution:
         ratings = self._ratings
         coding, channels = self._channels(survey)
         ruler = make_ruler(ratings.scale)
-        size = ratings.n_items + (0 if self._grouping is None else len(self._grouping.heads))
+        size = ratings.n_items
         scores, weights, total = np.zeros(size, np.int64), np.zeros(size, np.int64), 0
         silent = 0
         for block, units in self._blocks():
-            positions, values = self._positions(block), ratings.values[block]
+            positions, values = ratings.item_codes[block], ratings.values[block]
             # Whole numbers far below 2^53: the float sums of bincount are exact.
             scores += np.bincount(positions, units * coding.encode(values), size).astype(np.int64)
             weights += np.bincount(positions, units, size).astype(np.int64)
-            if channels.total is not None:
-                total += int((units * ruler.encode(values)).sum())
+            total += int((units * ruler.encode(values)).sum())
             silent += int(np.count_nonzero(units == 0))
         n = survey.contributors
         scores += self._share(channels.score.scale, n, size)
         weights += self._share(channels.weight.scale, n, size)
-        if channels.total is not None:
-            total += int(self._share(channels.total.scale, n, 1)[0])
+        total += int(self._share(channels.total.scale, n, 1)[0])
         self._n_silent = silent
         return compose(SumContribution, scores=scores, weights=weights, total=total)
-
-    def _positions(self, block: slice) -> np.ndarray:
-        """Return the entry of each rating: its item's, or the item's second one.
-
-        Heads have a second entry, for users whose label is 1.
-        """
-        items = self._ratings.item_codes[block]
-        if self._grouping is None or self._labels is None:
-            return items
-        heads = self._grouping.heads
-        after = np.full(self._ratings.n_items, -1, np.int64)
-        after[heads] = self._ratings.n_items + np.arange(len(heads))
-        moved = self._labels[self._ratings.user_codes[block]] & (after[items] >= 0)
-        return np.where(moved, after[items], items)
 
     def _share(self, scale: Fraction, contributors: int, size: int) -> np.ndarray:
         """The sum of the shares of this client's users."""

@@ -77,37 +77,6 @@ def _deconvolve_each(released: np.ndarray, scales: np.ndarray, unclear: np.ndarr
     return _in_chunks(len(rows), grid, shares, distances(rows))
 
 
-def deconvolve_twice(
-    first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray
-) -> Weights:
-    """The same where each sum was released twice; the second noise may differ between items."""
-    parts = first_scale**-2 + second_scale**-2
-    together = (first * first_scale**-2 + second * second_scale**-2) / parts
-    found = _as_released(together, np.sqrt(2.0 / parts))
-    unclear = together < _CLEAR * first_scale
-    return _filled_in(
-        found,
-        unclear,
-        lambda: _deconvolve_twice(
-            first[unclear], first_scale, second[unclear], second_scale[unclear]
-        ),
-    )
-
-
-def _deconvolve_twice(
-    first: np.ndarray, first_scale: float, second: np.ndarray, second_scale: np.ndarray
-) -> Weights:
-    grid = _grid(_CLEAR * first_scale)
-
-    def distance(part: slice) -> np.ndarray:
-        return np.asarray(
-            np.abs(first[part, None] - grid) / first_scale
-            + np.abs(second[part, None] - grid) / second_scale[part, None]
-        )
-
-    return _in_chunks(len(first), grid, _spread_of_sample(len(first), distance), distance)
-
-
 def _spread_of_sample(n: int, distance: Callable[[slice], np.ndarray]) -> np.ndarray:
     """An even sample shows how sums are spread as well as all items do, and bounds the memory."""
     sample = distance(slice(None, None, max(n // _SAMPLE, 1)))

@@ -63,15 +63,11 @@ def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
     The item table may have grown at its end. Epsilon may differ, but not for bits.
 
     Raises:
-        ProtocolError: Designs, codings, labels, scales or item tables do not fit.
+        ProtocolError: Designs, codings, scales or item tables do not fit.
     """
     for past in earlier:
         asked = past.survey
-        if (asked.design, asked.coding, asked.labels) != (
-            survey.design,
-            survey.coding,
-            survey.labels,
-        ):
+        if (asked.design, asked.coding) != (survey.design, survey.coding):
             raise ProtocolError(
                 "answers of different designs or codings cannot be put together; keep the design, "
                 "and set the coding where epsilon changes"

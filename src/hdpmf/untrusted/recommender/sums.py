@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -37,7 +37,6 @@ from hdpmf.common.protocol import (
     Gradients,
     ItemFacts,
     Plan,
-    Popularity,
     Round,
     SumContribution,
     Survey,
@@ -102,9 +101,9 @@ class NoisySums:
     mean: float
 
 
-def add_up(survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0) -> NoisySums:
+def add_up(survey: Survey, contributions: Sequence[SumContribution]) -> NoisySums:
     """Add the contributions of all clients, in real units."""
-    scores, weights, total = _real_sums(survey, contributions, n_heads)
+    scores, weights, total = _real_sums(survey, contributions)
     return NoisySums(scores, weights, _mean(total, float(weights.sum())))
 
 
@@ -139,17 +138,17 @@ def add_up_runs(
 
 
 def _real_sums(
-    survey: Survey, contributions: Sequence[SumContribution], n_heads: int = 0
+    survey: Survey, contributions: Sequence[SumContribution]
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Scores, weights and the total."""
-    if any(len(part.scores) != survey.n_items + n_heads for part in contributions):
+    if any(len(part.scores) != survey.n_items for part in contributions):
         raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
     ruler = make_ruler(coding.scale)
     scores = np.sum([part.scores for part in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
     weights = np.sum([part.weights for part in contributions], axis=0) / WEIGHT_UNITS
     total = sum(part.total for part in contributions) * (ruler.unit / WEIGHT_UNITS)
-    return scores, weights, float(scores.sum()) if survey.design == "S" else total
+    return scores, weights, total
 
 
 def _mean(total: float, weight: float) -> float:
@@ -157,10 +156,8 @@ def _mean(total: float, weight: float) -> float:
 
 
 def coding_of(survey: Survey) -> Coding:
-    """The coding that a survey asks for; design S sends ratings as they are."""
+    """The coding that a survey asks for."""
     scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
-    if survey.design == "S":
-        return make_ruler(scale)
     return make_coding(survey.coding, scale, survey.epsilon)
 
 
@@ -183,8 +180,6 @@ def facts_from_sums(
         retired: Positions of items that this run did not ask about.
     """
     observed, more = all_sums(survey, contributions, n_sums, earlier, retired)
-    if survey.design == "S":
-        return item_facts(survey, observed.mean, *_simple(observed, survey.epsilon / more))
     known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
     bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, more), features)
     return item_facts(survey, observed.mean, bias, variance, known.size_biased)
@@ -250,7 +245,7 @@ class BiasScores(NamedTuple):
 def scores_of_biases(
     survey: Survey, observed: NoisySums, known: Weights, noise: np.ndarray
 ) -> BiasScores:
-    """Return what sums of design A say about biases; arguments as for ``sharp_biases``."""
+    """Return what sums say about biases; arguments as for ``sharp_biases``."""
     curve, level = coding_of(survey).curve, _level(observed)
     variance = (
         curve.within * WEIGHT_RATIO * known.mean
@@ -308,19 +303,6 @@ def item_facts(
         if patterns is None
         else patterns.astype(np.float32),
     )
-
-
-def _simple(
-    observed: NoisySums, epsilon: float | np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Design S: each item's shrunken mean, noise and uncertain weight taken into account."""
-    offset = observed.mean - MIDDLE
-    weights = np.maximum(observed.weights, 0.0)
-    scores = STARS * observed.scores
-    noise = 2.0 * (STARS / epsilon) ** 2 * (1.0 + offset**2 + SPREAD)
-    precision = SPREAD * weights**2 + noise + WEIGHT_RATIO * weights
-    bias = SPREAD * weights * (scores - weights * offset) / precision
-    return bias, SPREAD * (noise + WEIGHT_RATIO * weights) / precision, weights
 
 
 def regress(
@@ -407,10 +389,11 @@ TAIL = 40.0
 """Noise beyond the margin has a chance of e to the power of minus this."""
 
 _LARGEST = 2.0**62
-A = TypeVar("A", SumContribution, Popularity)
 
 
-def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0) -> tuple[A, int]:
+def clamp_to_feasible(
+    survey: Survey, answer: SumContribution, users: int, noises: float = 1.0
+) -> tuple[SumContribution, int]:
     """Clamp an answer to what ``users`` users can give; also return how many numbers changed.
 
     Args:
@@ -419,25 +402,19 @@ def clamp_to_feasible(survey: Survey, answer: A, users: int, noises: float = 1.0
         noises: How many times the whole noise is in it.
     """
     coding = coding_of(survey)
-    channels = sum_channels(survey.design, coding, survey.epsilon, labels=survey.labels)
+    channels = sum_channels("A", coding, survey.epsilon)
     most = float(WEIGHT_UNITS) * users
-    if isinstance(answer, Popularity):
-        margin = _margin((channels.popularity or channels.weight).scale, noises)
-        weights = _clamped(answer.weights, -margin, most + margin)
-        return replace(answer, weights=weights), _changed(answer.weights, weights)
     margin = _margin(channels.weight.scale, noises)
     weights = _clamped(answer.weights, -margin, most + margin)
     # No more weight than this is behind an item, but for the noise.
     behind = np.clip(weights + margin, 0.0, most)
     reach = coding.presence_step * behind + _margin(channels.score.scale, noises)
     scores = _clamped(answer.scores, -reach, reach)
-    total = answer.total
-    if channels.total is not None:
-        far = int(
-            make_ruler(coding.scale).presence_step * behind.sum()
-            + _margin(channels.total.scale, noises)
-        )
-        total = min(max(total, -far), far)
+    far = int(
+        make_ruler(coding.scale).presence_step * behind.sum()
+        + _margin(channels.total.scale, noises)
+    )
+    total = min(max(answer.total, -far), far)
     changed = (
         _changed(answer.scores, scores)
         + _changed(answer.weights, weights)

@@ -4,6 +4,8 @@ may be in.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,14 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.sparse import csr_matrix
 
-from hdpmf.common.base.threads import Workers
+from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.protocol import decode, encode
-from hdpmf.errors import ConfigError
-from hdpmf.untrusted.recommender.lists import ease, training
+from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.untrusted.recommender.lists import training
 from hdpmf.untrusted.recommender.lists.ease import compress, item_item
-from hdpmf.untrusted.recommender.lists.ials import AlternatingTraining, train_ials
 from hdpmf.untrusted.recommender.lists.presence import Presence, best_epoch, ndcg
 from hdpmf.untrusted.recommender.lists.training import LIST_MODELS, train_list_model
 
@@ -98,49 +99,24 @@ def test_every_kind_finds_what_goes_together(kind):
     assert np.mean(scores[5:20] > scores[20:].max()) > 0.9
 
 
-def test_ials_solves_its_own_equations():
-    model = train_ials(PRESENCE, rank=8, unrated=0.5, reg=0.01, epochs=30, seed=0)
-    factors = model.decode.rows(np.arange(WORLD.n_items)).astype(np.float64)
-    reg, unrated = model.strength
-    weights = HEIGHTS / HEIGHTS.mean()
-    system = (
-        unrated * factors.T @ factors
-        + factors[OWN].T @ (weights[:, None] * factors[OWN])
-        + reg * np.eye(8)
-    )
-    assert model.scores(OWN, HEIGHTS) == pytest.approx(
-        factors @ np.linalg.solve(system, weights @ factors[OWN]), rel=1e-4
-    )
-
-
-def test_ials_begins_with_singular_vectors_and_ends_where_its_equations_hold():
-    with Workers(1) as workers:
-        training = AlternatingTraining(PRESENCE, 8, 0.5, 0.01, 0, workers)
-        rated = PRESENCE.matrix.toarray().astype(np.float64)
-        _, values, right = np.linalg.svd(rated)
-        assert np.linalg.norm(training.items, axis=0).max() == pytest.approx(
-            np.sqrt(values[0]), rel=1e-3
+def test_ials_gives_devices_the_vectors_that_it_has_itself():
+    implicit = pytest.importorskip("implicit.cpu.als")
+    model = train_list_model("ials", PRESENCE, rank=8, reg=5.0, seed=3)
+    with one_blas_thread():
+        theirs = implicit.AlternatingLeastSquares(
+            8, regularization=5.0, alpha=2.0, num_threads=1, use_cg=False
         )
-        leading = training.items / np.linalg.norm(training.items, axis=0)
-        assert np.linalg.norm(leading.T @ right[0]) == pytest.approx(1.0, abs=1e-3)
-        for _ in range(60):
-            training.epoch()
-    users, items = training.users.astype(np.float64), training.items.astype(np.float64)
-    gram, ridge = 0.5 * users.T @ users, 0.01 * 0.5 * WORLD.n_users
-    for item in (0, 17):
-        own = users[rated[:, item] > 0]
-        system = gram + own.T @ own + (ridge + 0.01 * len(own)) * np.eye(8)
-        assert items[item] == pytest.approx(
-            np.linalg.solve(system, own.sum(axis=0)), rel=1e-3, abs=1e-4
-        )
+    theirs.item_factors = model.decode.rows(np.arange(WORLD.n_items)).astype(np.float32)
+    row = csr_matrix((np.ones(4, np.float32), OWN, [0, 4]), shape=(1, WORLD.n_items))
+    vector = theirs.recalculate_user(0, row)
+    scores = model.scores(OWN, np.ones(4))
+    assert 2 * scores == pytest.approx(theirs.item_factors @ vector, rel=1e-3, abs=1e-4)
 
 
-def test_threads_do_not_change_ials():
-    alone, together = (
-        train_ials(PRESENCE, rank=9, seed=2, n_threads=n_threads) for n_threads in (1, 3)
-    )
-    assert alone.decode.whole.tobytes() == together.decode.whole.tobytes()
-    assert alone.decode.unit.tobytes() == together.decode.unit.tobytes()
+def test_without_implicit_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "implicit.cpu.als", None)
+    with pytest.raises(MissingExtraError, match=r"hdpmf\[bench\]"):
+        train_list_model("ials", PRESENCE, reg=5.0)
 
 
 def test_training_stops_where_lists_of_what_was_held_out_are_best():
@@ -174,7 +150,6 @@ def test_training_stops_where_lists_of_what_was_held_out_are_best():
 @pytest.mark.parametrize("kind", ["ease", "bpr", "neural", "knn"])
 def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch):
     monkeypatch.setattr(training, "MOST_ITEMS", {kind: 50})
-    monkeypatch.setattr(training, "EASE_SIZES", (50, 50))
     model = train_list_model(kind, PRESENCE, seed=1)
     assert len(model.heads) == 50
     assert PRESENCE.raters[model.heads].min() >= np.sort(PRESENCE.raters)[-50]
@@ -208,53 +183,6 @@ def test_the_largest_entries_of_each_column_are_kept():
     scores = np.zeros(5)
     Entries.largest(matrix, 2).add(scores, np.arange(5), np.ones(5))
     assert scores == pytest.approx(matrix[3:].sum(axis=0), rel=0.02)
-
-
-@pytest.mark.slow
-def test_with_all_neighbours_the_sparse_matrix_is_the_whole_one():
-    whole, sparse = item_item(PRESENCE), item_item(PRESENCE, neighbours=WORLD.n_items)
-    assert (PRESENCE.gram() > 0).all()  # else those that nobody rated together are left out
-    assert sparse.matrix.toarray() == pytest.approx(whole.matrix, abs=1e-6)
-    vector = np.linspace(-1, 1, WORLD.n_items)
-    assert sparse.importance @ vector == pytest.approx(
-        whole.importance @ vector, rel=1e-4, abs=1e-4
-    )
-    for rank, per_item in ((6, 0), (6, 4)):
-        expected, found = (
-            compress(matrix, rank, per_item).scores(OWN, HEIGHTS) for matrix in (whole, sparse)
-        )
-        assert found == pytest.approx(expected, abs=0.02 * np.abs(expected).max())
-
-
-def test_the_more_neighbours_the_nearer_to_the_whole_matrix():
-    whole = item_item(PRESENCE).matrix
-    errors = []
-    for neighbours in (5, 20, 45):
-        sparse = item_item(PRESENCE, neighbours=neighbours, n_threads=1).matrix
-        assert np.diff(sparse.tocsc().indptr).max() == neighbours
-        assert (item_item(PRESENCE, neighbours=neighbours, n_threads=3).matrix != sparse).nnz == 0
-        errors.append(np.linalg.norm(PRESENCE.matrix @ (sparse.toarray() - whole)))
-    assert errors[0] > errors[1] > errors[2]
-
-
-def test_of_a_large_catalogue_ease_takes_as_many_items_as_make_the_better_lists(monkeypatch):
-    monkeypatch.setattr(ease, "DENSE_ITEMS", 50)
-    monkeypatch.setattr(ease, "NEIGHBOURS", 7)
-    assert item_item(PRESENCE).matrix.nnz <= 7 * WORLD.n_items
-    monkeypatch.setattr(training, "EASE_SIZES", (50, 55))
-    seen = []
-
-    def quality(model, train, held, seed):
-        seen.append(len(model.heads))
-        assert len(train.users) + len(held.users) == len(PRESENCE.users)
-        return {50: few, 55: many}[len(model.heads)]
-
-    monkeypatch.setattr(training, "ndcg", quality)
-    for few, many in ((0.1, 0.2), (0.2, 0.1)):
-        model = train_list_model("ease", PRESENCE, rank=8)
-        assert len(model.heads) == (50 if few > many else 55)
-        assert model.about["compression"]["score_error"] < 0.9
-    assert seen == [50, 55] * 2
 
 
 def test_an_entry_takes_three_bytes_in_a_catalogue_of_up_to_65536_items():

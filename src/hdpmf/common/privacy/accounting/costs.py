@@ -352,7 +352,7 @@ class People:
         Raises:
             PrivacyError: What a person spends does not depend on epsilon, or has no bound.
         """
-        about = method_named(setting.method).claim(view, labels=setting.labels).about
+        about = method_named(setting.method).claim(view).about
 
         def spends(epsilon: float) -> float:
             tried = replace(setting, epsilon=epsilon)
@@ -377,7 +377,7 @@ def person_costs(
 ) -> PersonCosts:
     """Return the cost of one training for the average, median and heaviest person of a table."""
     people = People(ratings, weights)
-    neighbours = method_named(setting.method).claim(view, labels=setting.labels).about
+    neighbours = method_named(setting.method).claim(view).about
 
     def of(person: int) -> PersonCost:
         charged, presence = (

@@ -23,7 +23,7 @@ from hdpmf.common.methods import METHODS, Claim, method_named
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.accounting import events as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
-from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, make_ruler, sum_channels
+from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, sum_channels
 from hdpmf.errors import ConfigError, PrivacyError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -307,10 +307,8 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
         )
         reason = "Before they are summed, the contributions have almost no noise."
         return Observation(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
-    coding = make_ruler(setting.scale)
-    if setting.design == "A":
-        coding = make_coding(setting.coding, setting.scale, setting.epsilon)
-    channels = sum_channels(setting.design, coding, setting.epsilon, labels=setting.labels)
+    coding = make_coding(setting.coding, setting.scale, setting.epsilon)
+    channels = sum_channels("A", coding, setting.epsilon)
     units = _units(setting, subject, in_weight=True)
     others = _pushed_out(setting, subject, units)
     per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
@@ -321,38 +319,18 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
         )
         return _moved_entries(per_weight, moves)
 
-    by_item = (
-        channels.score,
-        channels.weight,
-        *(() if channels.popularity is None else (channels.popularity,)),
-    )
-    parts = [part for channel in by_item for part in releases(channel, per_item)]
-    if channels.total is not None:
-        parts += releases(channels.total, [math.fsum([*units, *others])])
-    rounds = "Two rounds" if setting.labels else "One round"
-    label = ""
-    if setting.labels:
-        label = ", the second by a label that each device draws once from what it rated"
+    parts = [
+        *releases(channels.score, per_item),
+        *releases(channels.weight, per_item),
+        *releases(channels.total, [math.fsum([*units, *others])]),
+    ]
     reason = (
-        f"{rounds} of secure sums with discrete Laplace noise{label}; everything after "
-        "is post-processing."
+        "One round of secure sums with discrete Laplace noise; everything after is post-processing."
     )
     if view == "two-servers":
         # What its own server drew, this observer subtracts. Whoever is neither server meets both
         # noises.
-        reason = (
-            f"{rounds} of sums by two servers{label}. Only the honest server's noise is counted."
-        )
-    if setting.labels and subject.neighbours == "presence":
-        # An item's ratings are of as many devices, each with a label of its own; a user's are of
-        # one.
-        times = 2.0 if others else 1.0
-        moved = (
-            [times * unit for unit in units]
-            if subject.unit == "item"
-            else [times * math.fsum(units)]
-        )
-        parts += [e.RandomizedBit(float(channels.label_cost) * move) for move in moved]
+        reason = "One round of sums by two servers. Only the honest server's noise is counted."
     return Observation(e.Composed(tuple(parts)), "everything", reason, "proofs/hdp-sum.md")
 
 
@@ -394,7 +372,7 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
 def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
     """Each rating costs what the method's claim says for this view, and costs add up."""
     method = method_named(setting.method)
-    claims = method.form(setting.labels).claims
+    claims = method.plain.claims
     seen: str = method.headline if view == "final" else view.partition("-h-")[0]
     by_view: dict[str, Claim] = {str(name): found for name, found in claims.items()}
     # Sums are made of messages: what is claimed for these holds for those.

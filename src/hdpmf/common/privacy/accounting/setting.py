@@ -44,8 +44,6 @@ class Setting:
         noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it
             can be, epsilon.
         u_norm: Length of the user's vector (at most 1).
-        design: Of ``hdp-sum``: ``A`` or ``S``.
-        labels: Of ``hdp-sum``: whether by taste labels.
         max_ratings: Of ``hdp-bit``: most ratings of a person that are sent; of ``hdp-sum``: as much
             weight as so many ratings of weight 1 have; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
@@ -62,13 +60,13 @@ class Setting:
     h: str = "item"
     noise_budget: float | None = None
     u_norm: float = 1.0
-    design: str = "A"
     coding: str = "auto"
     scale: RatingScale = STARS
     h_quantile: float = 0.5
     h_draws: tuple[float, ...] | None = None
-    labels: bool = False
     max_ratings: int | None = None
+    design: str = "A"
+    labels: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "u_norm"):
@@ -81,11 +79,7 @@ class Setting:
         for name in ("factors", "rounds"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name, allowed in (
-            ("noise", ("epoch", "once")),
-            ("h", ("item", "shared")),
-            ("design", ("A", "S")),
-        ):
+        for name, allowed in (("noise", ("epoch", "once")), ("h", ("item", "shared"))):
             if getattr(self, name) not in allowed:
                 raise ConfigError(
                     f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
@@ -97,10 +91,6 @@ class Setting:
                 )
             if self.max_ratings < 1:
                 raise ConfigError(f"max_ratings must be at least 1, not {self.max_ratings}")
-        if self.labels:
-            method_named(self.method).form(labels=True)
-            if self.design != "A":
-                raise ConfigError("taste labels belong to design A; drop one of them")
         if self.h_draws is not None and len(self.h_draws) != self.rounds * self.factors:
             raise ConfigError(f"h must have rounds x factors = {self.rounds * self.factors} draws")
 
@@ -108,7 +98,7 @@ class Setting:
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
         """Make the setting of ``model.get_params()``; parameters without a cost are left out."""
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
-        names |= {name: name for name in ("design", "coding", "labels", "max_ratings")}
+        names |= {name: name for name in ("coding", "max_ratings")}
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
         h = params.get("h", "auto")
         # Without a choice each solver does what its source does: the published numbers share one h.

@@ -1,4 +1,4 @@
-"""List models by name, and the two without training: popularity and nearest neighbours."""
+"""List models by name, and those that need little of their own: popularity, neighbours, iALS."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.methods.options import LIST_KINDS
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.untrusted.recommender.lists.ease import DENSE_ITEMS, train_ease
+from hdpmf.errors import ConfigError, MissingExtraError, needs
+from hdpmf.untrusted.recommender.lists.ease import train_ease
 from hdpmf.untrusted.recommender.lists.presence import DAMPING, HELD_OUT, Presence, ndcg
 
 NEIGHBOURS = 200
@@ -44,11 +45,64 @@ def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
     )
 
 
-EASE_SIZES = (DENSE_ITEMS, 20_000)
-"""Numbers of the most rated items that EASE models in a larger catalogue: the first by the whole
-matrix or the second from neighbours, whichever makes better lists of held-out pairs."""
+_REGS = (2.0, 5.0, 10.0, 20.0, 40.0)
 
-MOST_ITEMS = {"bpr": 5_000, "neural": 5_000, "knn": 5_000}
+_RATED = 2.0
+"""Confidence of a rated item beside 1 of all others."""
+
+
+def train_ials(
+    presence: Presence,
+    *,
+    rank: int = 64,
+    reg: float | None = None,
+    epochs: int = 5,
+    seed: int = 0,
+) -> ListModel:
+    """Train implicit alternating least squares by ``implicit``, on one thread.
+
+    Args:
+        rank: Length of the vectors.
+        reg: Regularisation. None: the best one of some for pairs held out.
+        epochs: Passes over users and items.
+        seed: Of the first vectors.
+    """
+    if reg is None:
+        train, held = presence.hold_out(HELD_OUT, seed)
+        found = {
+            reg: ndcg(_ials(train, rank, reg, epochs, seed), train, held, seed) for reg in _REGS
+        }
+        reg = max(_REGS, key=lambda reg: found[reg])
+    return _ials(presence, rank, reg, epochs, seed)
+
+
+def _ials(presence: Presence, rank: int, reg: float, epochs: int, seed: int) -> ListModel:
+    with needs("implicit", "bench"):
+        from implicit.cpu.als import AlternatingLeastSquares
+    rank = min(rank, presence.n_items)
+    with one_blas_thread():
+        training = AlternatingLeastSquares(
+            rank,
+            regularization=reg,
+            alpha=_RATED,
+            iterations=epochs,
+            num_threads=1,
+            random_state=seed,
+        )
+        training.fit(presence.matrix, show_progress=False)
+    return ListModel(
+        "factors",
+        Bytes(np.zeros((0, rank), np.int8), np.ones(rank, np.float32)),
+        Bytes.of(training.item_factors),
+        Entries.none(presence.n_items),
+        np.zeros(rank, np.float32),
+        np.zeros(presence.n_items, np.float32),
+        (reg, 1.0),
+        about={"kind": "ials", "epochs": epochs, "reg": reg},
+    )
+
+
+MOST_ITEMS = dict.fromkeys(("ease", "bpr", "neural", "knn"), 5_000)
 """The most items that these take: of larger catalogues the most rated ones, because devices have
 to hold them and an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated
 (docs/lists.md has what it costs)."""
@@ -57,19 +111,13 @@ LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
 
 
 def check_trainable(kind: str) -> None:
-    """Raise MissingExtraError, before devices are asked, if this machine cannot train a kind."""
+    """Raise MissingExtraError if this machine cannot train a kind."""
     if kind == "neural" and find_spec("torch") is None:
         raise MissingExtraError("a neural model needs PyTorch: pip install 'hdpmf[gpu]'")
 
 
 def train_list_model(
-    kind: str,
-    presence: Presence,
-    *,
-    seed: int = 0,
-    on: str = "cpu",
-    n_threads: int | None = None,
-    **options: Any,
+    kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", **options: Any
 ) -> ListModel:
     """Train a model for lists.
 
@@ -77,34 +125,20 @@ def train_list_model(
         kind: One of ``LIST_MODELS``, or of those that packages add.
         seed: Where something is drawn.
         on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
-        n_threads: Threads of ``ials`` and ``ease``; every core by default. The result does not
-            depend on it.
         **options: Of that kind; see its module.
     """
     check_trainable(kind)
     most = MOST_ITEMS.get(kind, presence.n_items)
     if presence.n_items > most:
-        return of_most_rated(
+        return _of_most_rated(
             presence,
             most,
-            lambda heads: train_list_model(
-                kind, heads, seed=seed, on=on, n_threads=n_threads, **options
-            ),
+            lambda heads: train_list_model(kind, heads, seed=seed, on=on, **options),
         )
     if kind == "ease":
-
-        def train(pairs: Presence) -> ListModel:
-            return train_ease(pairs, n_threads=n_threads, **options)
-
-        model = (
-            train(presence)
-            if presence.n_items <= EASE_SIZES[0]
-            else _large_ease(presence, train, seed)
-        )
+        model = train_ease(presence, **options)
     elif kind == "ials":
-        from hdpmf.untrusted.recommender.lists.ials import train_ials
-
-        model = train_ials(presence, seed=seed, n_threads=n_threads, **options)
+        model = train_ials(presence, seed=seed, **options)
     elif kind == "bpr":
         from hdpmf.untrusted.recommender.lists.sgd_models import train_bpr
 
@@ -113,12 +147,10 @@ def train_list_model(
         from hdpmf.untrusted.recommender.lists.sgd_models import train_neural
 
         model = train_neural(presence, seed=seed, on=on, **options)
-    elif kind in ("knn", "popular"):
-        model = (
-            train_knn(presence, **options)
-            if kind == "knn"
-            else popular_lists(presence.raters, **options)
-        )
+    elif kind == "knn":
+        model = train_knn(presence, **options)
+    elif kind == "popular":
+        model = popular_lists(presence.raters)
     else:
         added = LIST_KINDS.get(kind)
         if added is None or added.train is None:
@@ -135,13 +167,7 @@ def train_list_model(
     return model
 
 
-def _large_ease(presence: Presence, train: Callable[[Presence], ListModel], seed: int) -> ListModel:
-    kept, held = presence.hold_out(HELD_OUT, seed)
-    found = [ndcg(of_most_rated(kept, most, train), kept, held, seed) for most in EASE_SIZES]
-    return of_most_rated(presence, EASE_SIZES[int(np.argmax(found))], train)
-
-
-def of_most_rated(
+def _of_most_rated(
     presence: Presence, most: int, train: Callable[[Presence], ListModel]
 ) -> ListModel:
     """A model of only the most rated items; others come last."""
