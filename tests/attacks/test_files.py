@@ -88,8 +88,8 @@ def many_rows() -> bytes:
 
 
 def growing_texts() -> bytes:
-    """Each text is the one before and a number: 2 GB."""
-    texts = ["x" * 100_000 + str(number) for number in range(20_000)]
+    """Each text is the one before and a number: 800 MB."""
+    texts = ["x" * 100_000 + str(number) for number in range(8_000)]
     table = pa.table({"item": pa.array(range(len(texts))), "title": pa.array(texts)})
     encoding = {"item": "PLAIN", "title": "DELTA_BYTE_ARRAY"}
     return written(1, table, use_dictionary=False, column_encoding=encoding)
