@@ -24,16 +24,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield running
 
 
-def test_reports_are_summed(pair: Pair) -> None:
-    asked = make_task(pair.servers, pair.collector.card, seconds=6)
-    pair.give(asked)
-    for vector in VECTORS:
-        assert pair.upload(asked, asked.report(vector)).status_code == 201
-    found, count = pair.collect(asked)
-    assert count == len(VECTORS)
-    assert near(found, [sum(column) for column in zip(*VECTORS, strict=True)])
-
-
 def test_new_keys_count_while_servers_run(pair: Pair) -> None:
     """Reports for old and new keys are in one sum; the leader learns of the helper's by itself."""
     asked = make_task(pair.servers, pair.collector.card, seconds=25)

@@ -71,10 +71,6 @@ def test_no_trace_links_uploads_or_is_taken_from_a_device(
     assert not any(span.parent_span_id or span.links for span in uploads)
 
 
-def test_spans_say_nothing_of_devices(traced: tuple[list[bytes], list[str | bytes]]) -> None:
-    check_spans(*traced)
-
-
 def test_only_the_two_servers_pass_a_trace_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,15 +10,9 @@ and a program that cannot be written.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import stat
 import subprocess
-import sys
-import zipfile
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,22 +116,6 @@ def test_nothing_is_fetched_but_a_named_version_of_python_and_packages() -> None
             assert isinstance(json.loads(value), list), f"{name} goes through a shell"
 
 
-def test_the_image_has_a_health_check_without_other_tools() -> None:
-    (check,) = of(stages()[-1], "HEALTHCHECK")
-    assert json.loads(check[check.index("CMD") + 3 :])[:2] == ["python", "-c"]
-    (variables,) = of(stages()[-1], "ENV")
-    assert "HDPMF_PORT=9443" in variables.split()
-
-
-def test_what_is_written_is_below_the_volume_or_tmp() -> None:
-    final = stages()[-1]
-    assert of(final, "VOLUME") == of(final, "WORKDIR") == ["/srv/hdpmf"]
-    folders = dict(entry.split("=", 1) for entry in of(final, "ENV")[0].split())
-    assert folders["NUMBA_CACHE_DIR"].startswith("/srv/hdpmf/")
-    assert folders["MPLCONFIGDIR"].startswith("/tmp/")
-    assert folders["PYTHONDONTWRITEBYTECODE"] == "1"
-
-
 def test_the_build_context_has_the_source_and_nothing_else() -> None:
     sent = context()
     assert {
@@ -173,64 +151,3 @@ def test_the_example_is_hardened_and_its_commands_can_be_typed() -> None:
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         command.make_context(command.name, words)
-
-
-@pytest.mark.slow
-def test_what_the_dockerfile_runs_works_from_a_tree_that_cannot_be_written(tmp_path: Path) -> None:
-    """Build and install as its RUN lines do; the packages that it needs are this environment's,
-    not fetched anew.
-    """
-    source, wheels, installed, home = (
-        tmp_path / name for name in ("source", "wheels", "installed", "home")
-    )
-    for name in context():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, source / name)
-    home.mkdir()
-    before = {path: path.stat().st_mtime_ns for path in source.rglob("*")}
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-    _run(
-        *pip,
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        wheels,
-        _copied(source, tmp_path / "build"),
-    )
-    (wheel,) = wheels.glob("*.whl")
-    packed = zipfile.ZipFile(wheel).namelist()
-    assert {f"hdpmf/{name}" for name in ("py.typed", "cli/doctor.py")} <= set(packed)
-    assert [name for name in packed if name.endswith("licenses/LICENSE")]
-    assert not [name for name in packed if name.startswith(("tests", "docs", "deploy"))]
-    _run(*pip, "install", "--no-deps", "--no-index", "--no-compile", "--target", installed, wheel)
-    for path in (installed, home, *installed.rglob("*")):
-        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~0o222)
-    surroundings = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "PYTHONPATH": str(installed),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
-    }
-    said = _run(
-        sys.executable, "-m", "hdpmf", "--version", environment=surroundings, folder=tmp_path
-    )
-    assert said.startswith("hdpmf ")
-    assert not list(home.iterdir())
-    assert before == {path: path.stat().st_mtime_ns for path in source.rglob("*")}
-
-
-def _copied(source: Path, target: Path) -> Path:
-    """The builder writes beside the source, which in the image is a layer that is thrown away."""
-    return Path(shutil.copytree(source, target))
-
-
-def _run(
-    *command: object, environment: dict[str, str] | None = None, folder: Path | None = None
-) -> str:
-    done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, env=environment, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -25,7 +25,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Query,
     id_to_text,
 )
-from hdpmf.common.base.names import plain_letters
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.servers import Server, Servers, plain_host
@@ -37,7 +36,6 @@ from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.http import LeaderResources, Resources
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.serve import open_server
-from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import pin_servers as pin_at_recommender
 from tests.aggregator.server_processes import CollectorHere, make_task
 
@@ -82,21 +80,6 @@ def test_names_that_look_the_same_are_one_organisation(first: str, second: str) 
 def test_a_name_with_invisible_characters_is_none() -> None:
     with pytest.raises(ConfigError, match="printable"):
         card("Mozilla\u200b", "https://b.example")
-
-
-@pytest.mark.parametrize("name", ["Mоzilla", "Mοzilla", "Library of Αthens"])
-def test_a_word_of_letters_from_two_scripts_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="in one word"):
-        Servers(leader=card(name, "https://a.example"), helper=card("South", "https://b.example"))
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("North", "South"), ("Библиотека", "Университет"), ("図書館", "大学"), ("ETH 1", "ETH 2")],
-)
-def test_two_organisations_are_two(first: str, second: str) -> None:
-    Servers(leader=card(first, "https://a.example"), helper=card(second, "https://b.example"))
-    assert plain_letters(first) != plain_letters(second)
 
 
 SAME_HOSTS = [
@@ -239,15 +222,3 @@ def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> N
         answers[place].json()["type"].endswith(Problem.UNAUTHORIZED_REQUEST)
         for place in (0, 1, 4, 5)
     )
-
-
-def test_the_recommenders_folder_keeps_no_refused_pair(tmp_path: Path) -> None:
-    from hdpmf.common.data import synthetic_world
-    from hdpmf.common.protocol.catalogue import catalogue_table
-
-    world = synthetic_world(20, 10, 100, rng=0)
-    items = catalogue_table(world.items, world.scale, world.item_table)
-    service = ServiceFolder.create(tmp_path / "shop", Config(name="shop"), items)
-    with pytest.raises(ConfigError, match="one host"):
-        pin_at_recommender(service.path, "shop", pair("https://x.example:1", "https://x.example:2"))
-    assert not (service.path / "servers.json").exists()

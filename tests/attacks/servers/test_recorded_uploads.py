@@ -32,7 +32,6 @@ from hdpmf.common.protocol.key_list import (
     KeyList,
     PublishedKeys,
     SignedKeyList,
-    read_key_list,
 )
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import task_id
@@ -43,7 +42,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import prepare_share
 from hdpmf.untrusted.aggregator.hpke_keys import HPKE_KEYS_FILE, HpkeKeyRing
 from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.tasks import Rules
-from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Pair, plain_sum
+from tests.unit.aggregator.server_pair import END, Pair, plain_sum
 from tests.unit.device.reporting_world import (
     PERIOD,
     START,
@@ -144,17 +143,6 @@ def test_a_key_stays_while_reports_for_it_are_under_way_and_no_longer(tmp_path: 
     days_pass(pair, END + 25 * DAY + KEEP)
     for role in ROLES:
         assert not set(stolen[role]) & set(secrets_of(pair)[role])
-
-
-def test_a_part_of_a_task_that_is_not_collected_keeps_its_key(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, rotating=True)
-    task = pair.add()
-    first = secrets_of(pair)["leader"]
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    pair.collect(task, Interval(BEGIN, HOUR))
-    days_pass(pair, END + 16 * DAY)
-    assert set(first) < set(secrets_of(pair)["leader"])
 
 
 # A device with real servers behind it
@@ -258,16 +246,6 @@ def test_a_report_is_encrypted_to_the_newest_keys_when_it_leaves(world: Rotating
     assert actions(store) == ["agreed", "sent"]
 
 
-def test_devices_with_an_old_list_count_during_the_overlap(world: Rotating) -> None:
-    store = owner(world)
-    world.show()
-    for ring in world.pair.rings:
-        ring.rotate(world.now + 1)
-    live(reporter(store, world, 0.5), world, PERIOD - 200)
-    assert world.key_ids == [(0, 0)]
-    assert world.counted() == 1
-
-
 def test_an_older_list_is_refused_whoever_brings_it(world: Rotating) -> None:
     store = owner(world)
     old = world.pair.published_keys
@@ -286,19 +264,6 @@ def test_an_older_list_is_refused_whoever_brings_it(world: Rotating) -> None:
         world.pair.servers.leader.signing: world.pair.published_keys.leader,
         world.pair.servers.helper.signing: world.pair.published_keys.helper,
     }
-
-
-def test_a_second_list_of_one_number_is_refused(world: Rotating) -> None:
-    store = owner(world)
-    world.show()
-    device = reporter(store, world, 0.5)
-    live(device, world, 600)
-    known = read_key_list(world.pair.published_keys.helper, world.pair.servers.helper)
-    fork = make_list(world, 1, known.serial, known.not_after, KeyPair.generate(9))
-    world.show(PublishedKeys(leader=world.pair.published_keys.leader, helper=fork))
-    live(device, world, PERIOD - 800)
-    assert any("with the same number" in line for line in world.logged)
-    assert world.key_ids == [(0, 0)]
 
 
 @pytest.mark.parametrize("forger", ["the leader's list", "another key", "a stranger's", "nothing"])
@@ -326,20 +291,6 @@ def test_nobody_else_makes_the_helpers_list(world: Rotating, forger: str) -> Non
     live(device, world, 990)
     assert world.counted() == 1
     assert actions(store) == ["agreed", "sent"]
-
-
-def test_an_old_list_is_not_used_for_ever(world: Rotating) -> None:
-    """Whoever holds newer lists back gets no reports, and the owner gets the budget back."""
-    store = owner(world)
-    servers = world.pair.servers
-    soon = START + 1000
-    lists = [make_list(world, role, START, soon, KeyPair.generate(0)) for role in (0, 1)]
-    world.show(PublishedKeys(leader=lists[0], helper=lists[1]))
-    live(reporter(store, world, 0.5), world, PERIOD + 200)
-    assert world.uploads == []
-    assert actions(store) == ["agreed", "returned"]
-    assert any("was valid until" in line for line in world.logged)
-    assert read_key_list(lists[0], servers.leader).not_after == soon
 
 
 def test_a_report_for_an_erased_key_is_encrypted_anew_and_paid_once(world: Rotating) -> None:

@@ -210,20 +210,6 @@ def test_a_device_that_is_killed_asks_by_the_same_bytes_and_reports_once() -> No
     assert actions(store) == ["agreed", "sent"]
 
 
-def test_a_report_that_is_made_anew_has_the_same_token() -> None:
-    """The owner changes a rating after the token came: the place is not lost."""
-    world, store, task = World(), make_store(), make_task()
-    world.publish(task=task)
-    device = reporter(store, world, 0.5)
-    until(world, device, lambda: bool(world.tokens))
-    store.rate("item 00", 5.0)
-    live(device, world, PERIOD)
-    assert (len(world.tokens), len(world.uploads)) == (1, 1)
-    assert world.sums(task) == plain_sums(task, STARS | {"item 00": 5.0})
-    ((_, nonce, body),) = world.uploads
-    assert bytes.fromhex(nonce)[:16] == Report.decode(body).report_metadata.report_id
-
-
 def test_a_token_is_asked_for_at_its_own_moment_whatever_is_rated() -> None:
     """Neither when nor how: the same for nobody's, few and all ratings, and before the report."""
     seen = []

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     Collection,
     CollectionReq,
-    FixedSizeQuery,
     Interval,
     Problem,
     Query,
@@ -46,17 +45,6 @@ def test_a_batch_is_whole_steps_within_the_task(interval: Interval) -> None:
     pair = Pair()
     task = pair.add()
     assert refused(pair, task, interval) == Problem.BATCH_INVALID
-
-
-def test_batches_by_size_are_not_ours() -> None:
-    pair = Pair()
-    task = pair.add()
-    for request in (
-        CollectionReq(Query(fixed_size_query=FixedSizeQuery()), b""),
-        CollectionReq(Query(batch_interval=WHOLE), b"parameter"),
-    ):
-        with pytest.raises(DapError):
-            pair.leader.begin_collection(task, bytes(16), request.encode())
 
 
 def test_too_few_reports_are_no_batch_until_there_are_more() -> None:

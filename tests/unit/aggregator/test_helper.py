@@ -12,7 +12,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregationJobInitReq,
     AggregationJobResp,
     BatchSelector,
-    Extension,
     HpkeCiphertext,
     Interval,
     PartialBatchSelector,
@@ -151,17 +150,6 @@ def test_wrong_keys_and_garbage_are_rejected_with_their_reason(pair: Pair) -> No
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
 
 
-def test_an_extension_nobody_knows_is_rejected(pair: Pair) -> None:
-    task = pair.add()
-    shorter = pair.report(
-        task, 0, extensions=(Extension(1, b""),), spoil=lambda server, share: share[:-4]
-    )
-    assert len(shorter) == pair.leader.task(task).report_size
-    pair.leader.upload(task, shorter)
-    pair.aggregate_all()
-    assert pair.leader.counts(task).rejected == {PrepareError.INVALID_MESSAGE: 1}
-
-
 # A lying leader
 
 
@@ -226,23 +214,6 @@ def test_what_is_malformed_is_rejected_singly(pair: Pair) -> None:
     pair.clock.now = BEGIN + 2 * HOUR
     at_another_time = moved(others[4], BEGIN + HOUR)  # the time is in what the device has sealed
     assert told(pair, task, job_of(at_another_time)) == [PrepareError.HPKE_DECRYPT_ERROR]
-
-
-def test_a_job_that_is_none_is_refused(pair: Pair) -> None:
-    task = pair.add()
-    init = init_of(pair, task, pair.report(task, 0))
-    for body in (
-        b"garbage",
-        AggregationJobInitReq(b"parameter", PartialBatchSelector(), (init,)).encode(),
-        AggregationJobInitReq(b"", PartialBatchSelector(bytes(32)), (init,)).encode(),
-    ):
-        with pytest.raises(DapError):
-            pair.helper.aggregation_job(task, bytes(16), body)
-    with pytest.raises(DapError):
-        pair.helper.aggregation_job(task, b"short", job_of(init))
-    with pytest.raises(DapError) as caught:
-        pair.helper.aggregation_job(bytes(32), bytes(16), job_of(init))
-    assert caught.value.kind == Problem.UNRECOGNIZED_TASK
 
 
 def test_reports_of_a_collected_batch_are_rejected_and_so_are_other_counts(pair: Pair) -> None:

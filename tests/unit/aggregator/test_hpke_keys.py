@@ -12,7 +12,7 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Problem, Role
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
 from hdpmf.common.protocol.servers import Server
-from hdpmf.errors import ConfigError, DapError, StorageError
+from hdpmf.errors import ConfigError, DapError
 from hdpmf.untrusted.aggregator import hpke_keys, key_file
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HpkeKeyRing,
@@ -86,13 +86,6 @@ def test_a_retired_key_opens_until_no_list_and_no_open_task_has_it(tmp_path: Pat
     assert secret not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
-def test_the_newest_key_is_never_erased(tmp_path: Path) -> None:
-    keys = ring(tmp_path, period=1e12)
-    keys.rotate(NOW)
-    keys.maintain(NOW + 4000 * DAY, nothing)
-    assert ids(keys, NOW + 4000 * DAY) == [0]
-
-
 def test_a_list_is_signed_anew_before_its_time_is_over(tmp_path: Path) -> None:
     keys = ring(tmp_path, period=1e12)
     keys.rotate(NOW)
@@ -128,36 +121,6 @@ def test_workers_share_keys_and_forget_what_another_has_erased(tmp_path: Path) -
         second.open(sealed, INFO, AAD)
     second.maintain(NOW + 1, nothing)  # it is not time for another one
     assert ids(first, NOW + 1) == [1]
-
-
-def test_ids_go_round_and_no_two_keys_have_one(tmp_path: Path) -> None:
-    keys = ring(tmp_path)
-    for step in range(300):
-        keys.rotate(NOW + step, erase=step % 2 == 0)
-    assert ids(keys, NOW + 300) == [299 % 256, 298 % 256]
-    (tmp_path / "crowded").mkdir()
-    crowded = ring(tmp_path / "crowded")
-    for step in range(256):
-        crowded.rotate(NOW + step)
-    with pytest.raises(StorageError, match="all 256 ids"):
-        crowded.rotate(NOW + 256)
-
-
-def test_a_lost_file_of_keys_begins_again(tmp_path: Path) -> None:
-    keys = ring(tmp_path)
-    keys.rotate(NOW)
-    before = shown(keys, NOW)
-    (tmp_path / HPKE_KEYS_FILE).unlink()
-    after = shown(ring(tmp_path), NOW)
-    assert (after.serial > before.serial, after.configs != before.configs) == (True, True)
-
-
-@pytest.mark.parametrize("damage", [b"", b"rubbish", b"\xff" * 100])
-def test_a_damaged_list_is_signed_anew(tmp_path: Path, damage: bytes) -> None:
-    keys = ring(tmp_path)
-    keys.rotate(NOW)
-    (tmp_path / LIST_FILE).write_bytes(damage)
-    assert ids(keys, NOW + 1) == [0]
 
 
 class Death:

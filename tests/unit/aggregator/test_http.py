@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import re
 import shutil
 import threading
 import time
-from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +15,6 @@ import msgspec
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    AGGREGATE_SHARES_PATH,
-    AGGREGATION_JOB_PATH,
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
@@ -28,12 +22,9 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
     id_to_text,
 )
-from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER
-from hdpmf.common.protocol import Opening, encode
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    task_id,
 )
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
@@ -44,7 +35,6 @@ from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.serve import check_servable, open_server
 from tests.aggregator.server_processes import _FOLDERS, CollectorHere, make_task
-from tests.world import make_token
 
 Role = Literal["leader", "helper"]
 
@@ -98,76 +88,6 @@ def put(
             for found_id, document in tasks
         ],
     )
-
-
-@pytest.mark.parametrize("role", ["leader", "helper"])
-def test_a_recommender_gives_tasks_of_its_own_only(
-    folders: dict[str, AggregatorFolder], role: str
-) -> None:
-    folder, shop, films = folders[role], CollectorHere("shop"), CollectorHere("films")
-    for known in (shop, films):
-        folder.admit(known.card)
-    servers = folder.servers
-    assert servers is not None
-    begin = int(time.time())
-    own, foreign = (make_task(servers, who.card, minimum=10, begin=begin) for who in (shop, films))
-    no_task = encode(Opening(noise_budget=None))
-    answers = put(
-        folder,
-        shop,
-        [
-            (own.id, own.document),
-            (own.id, own.document),  # the same again is nothing new
-            (foreign.id, foreign.document),
-            (foreign.id, own.document),
-            (task_id(no_task), no_task),
-        ],
-    )
-    assert [answer.status_code for answer in answers] == [201, 201, 403, 400, 403]
-    assert answers[2].json()["type"].endswith(Problem.UNAUTHORIZED_REQUEST)
-    with open_server(folder) as engine:
-        assert engine.task_ids() == [own.id]
-
-
-def test_metrics_are_for_the_operator(folders: dict[str, AggregatorFolder]) -> None:
-    folder = folders["helper"]
-    shown = [{}, {"authorization": "Bearer wrong"}]
-    shown.append({"authorization": f"Bearer {folder.metrics_token}"})
-    url = "https://server/metrics"
-    answers = answers_to(folder, [httpx.Request("GET", url, headers=one) for one in shown])
-    assert [answer.status_code for answer in answers] == [403, 403, 200]
-    assert ["hdpmf" in answer.text for answer in answers] == [False, False, True]
-
-
-def test_counts_are_there_from_the_start_with_zero(folders: dict[str, AggregatorFolder]) -> None:
-    """Prometheus sees no increase from nothing to 1, so an alert on it would not fire."""
-    folder, metrics = folders["leader"], AggregatorMetrics()
-    with open_server(folder, metrics.transaction) as engine:
-        assert isinstance(engine, Leader)
-        LeaderResources(folder, engine, metrics, lambda: False).routes()
-        metrics.watch(folder, engine)
-        engine.task_ids()
-        values = dict(
-            re.findall(r"^(\w+(?:{[^}]*})?) (\S+)$", metrics.text().decode(), re.MULTILINE)
-        )
-    name = "hdpmf_aggregator_{}".format
-    for zero in (
-        'uploads_total{outcome="failed"}',
-        'uploads_total{outcome="reportRejected"}',
-        'troubles_total{what="TransportError"}',
-        'answers_total{resource="reports",status="500"}',
-        'request_seconds_count{resource="reports"}',
-        'connections_closed_total{why="slow"}',
-        "last_batch_timestamp_seconds",
-    ):
-        assert values[name(zero)] == "0.0", zero
-    assert float(values[name('transaction_seconds_count{kind="read"}')]) >= 1
-    assert float(values[name("free_bytes")]) < float(values[name("disk_bytes")])
-    assert 29 < float(values[name('certificate_seconds{certificate="server"}')]) / 86_400 < 398
-    assert float(values["process_resident_memory_bytes"]) > 10**7
-    (build,) = (key for key in values if key.startswith("hdpmf_build_info"))
-    assert 'role="leader"' in build
-    assert f'version="{version("hdpmf")}"' in build
 
 
 def test_one_worker_serves_a_folder_with_sqlite_and_no_more(
@@ -293,39 +213,6 @@ def test_reports_are_taken_and_refused_for_what_they_are(
     assert found[Problem.UNRECOGNIZED_TASK] == 1
 
 
-def test_a_report_of_an_enrolled_device_has_a_token_before_it_is_read(
-    folders: dict[str, AggregatorFolder],
-) -> None:
-    uploads = Uploads(folders, enrolled=True)
-    asked = uploads.asked
-    token = make_token(asked.task, asked.id)
-    report, good = asked.admitted([1, 2, 3, 4], token)
-    typed = b64encode(b"\x00\x01" + token.encode()[2:], b"-_").decode()
-    _, other = asked.admitted([1, 2, 3, 4])
-    answers: list[httpx.Response] = []
-    shown = good[TOKEN_HEADER]
-    wrong = [
-        {},
-        {TOKEN_HEADER: "Bearer abc"},
-        {TOKEN_HEADER: 'PrivateToken token="abc"'},
-        {TOKEN_HEADER: shown[:-3] + '"'},
-        {TOKEN_HEADER: shown + ", " + shown},
-        {TOKEN_HEADER: f"PrivateToken token={typed}"},  # of another type
-        other,
-    ]
-
-    async def story(client: httpx.AsyncClient, _: LeaderResources) -> None:
-        for headers in (*wrong, good):
-            sent = headers | {"content-type": REPORT}
-            answers.append(await client.put(uploads.path, content=report, headers=sent))
-
-    uploads.run(story)
-    assert [answer.status_code for answer in answers] == [403] * 7 + [201]
-    assert {answer.json()["type"] for answer in answers[:6]} == {
-        "urn:ietf:params:ppm:dap:error:" + Problem.UNAUTHORIZED_REQUEST
-    }
-
-
 @pytest.mark.parametrize("slow", [False, True])
 def test_where_no_room_is_left_the_slowest_sender_goes(
     folders: dict[str, AggregatorFolder], slow: bool
@@ -394,43 +281,6 @@ def test_what_is_wrong_here_is_told_to_nobody(
     assert [answer.status_code for answer in answers] == [500, 503, 200]
     assert "secret" not in "".join(answer.text for answer in answers)
     assert answers[1].headers["retry-after"] == "7"
-
-
-def test_keys_are_the_same_for_all_tasks(folders: dict[str, AggregatorFolder]) -> None:
-    url = "https://server/hpke_config"
-    answers = answers_to(
-        folders["helper"],
-        [
-            httpx.Request("GET", url),
-            httpx.Request("GET", f"{url}?task_id={id_to_text(bytes(32))}"),
-            httpx.Request("GET", f"{url}?task_id=x"),
-        ],
-    )
-    assert [answer.status_code for answer in answers] == [200, 200, 400]
-    assert answers[0].content == answers[1].content
-    assert answers[0].headers["cache-control"] == "public, max-age=86400"
-
-
-def test_only_the_leader_asks_a_helper_to_aggregate(folders: dict[str, AggregatorFolder]) -> None:
-    folder = folders["helper"]
-    stranger = CollectorHere("shop")
-    folder.admit(stranger.card)
-    task, job = id_to_text(bytes(32)), id_to_text(bytes(16))
-    paths = [
-        ("PUT", AGGREGATION_JOB_PATH.format(task_id=task, aggregation_job_id=job)),
-        ("POST", AGGREGATE_SHARES_PATH.format(task_id=task)),
-    ]
-    partner = folders["leader"].party.token(folder.card.identity, to=folder.card.identity)
-    for headers, status in (
-        ({}, 403),
-        (stranger.headers(folder.card), 403),
-        ({"authorization": f"Bearer {partner}"}, 404),  # there is no such task
-    ):
-        asked = [
-            httpx.Request(method, "https://server" + path, headers=headers)
-            for method, path in paths
-        ]
-        assert [answer.status_code for answer in answers_to(folder, asked)] == [status] * 2
 
 
 def test_a_helper_goes_on_where_old_data_cannot_be_deleted(
@@ -512,51 +362,3 @@ def test_every_refusal_is_a_problem_document(folders: dict[str, AggregatorFolder
         assert details["status"] == answer.status_code
     named = [answer.json().get("taskid") for answer in answers]
     assert named == [task] * len(of_task) + [None] * len(others)
-
-
-def test_head_is_answered_as_get_is(folders: dict[str, AggregatorFolder]) -> None:
-    asked = [httpx.Request("HEAD", f"https://server{path}") for path in ("/healthz", "/metrics")]
-    assert [answer.status_code for answer in answers_to(folders["helper"], asked)] == [200, 403]
-
-
-def _mutated(document: bytes, rng: random.Random) -> bytes:
-    """A task with another value somewhere, or other bytes."""
-    if rng.random() < 0.3:
-        changed = bytearray(document)
-        changed[rng.randrange(len(changed))] = rng.randrange(256)
-        return bytes(changed)
-    tree = msgspec.msgpack.decode(document)
-    node: Any = tree
-    while True:
-        place = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
-        if not (isinstance(node[place], (dict, list)) and node[place]) or rng.random() < 0.1:
-            break
-        node = node[place]
-    values = [
-        0,
-        -1,
-        1 << 63,
-        (1 << 64) - 1,
-        float("nan"),
-        "",
-        "x" * 5000,
-        "1/0",
-        b"x",
-        None,
-        [],
-        {},
-    ]
-    node[place] = rng.choice(values)
-    return msgspec.msgpack.encode(tree)
-
-
-def test_no_task_is_an_error_of_the_server(folders: dict[str, AggregatorFolder]) -> None:
-    folder, shop, rng = folders["leader"], CollectorHere("shop"), random.Random(5)
-    folder.admit(shop.card)
-    servers = folder.servers
-    assert servers is not None
-    document = make_task(servers, shop.card, minimum=10, begin=int(time.time())).document
-    documents = [_mutated(document, rng) for _ in range(400)]
-    answers = put(folder, shop, [(task_id(changed), changed) for changed in documents])
-    assert {answer.status_code for answer in answers} <= {201, 400, 403}
-    assert sum(answer.status_code == 400 for answer in answers) > 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
@@ -79,24 +78,6 @@ def test_a_full_disk_is_said_and_changes_nothing(
     new = file.make(name(2))
     again = KeyFile(path)
     assert (again.get(name(1)), again.get(name(2))) == (key, new)
-
-
-def test_why_the_file_cannot_be_used_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number, words in (
-        (errno.ENOSPC, "the disk is full"),
-        (errno.EDQUOT, "the disk is full"),
-        (errno.EROFS, os.strerror(errno.EROFS)),
-    ):
-
-        def refuse(*_: object, number: int = number) -> int:
-            raise OSError(number, os.strerror(number))
-
-        with monkeypatch.context() as patch:
-            patch.setattr("hdpmf.untrusted.aggregator.key_file.os.open", refuse)
-            with pytest.raises(StorageError, match=f"could not use .*: {words}"):
-                KeyFile(tmp_path / "keys").make(name(1))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere a folder cannot be opened")

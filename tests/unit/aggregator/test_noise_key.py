@@ -30,11 +30,6 @@ def test_a_sum_has_the_same_noise_and_another_sum_another(key: NoiseKey, tmp_pat
     assert drawn(NoiseKey(KeyFile(tmp_path / "other")), 3) != drawn(key, 3)
 
 
-def test_a_server_that_is_started_again_has_the_same_key(tmp_path: Path) -> None:
-    first = drawn(NoiseKey(KeyFile(tmp_path / "noise-key")), 3)
-    assert drawn(NoiseKey(KeyFile(tmp_path / "noise-key")), 3) == first
-
-
 def test_days_before_are_erased_and_later_ones_stay(key: NoiseKey) -> None:
     later = drawn(key, 7), drawn(key, 8)
     key.erase_before(7 * DAY)

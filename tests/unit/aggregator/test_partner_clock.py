@@ -14,11 +14,9 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATION_JOB_PATH,
     id_to_text,
 )
-from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.http import LeaderResources
 from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
-from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 from tests.unit.aggregator.test_http import (
     REPORT,
@@ -49,12 +47,6 @@ def test_a_jump_of_the_own_clock_is_seen_while_the_other_server_is_away() -> Non
     assert (clock.skew, clock.differs, clock.earlier()) == (60.0, False, own.now)
     own.now -= 1.0
     assert clock.differs
-
-
-def test_clocks_are_compared_to_the_second_only() -> None:
-    assert Rules(partner_skew=5.0).partner_skew == 5.0
-    with pytest.raises(ConfigError, match="partner_skew"):
-        Rules(partner_skew=4.9)
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, None, 3600.0])
@@ -106,18 +98,6 @@ def test_reports_that_a_slow_helper_finds_too_early_are_not_lost() -> None:
     pair.clock.now += 61.0
     assert pair.aggregate_all() == 3
     assert pair.numbers(task, pair.collect(task)) == plain_sum([1, 2, 3])
-
-
-def test_reports_that_are_too_early_do_not_keep_other_tasks_waiting() -> None:
-    pair = Pair()
-    late = pair.add(pair.a_task(begin=BEGIN + HOUR, end=END + HOUR))
-    both = pair.add()
-    pair.leader._uploads._clock = lambda: BEGIN + HOUR
-    pair.upload(late, [1, 2])
-    pair.upload(both, [3, 4, 5])
-    assert pair.leader.aggregate() == 0  # the helper's clock is right
-    assert pair.aggregate_all() == 3
-    assert (pair.leader.counts(late).waiting, pair.leader.counts(both).counted) == (2, 3)
 
 
 def test_a_leader_whose_clock_is_ahead_closes_no_batch_early() -> None:

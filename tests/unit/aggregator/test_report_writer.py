@@ -54,26 +54,6 @@ def test_a_report_has_one_size(pair: Pair) -> None:
     assert rows(pair, reports) == 0
 
 
-def test_the_length_is_looked_at_before_anything_is_read(pair: Pair, monkeypatch) -> None:
-    task = pair.add()
-    monkeypatch.setattr(
-        "hdpmf.untrusted.aggregator.report_writer.Report.decode",
-        lambda data: pytest.fail("it was read"),
-    )
-    assert refused(pair, task, bytes(10_000_000)) == Problem.INVALID_MESSAGE
-
-
-def test_another_task_is_not_known(pair: Pair) -> None:
-    task = pair.add()
-    assert refused(pair, bytes(32), pair.report(task, 0)) == Problem.UNRECOGNIZED_TASK
-
-
-@pytest.mark.parametrize("time", [BEGIN - HOUR, END, BEGIN + 1])
-def test_its_time_is_within_the_task_and_rounded(pair: Pair, time: int) -> None:
-    task = pair.add()
-    assert refused(pair, task, pair.report(task, 0, time=time)) == Problem.REPORT_REJECTED
-
-
 def test_a_clock_may_be_ahead_by_minutes_and_not_by_an_hour(pair: Pair) -> None:
     task = pair.add()
     report = pair.report(task, 0, time=BEGIN + HOUR)
@@ -235,33 +215,6 @@ def test_what_comes_while_the_disk_works_is_one_group() -> None:
     assert max(map(len, disk.groups)) == GROUP_REPORTS
 
 
-def test_a_group_waits_for_reports_that_are_under_way_and_not_for_long(monkeypatch) -> None:
-    """A sender that never ends holds nobody up."""
-    module = "hdpmf.untrusted.aggregator.report_writer._GATHER_SECONDS"
-    disk = Disk()
-    disk.free.set()
-
-    async def all_of_it(under_way: int) -> None:
-        writer = ReportWriter(disk.write, AggregatorMetrics(), room=10)
-        writer.start()
-        assert all(writer.reserve() for _ in range(under_way))
-        waiting = []
-        for place in range(3):
-            waiting.append(asyncio.create_task(writer.put(upload(bytes([place])))))
-            await asyncio.sleep(0.01)  # the thread could write it, if it did not wait
-        await asyncio.gather(*waiting)
-        await writer.stop()
-
-    monkeypatch.setattr(module, 60.0)
-    asyncio.run(all_of_it(3))
-    assert disk.groups == [[b"\0", b"\1", b"\2"]]
-    monkeypatch.setattr(module, 0.02)
-    asyncio.run(all_of_it(4))
-    assert sorted(report for group in disk.groups[1:] for report in group) == [
-        b"\0", b"\1", b"\2",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("fault", [StorageError("full"), ZeroDivisionError("a bug")])
 def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) -> None:
     disk = Disk()
@@ -281,19 +234,6 @@ def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) 
 
     asyncio.run(all_of_it())
     assert disk.groups == [[b"x"]]
-
-
-def test_before_it_writes_nothing_is_taken() -> None:
-    writer = ReportWriter(lambda _: [], AggregatorMetrics(), room=2)
-    with pytest.raises(StorageError, match="not writing yet"):
-        asyncio.run(writer.put(upload(b"x")))
-
-
-def test_there_is_room_for_so_many() -> None:
-    writer = ReportWriter(lambda _: [], AggregatorMetrics(), room=2)
-    assert [writer.reserve() for _ in range(3)] == [True, True, False]
-    writer.release()
-    assert writer.reserve()
 
 
 def test_a_log_line_names_an_error_and_never_quotes_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,17 +14,6 @@ from tests.unit.aggregator.server_pair import BEGIN, Pair, plain_sum
 from tests.world import HOUR, make_report
 
 
-def test_the_sum_is_that_of_numpy() -> None:
-    pair = Pair()
-    task = pair.add()
-    pair.upload(task, [0, 1, 2, 3, 4])
-    assert pair.aggregate_all(limit=2) == 5
-    collection = pair.collect(task)
-    assert pair.numbers(task, collection) == plain_sum([0, 1, 2, 3, 4])
-    found = Collection.decode(collection)
-    assert (found.report_count, found.interval) == (5, Interval(BEGIN, HOUR))
-
-
 def test_batches_of_different_times_have_their_own_sums() -> None:
     pair = Pair()
     task = pair.add()
@@ -39,16 +28,6 @@ def test_batches_of_different_times_have_their_own_sums() -> None:
         collection = pair.collect(task, interval)
         assert pair.numbers(task, collection, interval) == plain_sum(seeds)
         assert Collection.decode(collection).report_count == len(seeds)
-
-
-def test_two_tasks_do_not_mix() -> None:
-    pair = Pair()
-    first, second = pair.add(), pair.add(pair.a_task(minimum=3))
-    pair.upload(first, [0, 1])
-    pair.upload(second, [2, 3, 4])
-    pair.aggregate_all()
-    assert pair.numbers(first, pair.collect(first)) == plain_sum([0, 1])
-    assert pair.numbers(second, pair.collect(second)) == plain_sum([2, 3, 4])
 
 
 def test_vectors_of_other_clients_are_summed_too() -> None:
