@@ -1,7 +1,7 @@
 """Epsilons at a delta: never below the exact one, and hardly above it.
 
-The accountant composes loss distributions by dp-accounting; the oracles here count anew: closed
-forms, the binomial law, all combinations of outcomes, and Fourier transforms of whole losses.
+The accountant composes loss distributions by dp-accounting; the oracles here count anew: all
+combinations of outcomes, and Fourier transforms of whole losses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from hdpmf.common.privacy.accounting.events import (
     DiscreteLaplaceRelease,
     Event,
     GaussianGivenH,
-    LaplaceSum,
     NothingSent,
     RandomizedBit,
     Repeated,
@@ -93,31 +92,6 @@ def recounted(event: Event, delta: float, width: float) -> tuple[float, float]:
     return bounds[0], bounds[1]
 
 
-def binomial_delta(budget: float, times: int, epsilon: float) -> float:
-    """Of randomized response, by the binomial law of its lies."""
-    lies = np.arange(times + 1)
-    logs = np.array(
-        [
-            math.lgamma(times + 1) - math.lgamma(k + 1) - math.lgamma(times - k + 1)
-            for k in lies.tolist()
-        ]
-    )
-    logs += -lies * budget - times * math.log1p(math.exp(-budget))
-    more = np.maximum((times - 2 * lies) * budget - epsilon, 0.0)
-    return float(np.exp(logs) @ -np.expm1(-more))
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.floats(0.01, 4), st.integers(1, 800))
-def test_bits_cost_what_the_binomial_law_says(budget: float, times: int) -> None:
-    for delta in DELTAS:
-        found = epsilon_at(Repeated(RandomizedBit(budget), times), delta)
-        assert binomial_delta(budget, times, found) <= delta * (1 + 1e-6)
-        less = found * (1 - 3e-3) - 3e-3
-        # What transforms may be off by is a tenth of the smallest delta.
-        assert less < 0 or binomial_delta(budget, times, less) > 0.9 * delta - 1e-10
-
-
 @settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.floats(0.5, 30)), min_size=1, max_size=3),
@@ -139,17 +113,9 @@ def test_unlike_releases_cost_what_all_their_outcomes_say(
         assert less < 0 or exact_delta(parts, less) > delta
 
 
-@pytest.mark.parametrize("shift", [0.05, 1.0, 6.0])
-@pytest.mark.parametrize("delta", [0.01, 1e-5, 1e-10])
-def test_one_laplace_release_has_a_closed_form(shift: float, delta: float) -> None:
-    exact = max(shift + 2 * math.log1p(-delta), 0.0)
-    found = epsilon_at(LaplaceSum(shift), delta)
-    assert exact <= found <= exact * (1 + 5e-4) + 1e-6
-
-
-def heavy(times: int = 1) -> Event:
+def heavy() -> Event:
     weights = np.random.default_rng(5).integers(1, 65, 400) / 64
-    return Repeated(Composed(tuple(map(RandomizedBit, weights.tolist()))), times)
+    return Composed(tuple(map(RandomizedBit, weights.tolist())))
 
 
 @pytest.mark.parametrize(
@@ -182,20 +148,6 @@ def test_releases_of_many_sizes_cost_what_a_recount_says() -> None:
         assert high * (1 - 1e-4) <= epsilon_at(heavy(), delta) <= high * (1 + 5e-4)
 
 
-def test_the_bound_is_above_what_drawing_shows() -> None:
-    """A million draws of 40 releases: the share that a delta says is not below what is seen."""
-    scale, steps, times = 12.0, 5, 40
-    random = np.random.default_rng(0)
-    q = math.exp(-1 / scale)
-    noise = random.geometric(1 - q, (200_000, times)) - random.geometric(1 - q, (200_000, times))
-    losses = ((np.abs(noise - steps) - np.abs(noise)) / scale).sum(1)
-    event = Repeated(DiscreteLaplaceRelease(steps / scale, scale), times)
-    for delta in (0.3, 0.1, 0.01):
-        excess = -np.expm1(-np.maximum(losses - epsilon_at(event, delta), 0.0))
-        error = float(excess.std()) / math.sqrt(len(excess))
-        assert abs(float(excess.mean()) - delta) < 5 * error
-
-
 @settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.floats(0.01, 3), min_size=1, max_size=30),
@@ -215,12 +167,6 @@ def test_a_larger_delta_never_costs_more_and_other_bounds_never_less(
     assert found == sorted(found, reverse=True)
     for delta, epsilon in zip(sorted(deltas), found, strict=True):
         assert epsilon <= min(pure(event), _from_renyi(_counted(event), delta))
-
-
-def test_more_releases_cost_more() -> None:
-    found = [epsilon_at(heavy(times), 1e-5) for times in (1, 2, 3, 10)]
-    assert found == sorted(found)
-    assert found[-1] < 10 * found[0]
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
