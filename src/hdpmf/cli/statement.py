@@ -31,7 +31,7 @@ class StatementOptions:
         list[Path] | None,
         privacy_option(
             "Of a model: the file of privacy weights that it was trained with, where weights were "
-            "of single ratings or had levels; repeatable.",
+            "of single ratings; repeatable.",
             "FILE",
         ),
     ] = None
@@ -104,7 +104,7 @@ def _summary(made: PrivacyStatement) -> Iterator[Block]:
         [(party.who, party.value.words, party.presence.words) for party in parties],  # type: ignore[union-attr]
         title=f"{made.name}, {made.title}: what one rating of weight 1 costs",
     )
-    rows = made.people.rows if made.people.bound is None else (made.people.bound,)
+    rows = made.people.rows
     if rows:
         yield Table(
             ("person", "ratings", "values", "presence"),
@@ -169,7 +169,7 @@ def _of_recommender(path: Path, run: str | None, options: StatementOptions) -> P
         run=None if run is None else bytes.fromhex(run),
         tried=options.tried,
         lifetime=Policy().epsilon,
-        person_limit=Policy().max_total,
+        person_limit=Policy().max_total or math.inf,
         delta=options.delta,
     )
 

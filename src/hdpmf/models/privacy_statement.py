@@ -15,7 +15,7 @@ import numpy as np
 from hdpmf.common.data import Ratings
 from hdpmf.common.methods import Method, method_of
 from hdpmf.common.privacy.accounting import DELTA, Setting
-from hdpmf.common.privacy.accounting.costs import People, rounded_down, rounded_up
+from hdpmf.common.privacy.accounting.costs import People
 from hdpmf.common.privacy.statement import (
     Amount,
     PeopleCosts,
@@ -89,7 +89,7 @@ def statement_of_model(
     people = PeopleCosts(users=None, note="Left out of a statement for the public.")
     if not public:
         people = _people(model, subject, weights, users)
-    return subject.statement(people, Provenance.now(command, files), _budget(subject, budget))
+    return subject.statement(people, Provenance.now(command, files), budget)
 
 
 def weights_of(model: Estimator, sources: Any, missing: float | None = None) -> PrivacyWeights:
@@ -174,25 +174,6 @@ def _later(model: Estimator) -> str:
         "training: nothing of them was sent, so they have spent 0. What was in the training keeps "
         "its cost, also where it was changed or removed later."
     )
-
-
-def _budget(subject: Subject, lifetime: float | None) -> list[str]:
-    value = subject.amount("value")
-    found = [
-        "One rating of weight 1 has spent: "
-        + (f"epsilon {value.epsilon}." if value.at_delta is not None else "no bound.")
-    ]
-    if lifetime is not None and value.pure is not None and value.status == "proved":
-        left = max(lifetime - value.pure, 0.0)
-        found.append(f"Of {lifetime:g} in its whole life, {rounded_down(left)} is left.")
-    elif lifetime is not None:
-        found.append(f"A budget of {lifetime:g} means nothing here: the cost has no proved bound.")
-    found.append(
-        "Nothing here limits further trainings on the same ratings, and each of them adds its "
-        f"epsilon ({rounded_up(subject.setting.epsilon)} per rating of weight 1 again). Devices of "
-        "a federation keep a ledger and refuse what is above their budget."
-    )
-    return found
 
 
 def _method(model: Estimator) -> Method:

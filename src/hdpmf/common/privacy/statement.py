@@ -25,9 +25,9 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import Method, PrivacyClaim
 from hdpmf.common.methods.registry import at_most
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
-from hdpmf.common.privacy.accounting.costs import rounded_up
+from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
 from hdpmf.common.privacy.accounting.events import Composed
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError
 
 FORMATS = (".html", ".json")
 TYPICAL_RATERS = 20
@@ -119,18 +119,16 @@ class PersonRow(_Part, frozen=True, kw_only=True):
 
 
 class PeopleCosts(_Part, frozen=True, kw_only=True):
-    """The costs of whole people, from the least to the most.
+    """The costs of whole people, from the least to the most, or a bound on them.
 
     Attributes:
         users: How many there are; None where that is not known here.
         note: Why there are no rows, or what they leave out.
-        bound: Where rows are not known: the most that public parameters allow anyone to cost.
     """
 
     users: int | None
     rows: tuple[PersonRow, ...] = ()
     note: str = ""
-    bound: PersonRow | None = None
 
 
 class RunRow(_Part, frozen=True, kw_only=True):
@@ -215,20 +213,6 @@ class PrivacyStatement(_Part, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     confidential: bool
     provenance: Provenance
-
-    @classmethod
-    def from_json(cls, data: bytes) -> PrivacyStatement:
-        """Read a statement that `render` wrote."""
-        try:
-            return msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError as error:
-            raise StorageError(f"this is no privacy statement ({error}); make it again") from error
-
-    def lasting(self) -> dict[str, Any]:
-        """Return what making it again gives again: all but its provenance."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        del fields["provenance"]
-        return fields
 
     @property
     def against(self) -> Party:
@@ -321,10 +305,13 @@ class Subject:
         self,
         people: PeopleCosts,
         provenance: Provenance,
-        budget: Sequence[str],
+        lifetime: float | None,
         runs: Sequence[RunRow] = (),
     ) -> PrivacyStatement:
-        """Return the statement: what is known of the subject, and what follows for a person."""
+        """Return the statement: what is known of the subject, and what follows for a person.
+
+        ``lifetime`` is what a rating of weight 1 may spend in its life, to say what is left.
+        """
         method, claim = self.method, self.claim
         stated = method.claim(self.view)
         audit = f"hdpmf audit run --method {method.name} --view "
@@ -353,11 +340,11 @@ class Subject:
             stays_open=method.plain.stays_open,
             parties=self._parties_of_model() if self.kind == "model" else self._parties_of_run(),
             people=people,
-            budget=tuple(budget),
+            budget=tuple(self._budget(lifetime)),
             runs=tuple(runs),
             audit_command=f"{audit} --epsilon {self.setting.epsilon:g}" if method.audited else "",
             warnings=tuple(self._warnings(people)),
-            confidential=bool(people.rows),
+            confidential=self.kind == "model" and bool(people.rows),
             provenance=provenance,
         )
 
@@ -419,6 +406,20 @@ class Subject:
             ),
         )
 
+    def _budget(self, lifetime: float | None) -> list[str]:
+        value = self.amount("value")
+        spent = "without bound" if value.at_delta is None else f"epsilon {value.epsilon}"
+        part = {"model": "", "run": " that was in this run", "recommender": " that was in all runs"}
+        found = [f"A rating of weight 1{part[self.kind]} has spent at most: {spent}."]
+        if lifetime is not None and value.pure is not None and value.status == "proved":
+            left = rounded_down(max(lifetime - value.pure, 0.0))
+            found.append(f"Of {rounded_up(lifetime)} in its whole life, at least {left} is left.")
+        elif lifetime is not None:
+            found.append(
+                f"A budget of {lifetime:g} means nothing here: the cost has no proved bound."
+            )
+        return found
+
     def _warnings(self, people: PeopleCosts) -> list[str]:
         claim, found = self.claim, []
         if claim.epsilon is None:
@@ -437,7 +438,7 @@ class Subject:
         if value.status == "proved" and (value.at_delta or 0.0) > LARGE_EPSILON:
             found.append(large_epsilon(value.epsilon))
         heavy = [row for row in people.rows if (row.value.at_delta or 0.0) > LARGE_EPSILON]
-        if heavy:
+        if heavy and self.kind == "model":
             found.append(
                 f"All ratings of one person together have an epsilon above {LARGE_EPSILON:g} from "
                 f"the place '{heavy[0].place}' on: about a whole person the bound promises next to "

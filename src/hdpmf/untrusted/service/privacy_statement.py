@@ -11,7 +11,7 @@ from dataclasses import replace
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import DELTA, Setting
-from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
+from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.statement import (
     PeopleCosts,
     PersonRow,
@@ -33,7 +33,7 @@ def statement_of_recommender(
     run: bytes | None = None,
     tried: int = 0,
     lifetime: float,
-    person_limit: float | None,
+    person_limit: float,
     delta: float = DELTA,
 ) -> PrivacyStatement:
     """Return the privacy statement of a recommender, or of one of its runs.
@@ -43,7 +43,7 @@ def statement_of_recommender(
         run: The only run that counts; None: all of them, for a rating that was in each.
         tried: Runs with the same settings before, that are not in this folder any more.
         lifetime: What a device with the default policy lets a rating of weight 1 spend in its life.
-        person_limit: What it lets all ratings of one person spend together; None without a limit.
+        person_limit: What it lets all ratings of one person spend together.
         delta: For numbers at delta.
 
     Raises:
@@ -78,53 +78,30 @@ def statement_of_recommender(
         ),
         delta=delta,
     )
-    value = subject.amount("value")
     model = folder.path / "runs" / about.hex() / "model"
     files = {f"model/{path.name}": path for path in sorted(model.glob("*")) if path.is_file()}
-    spent = "no bound" if value.at_delta is None else f"epsilon {value.epsilon}"
-    budget = [
-        f"A rating of weight 1 that was in {'all runs' if run is None else 'this run'} has spent "
-        f"at most: {spent}."
-    ]
-    if value.pure is not None and value.status == "proved":
-        left = max(lifetime - value.pure, 0.0)
-        budget.append(
-            f"A device with the default policy lets it spend {rounded_up(lifetime)} in its whole "
-            f"life, so that at least {rounded_down(left)} is left. Owners may have chosen less or "
-            "more: only devices know (hdpmf device status)."
-        )
-    return subject.statement(
-        _people(subject, len(folder.known.items), row.users, person_limit),
-        Provenance.now(command, files, {str(numbers[each]): each.hex() for each in counted}),
-        budget,
-        tuple(rows.values()),
-    )
-
-
-def _people(subject: Subject, items: int, users: int | None, limit: float | None) -> PeopleCosts:
-    """Return the most that a person can cost by what is public: every item rated with weight 1."""
-    runs = "this run" if subject.kind == "run" else "all runs"
+    items = len(folder.known.items)
     bound = PersonRow(
-        place=f"upper bound: every item of the catalogue rated with weight 1, in {runs}",
+        place="upper bound: every item of the catalogue rated with weight 1",
         ratings=items,
         value=subject.amount("value", ratings=items),
         presence=subject.amount("presence", ratings=items),
     )
-    note = (
-        "What single people have spent is not known here: a recommender knows neither ratings nor "
-        "privacy weights. The table has the most that anyone can have spent by the parameters that "
-        "the runs published. "
+    people = PeopleCosts(
+        users=row.users,
+        rows=(bound,),
+        note="What single people have spent is not known here: a recommender knows neither ratings "
+        "nor privacy weights. The table has the most that anyone can have spent by the parameters "
+        "that runs published. By default a device has a limit, too: all ratings of a person spend "
+        f"at most {rounded_up(person_limit)} in their whole life (max_total). People see their own "
+        "cost on their own device: hdpmf device ledger.",
     )
-    if limit is not None:
-        note += (
-            f"A device with the default policy has a limit, too: all ratings of a person "
-            f"together spend at most {rounded_up(limit)} in their whole life (max_total). "
-        )
-    note += (
-        "People see their own cost on their own device: hdpmf device ledger, or the page that "
-        "hdpmf device open shows."
+    return subject.statement(
+        people,
+        Provenance.now(command, files, {str(numbers[each]): each.hex() for each in counted}),
+        lifetime,
+        tuple(rows.values()),
     )
-    return PeopleCosts(users=users, note=note, bound=bound)
 
 
 def _with_limits(setting: Setting) -> Setting:
