@@ -213,7 +213,9 @@ def _rounds(
     score = make_model(method, rng=seed, **parameters).fit(training, weights).score(held_out)
     baseline = make_model("user-mean").fit(training).score(held_out)
     claim = method_named(method).claim("messages")
-    epsilon = parameters.get("epsilon", method_named(method).default("epsilon"))
+    epsilon = None
+    if claim.status != "none":
+        epsilon = parameters.get("epsilon", method_named(method).default("epsilon"))
     fields = {
         "method": method,
         "view": "messages",
@@ -229,10 +231,7 @@ def _rounds(
         f"{fields['seconds']:.1f} s in all",
         f"The recommender could see: {claim.sees}.",
     ]
-    stated = run_claim(
-        method, "messages", None if claim.status == "none" else epsilon, claim.status
-    )
-    return fields, lines, stated
+    return fields, lines, run_claim(method, "messages", epsilon, claim.status)
 
 
 def _sample_users(
