@@ -107,9 +107,7 @@ def test_a_person_pays_the_same_in_one_run_as_in_many() -> None:
 
 
 def settings(epsilon: float) -> RunSettings:
-    return RunSettings(
-        method="hdp-sum", view="sums", minimum=50, rounds=1, epsilon=epsilon, coding="soft"
-    )
+    return RunSettings(minimum=50, epsilon=epsilon, coding="soft")
 
 
 def test_the_statement_of_several_runs_says_that_each_rating_pays_once() -> None:
@@ -126,8 +124,3 @@ def test_where_epsilon_has_changed_the_largest_is_stated() -> None:
     found = state(settings(0.5), STARS, earlier=[0.25, 2.0])
     assert found.epsilon == 2.0
     assert "at most 2." in found.guarantee
-
-
-def test_without_a_guarantee_nothing_is_said_of_paying_once() -> None:
-    bare = RunSettings(method="mf", view="messages", minimum=50, rounds=2)
-    assert "pays once" not in state(bare, STARS, earlier=[1.0]).guarantee

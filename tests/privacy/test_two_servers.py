@@ -32,8 +32,8 @@ def released(honest: int) -> list[np.ndarray]:
     noises[honest] = None  # type: ignore[call-overload]  # its own
     pair = Pair(noises=tuple(noises))
     survey = make_survey("A", EPSILON, STARS, n_items=ITEMS, catalogue="c", contributors=2)
-    circuit, noise = survey_circuit(survey, "whole")
-    task = pair.add(pair.a_task(circuit=circuit, noise=noise, survey=survey, part="whole"))
+    circuit, noise = survey_circuit(survey)
+    task = pair.add(pair.a_task(circuit=circuit, noise=noise, survey=survey))
     nobody = np.zeros(ITEMS, np.int64)
     for _ in range(2):
         document = pair.leader.task(task).document

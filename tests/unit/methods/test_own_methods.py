@@ -11,15 +11,13 @@ import pytest
 import hdpmf
 from hdpmf.cli.output import claim_sentence, short_claim
 from hdpmf.common.methods import METHODS, Claim, Form, Method, method_named
-from hdpmf.common.methods.registry import MEANING, PROMISE
+from hdpmf.common.methods.registry import MEANING, PROMISE, markdown
 from hdpmf.common.privacy.accounting import cost
-from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.game import Audit, pairs, run_audit
 from hdpmf.lab.audit.scores import BROKEN, STANDS
 from hdpmf.lab.experiments.runs import MethodRecord, source_digest
 from hdpmf.models import compare
-from hdpmf.private.device.policy import Policy, Terms
-from tools.methods_page import markdown
 
 
 @dataclass(eq=False, repr=False)
@@ -111,14 +109,6 @@ def test_ours_stay_ours() -> None:
         assert cost("copied", "messages").status == "author's claim"
     finally:
         METHODS.discard("copied")
-
-
-def test_a_device_refuses_what_only_an_author_claims(noisy: Method) -> None:
-    policy = Policy(methods=("noisy",), require_sums=False)
-    terms = Terms("noisy", "messages", 0.5, 1, catalogue="c", users=9, minimum=9, sharing=9)
-    with pytest.raises(PrivacyError, match="only what its author claims"):
-        policy.check(terms)
-    Policy(methods=("noisy",), require_sums=False, allow_nominal=True).check(terms)
 
 
 def test_the_audit_finds_half_of_the_noise(noisy: Method) -> None:
