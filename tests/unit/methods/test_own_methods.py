@@ -11,13 +11,14 @@ import pytest
 import hdpmf
 from hdpmf.cli.output import claim_sentence, short_claim
 from hdpmf.common.methods import METHODS, Claim, Form, Method, method_named
-from hdpmf.common.methods.registry import MEANING, PROMISE, markdown
+from hdpmf.common.methods.registry import MEANING, PROMISE
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.game import Audit, pairs, run_audit
 from hdpmf.lab.audit.scores import BROKEN, STANDS
 from hdpmf.lab.experiments.runs import MethodRecord, source_digest
 from hdpmf.models import compare
+from tools.methods_page import markdown
 
 
 @dataclass(eq=False, repr=False)
