@@ -47,7 +47,6 @@ _SECONDS = {
     "tests/aggregator/test_processes.py": 50,
     "tests/aggregator/test_whole_federation.py": 50,
     "tests/privacy/test_controls.py": 50,
-    "tests/privacy/test_real_devices.py": 45,
     "gpu": 40,
 }
 # All tests of these folders are slow, and importing what they need takes seconds.
