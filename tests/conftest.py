@@ -37,10 +37,9 @@ _TOGETHER = {
 # in the end. The rest begins by how many slow tests it has.
 _SECONDS = {
     "tests/deploy/test_three_hosts.py": 200,
-    "browser": 200,
+    "browser": 150,
     "paper": 150,
     "tests/deploy/test_prometheus.py": 100,
-    "tests/e2e/test_owner_story.py": 90,
     "tests/aggregator/test_clocks.py": 85,
     "tests/flower/test_engines.py": 90,
     "tests/aggregator/test_postgres.py": 55,

@@ -97,22 +97,3 @@ def accessible(page: Page, *, of_any_severity: bool = False) -> list[list[str]]:
         f"{run}.then(told => told.violations.map(v => [v.impact, v.id, v.nodes[0].html]))"
     )
     return [each for each in found if of_any_severity or each[0] in ("serious", "critical")]
-
-
-@contextmanager
-def leading_to(page: Page, path: str) -> Iterator[None]:
-    """What is done inside leads to a page, perhaps the same again: wait until it is there."""
-    with page.expect_event("load"):
-        yield
-    assert page.evaluate("location.pathname") == path
-
-
-def read_until(page: Page, words: str, seconds: float = 60.0) -> str:
-    """Look again and again until the page says something; all that it says then."""
-    main = page.locator("main")
-    for _ in range(int(2 * seconds)):
-        if words in main.inner_text():
-            return main.inner_text()
-        page.wait_for_timeout(500)
-        page.reload()
-    raise AssertionError(f"the page never said {words!r}: {main.inner_text()}")

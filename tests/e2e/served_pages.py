@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page
 
-from tests.e2e.browsing import SCREENS
-
 
 @dataclass
 class ServedPage:
@@ -93,29 +91,6 @@ def enter(page: Page, served: ServedPage, link: str | None = None) -> None:
     """Open the link, and wait until the first page is there."""
     page.goto(link or served.link)
     page.wait_for_url(lambda url: urlsplit(url).path != "/enter")
-
-
-def pictures(page: Page, served: ServedPage, name: str, called: str = "") -> None:
-    """Four pictures of a page, if they are wanted (``HDPMF_PICTURES=FOLDER``): desktop and
-    phone, light and dark; by the page's name, or another one.
-    """
-    folder = os.environ.get("HDPMF_PICTURES")
-    browser = page.context.browser
-    if not folder or browser is None:
-        return
-    inside = page.context.storage_state()
-    for screen, options in SCREENS.items():
-        for scheme in ("light", "dark"):
-            with browser.new_context(
-                **options, color_scheme=scheme, storage_state=inside
-            ) as context:
-                shown = context.new_page()
-                shown.goto(f"{served.origin}/{name}")
-                shown.screenshot(
-                    path=Path(folder) / f"{called or name}-{screen}-{scheme}.webp",
-                    type="webp",
-                    quality=60,
-                )
 
 
 def history(page: Page) -> list[dict[str, Any]]:

@@ -126,7 +126,7 @@ def answer_invitation(request: PageRequest) -> str:
     del request.session.state["invitation"]
     if request.text("answer") == "yes":
         with request.owner.store() as store:
-            join(store, found, same_host=request.owner.same_host)
+            join(store, found)
         request.owner.background.refresh()
         request.session.note(request.t("recommenders.joined_now"))
     return request.back_to("/recommenders", START)

@@ -183,7 +183,6 @@ class Owner:
         path: The store's file; it may not be there yet.
         log: Told what happens, in lines for the owner. They hold no rating.
         every: Seconds between two looks at what recommenders publish; the usual ones by default.
-        same_host: Let the owner join although both servers are on one machine: for tests.
 
     Attributes:
         background: What answers recommenders.
@@ -195,11 +194,8 @@ class Owner:
         path: Path,
         log: Callable[[str], None],
         every: float | None = None,
-        *,
-        same_host: bool = False,
     ) -> None:
         self.path = path
-        self.same_host = same_host
         self.attempts = AttemptLimit()
         self.background = BackgroundReports(path, log, every)
         self.transfer: Transfer | None = None

@@ -82,7 +82,6 @@ class PageServing:
         port: On this machine; 0: the same as before, or any.
         idle: Seconds without use after which the page locks.
         every: Seconds between two looks at what recommenders publish; the usual ones by default.
-        same_host: Let the owner join although both servers are on one machine: for tests.
         passphrase: Opens the store at once.
         end_after: Seconds after which it ends by itself, when nobody uses the page and nobody has
             to be answered; None: never.
@@ -93,7 +92,6 @@ class PageServing:
     port: int = 0
     idle: float = IDLE_SECONDS
     every: float | None = None
-    same_host: bool = False
     passphrase: str | None = None
     end_after: float | None = None
     log: Callable[[str], None] = lambda line: None
@@ -101,7 +99,7 @@ class PageServing:
 
     def serve(self, store: Path, ready: Callable[[OneTimeLink, PageAddress], None]) -> None:
         """Serve the page of a store until it is stopped; call ``ready`` when it listens."""
-        owner = Owner(store, self.log, self.every, same_host=self.same_host)
+        owner = Owner(store, self.log, self.every)
         address = PageAddress.of(store)
         before = address.port
         address, loopback = address.listen(self.port)
