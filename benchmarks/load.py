@@ -39,15 +39,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hdpmf.lab.simulate.virtual_device import DeviceRatings, deal
 
 from hdpmf.common.base.progress import View, clock, view
 from hdpmf.common.data import Ratings, load_dataset
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.privacy import PrivacySpec
+from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
+from hdpmf.lab.simulate.simulate import deal
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -96,19 +96,18 @@ def crowd(pipe: Connection) -> None:
 
     allow_connections(16_384)
     threading.stack_size(512 << 10)
-    parts: list[DeviceRatings] = pipe.recv()
+    parts: list[tuple[Ratings, PrivacyWeights]] = pipe.recv()
     policy = Policy(
         max_total=None,
-        methods=("hdp-sum",),
         min_period=1,  # a minute here stands for a day
         max_tasks_per_day=1000,
     )
     stores: list[DeviceStore] = []
-    for part in parts:
-        store = DeviceStore.create(":memory:", users=part.ratings.n_users, policy=policy)
+    for ratings, weights in parts:
+        store = DeviceStore.create(":memory:", policy=policy)
         store.change_device(name=f"device {store.identity.public.hex()[:16]}")
-        store.add(part.ratings)
-        store.set_weights(part.weights, part.ratings)
+        store.add(ratings)
+        store.set_weights(weights, ratings)
         stores.append(store)
     pipe.send([card_of(store) for store in stores])
     told = Told()
@@ -124,8 +123,8 @@ class _TimedDoor:
 
         self._web, self._told, self._guard = WebClient(address, authority), told, threading.Lock()
 
-    def fetch(self, name: str, most: int, etag: str = "") -> tuple[bytes, str] | None:
-        return self._timed("fetch", lambda: self._web.fetch(name, most, etag))
+    def fetch(self, name: str, most: int) -> bytes:
+        return self._timed("fetch", lambda: self._web.fetch(name, most))
 
     def upload(
         self,
@@ -136,6 +135,9 @@ class _TimedDoor:
         leaving: Callable[[], None],
     ) -> int:
         return self._timed("upload", lambda: self._web.upload(leader, path, headers, body, leaving))
+
+    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        return self._timed("token", lambda: self._web.request_token(path, headers, body))
 
     def _timed(self, kind: str, call: Callable[[], Any]) -> Any:
         begin = time.monotonic()
@@ -286,7 +288,7 @@ class Plan:
 def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None) -> dict[str, Any]:
     """One run with so many devices."""
     weights = PrivacySpec.paper().draw(train, 0)
-    parts = deal(train, weights, train.n_users, 0)[: plan.devices]
+    parts = deal(train, weights)[: plan.devices]
     if len(parts) < plan.devices:
         raise SystemExit(
             f"the data set has {len(parts)} users, and {plan.devices} devices were asked for"
@@ -322,7 +324,7 @@ def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None)
 
 @contextmanager
 def _crowds(
-    parts: Sequence[DeviceRatings], processes: int
+    parts: Sequence[tuple[Ratings, PrivacyWeights]], processes: int
 ) -> Iterator[tuple[list[Connection], list[int]]]:
     context = multiprocessing.get_context("spawn")
     pipes, workers = [], []
@@ -434,17 +436,7 @@ def _ask_for_run(service: ServiceFolder, plan: Plan) -> None:
     from hdpmf.untrusted.service.settings import RunSettings
 
     least = max(16, 3 * plan.devices // 4)
-    ask_for_run(
-        service,
-        RunSettings(
-            method="hdp-sum",
-            view="two-servers",
-            minimum=least,
-            rounds=1,
-            period=plan.seconds,
-            precision=1,
-        ),
-    )
+    ask_for_run(service, RunSettings(minimum=least, period=plan.seconds, precision=1))
 
 
 def _spread(times: list[float]) -> dict[str, Any]:
