@@ -30,8 +30,6 @@ def markdown(methods: Iterable[Method]) -> str:
     for method in listed:
         epochs = "as many as epochs" if "epochs" in method.options else "-"
         rounds = epochs if method.plain.rounds is None else str(method.plain.rounds)
-        if method.labelled is not None:
-            rounds += f" ({method.labelled.rounds} with labels)"
         claims = " | ".join(_worth(method, view) for view in VIEWS)
         between = ", ".join(method.views) or "no"
         lines.append(

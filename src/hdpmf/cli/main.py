@@ -56,7 +56,7 @@ class Group:
 # Names, in the order of ``--help``, and functions, as ``module of hdpmf.cli:function``.
 COMMANDS: dict[str, str | Group] = {
     "train": "train:train",
-    "evaluate": "evaluate:evaluate",
+    "evaluate": "train:evaluate",
     "methods": "methods:methods",
     "recommend": "inference:recommend",
     "demo": "methods:demo",
@@ -69,7 +69,7 @@ COMMANDS: dict[str, str | Group] = {
         "A device that keeps its ratings: what it sends, it decides itself.",
         {
             "init": "device.status:init",
-            "open": "pages:open_",
+            "open": "device.service:open_",
             "join": "device.join:join",
             "status": "device.status:status",
             "rate": "device.ratings:rate",

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hdpmf.common.base.notebook import facts_html
-from hdpmf.common.base.progress import progress_bar
+from hdpmf.common.base.progress import facts_html, progress_bar
 from hdpmf.common.data import Id, Ratings, RatingsLike
 from hdpmf.common.data.checks import ScaleLike
 from hdpmf.common.methods import METHODS, Form, Method, check, method_named, method_of

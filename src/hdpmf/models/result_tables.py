@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.base.notebook import frame_of
+from hdpmf.common.base.progress import frame_of
 from hdpmf.common.data import Id
 from hdpmf.errors import ConfigError, UnknownIdError
 from hdpmf.models.input_checks import kind_of

@@ -42,7 +42,7 @@ def test_lists_of_many_users_are_a_frame(split, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="polars or pandas"):
         lists.to_frame("spark")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    monkeypatch.setattr("hdpmf.common.base.notebook.find_spec", lambda name: None)
+    monkeypatch.setattr("hdpmf.common.base.progress.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install pandas"):
         lists.to_frame("pandas")
 

@@ -1,17 +1,22 @@
-"""Progress for people: a live view or a bar on a terminal, a bar in a notebook, or plain lines."""
+"""What people see meanwhile (a live view, a bar, plain lines), and tables for notebooks."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from hdpmf.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
 
 _LINE_EVERY = 10.0
 _REDRAWN_EVERY = 0.1
@@ -242,3 +247,36 @@ def size(count: float) -> str:
 
 def _printable(line: str) -> str:
     return "".join(char if char.isprintable() else " " for char in line)
+
+
+def facts_html(title: str, facts: Mapping[str, object]) -> str:
+    """Return a small table: a title, and a row for each fact that is not empty."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(str(value))}</td></tr>"
+        for name, value in facts.items()
+        if value not in (None, "")
+    )
+    return (
+        f"<table><caption style='text-align:left'><b>{escape(title)}</b></caption>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def frame_of(columns: Any, kind: str) -> Any:
+    """Return columns, or a list of rows, as a frame of polars or pandas.
+
+    Raises:
+        MissingExtraError: It is one of pandas, which is not installed.
+    """
+    if kind not in ("polars", "pandas"):
+        raise ConfigError(f"frames are of polars or pandas, not {kind!r}")
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(columns, infer_schema_length=None)
+    if find_spec("pandas") is None:
+        raise MissingExtraError(
+            'frames of pandas need it: pip install pandas; to_frame("polars") does without'
+        )
+    return import_module("pandas").DataFrame(columns)

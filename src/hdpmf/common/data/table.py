@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.base.notebook import facts_html, frame_of
+from hdpmf.common.base.progress import facts_html, frame_of
 from hdpmf.common.data import checks, splits
 from hdpmf.common.data.checks import (
     IMPLICIT_SCALE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, get_args
 
-from hdpmf.common.base.notebook import facts_html
+from hdpmf.common.base.progress import facts_html
 from hdpmf.common.methods.options import Option, options_of
 from hdpmf.errors import ConfigError
 
