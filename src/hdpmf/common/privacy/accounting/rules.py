@@ -124,11 +124,13 @@ def _nothing(setting: Setting, view: View, subject: Subject) -> Observation:
     )
 
 
-def _bare(why: str) -> Rule:
-    def rule(setting: Setting, view: View, subject: Subject) -> Observation:
-        return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
+def _open(why: str, reference: str = "") -> Observation:
+    """What is seen without noise."""
+    return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference)
 
-    return rule
+
+_UNSUMMED = "before they are summed, numbers have no noise"
+_WHO_RATED = "which items a user rated, and how many rated an item, is sent without noise"
 
 
 def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
@@ -136,10 +138,7 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
 
     def rule(setting: Setting, view: View, subject: Subject) -> Observation:
         if subject.neighbours == "presence":
-            why = "which items a user rated, and how many rated an item, is sent without noise"
-            return Observation(
-                e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", _THEOREM
-            )
+            return _open(_WHO_RATED, _THEOREM)
         if budget == "own weight":
             budgets = [weight * setting.epsilon for weight in subject.weights]
             note = ""
@@ -237,17 +236,9 @@ def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]
 def _paid(setting: Setting, view: View, subject: Subject) -> Observation:
     reference = "proofs/hdpmf-paid.md"
     if subject.neighbours == "presence":
-        why = "which items a user rated, and how many rated an item, is sent without noise"
-        return Observation(
-            e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", reference
-        )
+        return _open(_WHO_RATED, reference)
     if view == "messages":
-        why = (
-            "a single user's gradient has only its share of the noise, which is mostly far "
-            "smaller than the rest"
-        )
-        reason = "Before they are summed, the gradients have almost no noise."
-        return Observation(e.Unprotected(why), "everything", reason, reference)
+        return _open(_UNSUMMED, reference)
     # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
     moves = [
         weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights
@@ -302,11 +293,7 @@ def _moved_entries(per_weight: float, moves: list[float]) -> list[e.Event]:
 
 def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     if view == "messages":
-        why = (
-            "a single user's contribution has only its share of the noise, and that is mostly zero"
-        )
-        reason = "Before they are summed, the contributions have almost no noise."
-        return Observation(e.Unprotected(why), "everything", reason, "proofs/hdp-sum.md")
+        return _open(_UNSUMMED, "proofs/hdp-sum.md")
     coding = make_coding(setting.coding, setting.scale, setting.epsilon)
     channels = sum_channels("A", coding, setting.epsilon)
     units = _units(setting, subject, in_weight=True)
@@ -337,9 +324,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
 def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
     reference = "proofs/private-popular.md"
     if view == "messages":
-        why = "a single user's weights have only its share of the noise, and that is mostly zero"
-        reason = "Before they are summed, the contributions have almost no noise."
-        return Observation(e.Unprotected(why), "everything", reason, reference)
+        return _open(_UNSUMMED, reference)
     if subject.neighbours == "value":
         return Observation(
             e.NothingSent(), "everything", "Values are in nothing that is sent.", reference
@@ -355,17 +340,15 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
 
 
 def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
+    reference = "proofs/hdp-bit.md"
     if subject.neighbours == "presence":
-        why = "which items a user rated is visible: there is a bit for each"
-        return Observation(
-            e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "proofs/hdp-bit.md"
-        )
+        return _open("which items a user rated is visible: there is a bit for each", reference)
     parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(setting, subject))
     return Observation(
         e.Composed(parts),
         "everything",
         "One randomized bit per rating, once in its life.",
-        "proofs/hdp-bit.md",
+        reference,
     )
 
 
@@ -380,8 +363,7 @@ def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
     about = subject.neighbours
     factor = None if claim is None or claim.status == "none" else getattr(claim, about)
     if factor is None:
-        why = "there is no claim about this"
-        return Observation(e.Unprotected(why), "everything", f"{why[0].upper()}{why[1:]}.", "")
+        return _open("there is no claim about this")
     if factor == 0:
         return Observation(e.NothingSent(), "everything", "Nothing of this is sent.", "")
     moves = [weight * setting.epsilon * factor for weight in subject.weights]
@@ -396,8 +378,10 @@ def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
 RULES: dict[str, Rule] = {
     AS_CLAIMED: _as_claimed,
     "nothing": _nothing,
-    "no-noise": _bare("ratings are used without any noise"),
-    "raw-mean": _bare("the mean is computed from raw ratings and goes out without noise"),
+    "no-noise": lambda *asked: _open("ratings are used without any noise"),
+    "raw-mean": lambda *asked: _open(
+        "the mean is computed from raw ratings and goes out without noise"
+    ),
     "gradients": _paper("own weight"),
     "uniform-gradients": _paper("everybody alike"),
     "sampled-gradients": _paper("sampled"),
