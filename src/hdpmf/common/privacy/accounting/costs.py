@@ -24,6 +24,7 @@ from hdpmf.common.privacy.accounting.setting import (
     View,
     view_of,
 )
+from hdpmf.common.privacy.mechanisms import Budgets, mechanism_of
 from hdpmf.common.privacy.spec import Group, PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, PrivacyError
@@ -281,18 +282,11 @@ class PersonCosts:
 
     def fields(self) -> dict[str, Any]:
         """For JSON. Only of simulated weights: which person it is stays out."""
-        return {
-            "average": self.average.fields(),
-            "median": self.median.fields(),
-            "heaviest": self.heaviest.fields(),
-        }
+        return {name: getattr(self, name).fields() for name in ("average", "median", "heaviest")}
 
     def __str__(self) -> str:
-        people = {
-            "on average": self.average,
-            "at the median": self.median,
-            "at most": self.heaviest,
-        }
+        people = {"on average": self.average, "at the median": self.median}
+        people["at most"] = self.heaviest
 
         def listed(costs: Mapping[str, Cost]) -> str:
             if all(math.isinf(found.epsilon_at_delta) for found in costs.values()):
@@ -377,27 +371,24 @@ def person_costs(
 ) -> PersonCosts:
     """Return the cost of one training for the average, median and heaviest person of a table."""
     people = People(ratings, weights)
-    neighbours = method_named(setting.method).claim(view).about
+    abouts = (method_named(setting.method).claim(view).about, "presence")
 
     def of(person: int) -> PersonCost:
-        charged, presence = (
-            people.cost(setting, view, person, neighbours=about, delta=delta)
-            for about in (neighbours, "presence")
+        costs = (
+            people.cost(setting, view, person, neighbours=about, delta=delta) for about in abouts
         )
-        total = float(people.totals[person])
-        return PersonCost(people.n_ratings(person), total, charged, presence)
+        return PersonCost(people.n_ratings(person), float(people.totals[person]), *costs)
 
-    n_ratings = max(round(len(ratings) / len(people.order)), 1)
-    usual_raters = round(float(people.raters[ratings.item_codes].mean()))
-    weight = [float(people.weights.mean())] * n_ratings
-    charged, presence = (
+    weight = [float(people.weights.mean())] * max(round(len(ratings) / len(people.order)), 1)
+    raters = round(float(people.raters[ratings.item_codes].mean()))
+    usual = (
         cost(
-            setting, view, unit="user", neighbours=about, weight=weight,
-            n_raters=usual_raters, delta=delta,
+            setting, view, unit="user", neighbours=about, weight=weight, n_raters=raters,
+            delta=delta,
         )
-        for about in (neighbours, "presence")
+        for about in abouts
     )  # fmt: skip
-    average = PersonCost(n_ratings, math.fsum(weight), charged, presence)
+    average = PersonCost(len(weight), math.fsum(weight), *usual)
     return PersonCosts(average, of(people.at(0.5)), of(people.at(1.0)))
 
 
@@ -433,26 +424,15 @@ def noise_budget(
     method: str, spec: PrivacySpec, epsilon: float, threshold: str | float
 ) -> float | None:
     """Return the budget that sets the noise of DPMF or PDPMF; None for other methods."""
-    smallest = quantile(spec.user_groups, 0.0) * quantile(spec.item_groups, 0.0) * epsilon
-    mechanism = method_named(method).mechanism
-    if mechanism == "uniform":
-        return smallest
-    if mechanism != "sample":
+    known = method_named(method)
+    if known.mechanism not in ("uniform", "sample"):
         return None
-    if not isinstance(threshold, str):
-        return threshold
-    largest = quantile(spec.user_groups, 1.0) * quantile(spec.item_groups, 1.0) * epsilon
-    known = {
-        "min": smallest,
-        "max": largest,
-        "mean": _mean_weight(spec.user_groups) * _mean_weight(spec.item_groups) * epsilon,
-    }
-    if threshold not in known:
-        raise PrivacyError(
-            "the sampling threshold must be 'mean', 'min', 'max' or a positive number, not "
-            f"{threshold!r}"
-        )
-    return known[threshold]
+    least, most = (
+        quantile(spec.user_groups, part) * quantile(spec.item_groups, part) * epsilon
+        for part in (0.0, 1.0)
+    )
+    mean = _mean_weight(spec.user_groups) * _mean_weight(spec.item_groups) * epsilon
+    return mechanism_of(known, threshold).noise_budget(epsilon, Budgets(1, mean, least, most))
 
 
 def quantile(groups: tuple[Group, ...], part: float) -> float:
