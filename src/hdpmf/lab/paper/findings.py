@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from hdpmf.common.methods import METHODS
@@ -24,24 +24,15 @@ from hdpmf.lab.report.content import (
 )
 from hdpmf.lab.report.tables import RATERS, honest_cost
 
-MARKS = (
-    "reproduced",
-    "close",
-    "different",
-    "not comparable",
-    "diverged",
-    "failed",
-    "incomplete",
-    "not run",
-)
+_COMPARED = ("reproduced", "close", "different", "diverged")
+MARKS = (*_COMPARED[:3], "not comparable", "diverged", "failed", "incomplete", "not run")
 
 
 class Comparison(NamedTuple):
-    """A number of Table III with the paper's, and how they compare."""
+    """A number of Table III that the paper has, too, and how they compare."""
 
     cell: Cell
     metric: str
-    published: published.Published
     mark: str
 
 
@@ -57,7 +48,7 @@ def mark_of(cell: Cell, metric: str, number: published.Published) -> str:
 def marks(content: Content) -> list[Comparison]:
     """Compare every number of Table III that the paper has, too."""
     return [
-        Comparison(cell, metric, number, mark_of(cell, metric, number))
+        Comparison(cell, metric, mark_of(cell, metric, number))
         for metric in METRIC_LABELS
         for cell in content.cells.get("table3", ())
         if (number := published.table3(cell.dataset, cell.method, cell.factors, metric))
@@ -81,286 +72,129 @@ def paper_findings(content: Content) -> list[str]:
     ]
 
 
+def paper_headline(content: Content) -> list[str]:
+    """Return up to three short sentences for the top of the page."""
+    parts = (_reproduced_in_short(content), _silence_in_short(content), _proved_in_short(content))
+    return [text for text in parts if text]
+
+
 def _reproduced(content: Content) -> str:
-    known = [
-        marked
-        for marked in marks(content)
-        if marked.mark in ("reproduced", "close", "different", "diverged")
-    ]
+    known = [marked for marked in marks(content) if marked.mark in _COMPARED]
     if not known:
         return (
             "None of the published numbers of Table III can be compared yet: its runs on the "
             "paper's data sets are not in these results."
         )
     by_mark = Counter(marked.mark for marked in known)
-    titles = list(dict.fromkeys(marked.cell.dataset_title for marked in known))
     text = (
-        f"Of the {counted(len(known), 'published number')} of Table III that can be "
-        f"compared here ({words(titles)}), "
-        f"{by_mark['reproduced']:,} reproduce within the paper's deviation or 5 %"
+        f"Of the {counted(len(known), 'published number')} of Table III that can be compared here "
+        f"({_titles(marked.cell for marked in known)}), {by_mark['reproduced']:,} reproduce within "
+        f"the paper's deviation or 5 %, {by_mark['close']:,} come within 10 %, and "
+        f"{by_mark['different'] + by_mark['diverged']:,} differ by more"
     )
-    if by_mark["close"]:
-        text += f", {by_mark['close']:,} come within 10 %"
-    rest = [marked for marked in known if marked.mark in ("different", "diverged")]
-    if not rest:
-        return text + (
-            ", and none differs by more."
-            if by_mark["close"]
-            else ", and none differs by more than that."
-        )
-    verb = "differs" if len(rest) == 1 else "differ"
-    return text + f", and {len(rest):,} {verb} by more: {_grouped(rest)}."
+    rest: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for marked in known:
+        if marked.mark in ("different", "diverged"):
+            rest[marked.cell.label][marked.cell.dataset_title] += 1
+    details = [
+        f"{label} on {words([f'{title} ({n})' for title, n in where.items()])}"
+        for label, where in rest.items()
+    ]
+    return f"{text}: {'; '.join(details)}." if details else f"{text}."
 
 
-def _grouped(rest: Sequence[Comparison]) -> str:
-    """List the numbers that differ, by method."""
-    by_label: dict[str, dict[str, list[Comparison]]] = {}
-    for marked in rest:
-        by_label.setdefault(marked.cell.label, {}).setdefault(marked.cell.dataset_title, []).append(
-            marked
-        )
-    parts = []
-    for label, datasets in by_label.items():
-        details = []
-        for title, numbers in datasets.items():
-            first = numbers[0]
-            ours = first.cell.metrics[first.metric].mean
-            shown = "diverged" if first.mark == "diverged" else four(ours)
-            more = "" if len(numbers) == 1 else f"{len(numbers)} numbers, among them "
-            details.append(
-                f"{title} ({more}{METRIC_LABELS[first.metric]} {shown} against "
-                f"{four(first.published.mean)} at K = {first.cell.factors})"
-            )
-        parts.append(f"{label} on {words(details)}")
-    return "; ".join(parts)
+def _reproduced_in_short(content: Content) -> str:
+    counts = Counter(marked.mark for marked in marks(content))
+    known = sum(counts[mark] for mark in _COMPARED)
+    if not known:
+        return ""
+    return (
+        f"{counts['reproduced']:,} of {counted(known, 'published number')} reproduce; "
+        f"{counts['close']:,} come close, {counts['different'] + counts['diverged']:,} differ."
+    )
+
+
+def _titles(cells: Iterable[Cell]) -> str:
+    return words(list(dict.fromkeys(cell.dataset_title for cell in cells)))
 
 
 def _order(content: Content) -> str:
-    pairs = [(ahead, behind) for metric, ahead, behind in paper_pairs(content) if metric == "mse"]
+    pairs = [ahead for metric, ahead, _ in paper_pairs(content) if metric == "mse"]
     if not pairs:
         return (
             "Whether the paper's order of methods holds cannot be said yet: too few of its methods "
             "have been run on its data sets."
         )
-    turned = [pair for pair in reversals(content) if pair.metric == "mse"]
-    if not turned:
-        titles = list(dict.fromkeys(ahead.dataset_title for ahead, _ in pairs))
-        return f"The paper's order of methods by MSE holds on {words(titles)}."
-    groups: dict[tuple[str, str], list[Reversal]] = {}
-    for pair in turned:
-        groups.setdefault((pair.better.label, pair.worse.label), []).append(pair)
+    groups: dict[tuple[str, str], list[Reversal]] = defaultdict(list)
+    for pair in reversals(content):
+        if pair.metric == "mse":
+            groups[pair.better.label, pair.worse.label].append(pair)
+    if not groups:
+        return f"The paper's order of methods by MSE holds on {_titles(pairs)}."
     # HDPMF against PDPMF is what the paper is about, so it comes first.
     ranked = sorted(groups.items(), key=lambda item: (item[0] != ("PDPMF", "HDPMF"), -len(item[1])))
-    parts = []
-    for (better, worse), turned_pairs in ranked[:2]:
-        datasets = dict.fromkeys(pair.better.dataset_title for pair in turned_pairs)
-        details = [f"{title} ({_values(turned_pairs, title)})" for title in datasets]
-        parts.append(f"{better} is ahead of {worse} on {words(details)}")
-    experiment = content.experiments["table3"]
-    grid = "the grid of this run"
-    if experiment.tuning.grids.items() >= GRIDS.items():
-        grid = "the paper's own grid"
-    more = (
-        ""
-        if len(ranked) <= 2
-        else f", and {counted(len(ranked) - 2, 'further pair')} of methods changed places"
-    )
+    parts = [
+        f"{better} is ahead of {worse} on {words([*map(_place, turned)])}"
+        for (better, worse), turned in ranked[:2]
+    ]
+    if len(ranked) > 2:
+        parts.append(f"{counted(len(ranked) - 2, 'further pair')} of methods changed places")
+    papers = content.experiments["table3"].tuning.grids.items() >= GRIDS.items()
+    grid = "the paper's own grid" if papers else "the grid of this run"
     return (
         "The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters "
-        f"chosen over {grid}, {'; '.join(parts)}{more}."
+        f"chosen over {grid}, "
+        f"{'; '.join(parts)}."
     )
 
 
-def _values(turned_pairs: Sequence[Reversal], title: str) -> str:
-    here = [pair for pair in turned_pairs if pair.better.dataset_title == title]
-    return "; ".join(
-        f"K = {pair.better.factors}: {four(pair.better.mse.mean)} against "
-        f"{four(pair.worse.mse.mean)}, "
-        f"{p_value(pair.test.p)}" + (", which may be chance" if pair.test.p > 0.1 else "")
-        for pair in here
+def _place(pair: Reversal) -> str:
+    chance = ", which may be chance" if pair.test.p > 0.1 else ""
+    return (
+        f"{pair.better.dataset_title} (K = {pair.better.factors}: {four(pair.better.mse.mean)} "
+        f"against {four(pair.worse.mse.mean)}, {p_value(pair.test.p)}{chance})"
     )
 
 
 def silent_duels(content: Content) -> list[tuple[Cell, Cell]]:
     """Pair the device that sends nothing with the paper's best private method, by data set."""
-    cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
+    factors = max(content.factors, default=0)
+    cells = [
+        cell
+        for cell in content.cells.get("table3", ())
+        if cell.status == "done" and cell.factors == factors
+    ]
+    private = [one for one in cells if one.in_paper and one.claim and one.claim.epsilon is not None]
     found = []
     for cell in cells:
-        rivals = [
-            rival
-            for rival in cells
-            if (rival.dataset, rival.factors) == (cell.dataset, cell.factors)
-            and rival.in_paper
-            and rival.claim is not None
-            and rival.claim.epsilon is not None
-        ]
-        if cell.method == "user-mean" and cell.factors == max(content.factors) and rivals:
+        rivals = [rival for rival in private if rival.dataset == cell.dataset]
+        if cell.method == "user-mean" and rivals:
             found.append((cell, min(rivals, key=lambda rival: rival.mse.mean)))
     return found
 
 
 def _trivial(content: Content) -> str:
-    better: list[str] = []
-    worse: list[str] = []
-    for cell, best in silent_duels(content):
-        detail = (
-            f"{cell.dataset_title} ({four(cell.mse.mean)} against {four(best.mse.mean)} of "
-            f"{best.label})"
-        )
-        (better if cell.mse.mean < best.mse.mean else worse).append(detail)
-    if not better and not worse:
+    duels = silent_duels(content)
+    if not duels:
         return (
             "How a device does that sends nothing at all, each user's own mean at epsilon "
             "0, has not been run here."
         )
+    details = {
+        cell.dataset_title: f"{cell.dataset_title} ({four(cell.mse.mean)} against "
+        f"{four(best.mse.mean)} of {best.label})"
+        for cell, best in duels
+    }
+    better = [
+        details.pop(cell.dataset_title) for cell, best in duels if cell.mse.mean < best.mse.mean
+    ]
+    worse = words(list(details.values()))
+    text = "A device that sends nothing at all, each user's own mean at epsilon 0,"
     scope = f"by MSE at K = {max(content.factors)}"
     if not better:
-        return (
-            f"A device that sends nothing at all, each user's own mean at epsilon 0, is {scope} "
-            f"behind the best private method of the paper on {words(worse)}."
-        )
-    text = (
-        "A device that sends nothing at all, each user's own mean at epsilon 0, beats every "
-        f"private method of the paper {scope} on {words(better)}"
-    )
-    return text + (f", but not on {words(worse)}." if worse else ".")
-
-
-def designs_and_rivals(content: Content) -> tuple[list[Cell], list[Cell]]:
-    """Return the proved designs and the paper's private methods, at Table III's epsilon."""
-    cells = [
-        cell
-        for cell in content.cells.get("table3", ())
-        if cell.status == "done" and cell.claim is not None
-    ]
-    factors = max(content.factors, default=0)
-    epsilon = content.experiments["table3"].epsilon if cells else 1.0
-    here = [
-        cell
-        for cell in cells
-        if cell.factors == factors and cell.claim and cell.claim.epsilon == epsilon
-    ]
-    designs = [cell for cell in here if cell.claim is not None and cell.claim.status == "proved"]
-    return designs, [cell for cell in here if cell.in_paper and cell not in designs]
-
-
-def _proved_designs(content: Content) -> str:
-    """Compare proved designs with the paper's private methods and their honest epsilon."""
-    designs, rivals = designs_and_rivals(content)
-    if not designs or not rivals:
-        return (
-            "How the designs with a proof compare with the paper's methods has not been run here."
-        )
-    # Designs that win and lose in the same places are named together, those that win most first.
-    alike: dict[str, list[str]] = {}
-    wins: Counter[str] = Counter()
-    for method in dict.fromkeys(cell.method for cell in designs):
-        mine = {cell.dataset: cell for cell in designs if cell.method == method}
-        label = next(iter(mine.values())).label
-        text = _beaten(mine, rivals)
-        alike.setdefault(text, []).append(f"“{label}”" if "," in label else label)
-        wins[text] = sum(
-            cell.dataset in mine and mine[cell.dataset].mse.mean < cell.mse.mean for cell in rivals
-        )
-    ranked = sorted(alike.items(), key=lambda item: -wins[item[0]])
-    parts = [
-        f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}"
-        for text, labels in ranked
-    ]
-    epsilon = content.experiments["table3"].epsilon
-    factors = designs[0].factors
-    text = (
-        f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = "
-        f"{factors}, {'; '.join(parts)}"
-    )
-    paper = next((cell for cell in rivals if cell.method == "hdpmf"), None)
-    charged = None if paper is None else honest_cost(content, paper)
-    if paper is not None and charged is not None:
-        text += (
-            f". The same epsilon of {paper.label} honestly costs a rating "
-            f"{charged.briefly().removesuffix('*')} at delta {charged.delta:g}, against a "
-            f"recommender that sees the messages about an item with {RATERS} raters"
-        )
-    return text + "."
-
-
-def _beaten(mine: dict[str, Cell], rivals: Sequence[Cell]) -> str:
-    """List the paper's methods that a design beats, by data set."""
-    where: dict[tuple[str, ...], list[str]] = {}
-    for method in dict.fromkeys(cell.method for cell in rivals):
-        theirs = [cell for cell in rivals if cell.method == method and cell.dataset in mine]
-        won = tuple(
-            cell.dataset_title for cell in theirs if mine[cell.dataset].mse.mean < cell.mse.mean
-        )
-        if theirs:
-            datasets = won if len(won) < len(theirs) else ("all of " * (len(won) > 1) + words(won),)
-            where.setdefault(datasets, []).append(theirs[0].label)
-    parts = [
-        f"{words(labels)} on {words(datasets)}" for datasets, labels in where.items() if datasets
-    ]
-    if where.get(()):
-        parts.append(f"{words(where[()])} nowhere")
-    return ", ".join(parts)
-
-
-def _best_lists(content: Content) -> Iterator[str]:
-    """Name the best lists on each data set, with and without a proof, and the trivial ones."""
-    for experiment in content.with_lists:
-        cells = content.table_cells(experiment)
-        parts = []
-        for dataset in dict.fromkeys(cell.dataset for cell in cells):
-            here = [
-                cell
-                for cell in cells
-                if (cell.dataset, cell.factors) == (dataset, experiment.factors[0])
-            ]
-            best = highest(here)
-            if best is None:
-                continue
-            proved = [cell for cell in here if cell.claim and cell.claim.status == "proved"]
-            hiding = [cell for cell in proved if METHODS[cell.method].claim().presence is not None]
-            popular = [cell for cell in here if cell.method == "most-popular"]
-            shown = {
-                best.method: f"{best.dataset_title}: {best.label} {four(ndcg(best))}",
-            }
-            for kind, group in (
-                ("best of those with a proof", proved),
-                ("best of those that hide presence", hiding),
-                ("most popular", popular),
-            ):
-                cell = highest(group)
-                if cell is not None:
-                    name = "" if group is popular else f"{cell.label} "
-                    shown.setdefault(cell.method, f"{kind}: {name}{four(ndcg(cell))}")
-            parts.append("; ".join(shown.values()))
-        if parts:
-            place = table_place(experiment).replace(", ", " at ").replace(" = ", " ")
-            yield f"Best lists (NDCG@10{place}). {'. '.join(parts)}."
-
-
-def paper_headline(content: Content) -> list[str]:
-    """Return three short sentences for the top of the page."""
-    return [
-        text
-        for text in (
-            _reproduced_in_short(content),
-            _silence_in_short(content),
-            _proved_in_short(content),
-        )
-        if text
-    ]
-
-
-def _reproduced_in_short(content: Content) -> str:
-    counts = Counter(marked.mark for marked in marks(content))
-    known = sum(counts[mark] for mark in ("reproduced", "close", "different", "diverged"))
-    if not known:
-        return ""
-    text = f"{counts['reproduced']:,} of {counted(known, 'published number')} reproduce"
-    return (
-        text
-        + f"; {counts['close']:,} come close, {counts['different'] + counts['diverged']:,} differ."
-    )
+        return f"{text} is {scope} behind the best private method of the paper on {worse}."
+    text += f" beats every private method of the paper {scope} on {words(better)}"
+    return text + (f", but not on {worse}." if worse else ".")
 
 
 def _silence_in_short(content: Content) -> str:
@@ -372,35 +206,137 @@ def _silence_in_short(content: Content) -> str:
         return (
             "On every data set some private method of the paper beats a device that sends nothing."
         )
-    where = (
-        f"all {counted(len(duels), 'data set')}" if len(better) == len(duels) > 1 else words(better)
-    )
+    every = len(better) == len(duels) > 1
+    where = f"all {counted(len(duels), 'data set')}" if every else words(better)
     return (
         f"On {where}, a device that sends nothing is more accurate than every private "
         "method of the paper."
     )
 
 
+def designs_and_rivals(content: Content) -> tuple[list[Cell], list[Cell]]:
+    """Return the proved designs and the paper's private methods, at Table III's epsilon."""
+    factors = max(content.factors, default=0)
+    here = [
+        (cell, cell.claim.status)
+        for cell in content.cells.get("table3", ())
+        if cell.status == "done"
+        and cell.factors == factors
+        and cell.claim is not None
+        and cell.claim.epsilon == content.experiments["table3"].epsilon
+    ]
+    designs = [cell for cell, status in here if status == "proved"]
+    return designs, [cell for cell, status in here if cell.in_paper and status != "proved"]
+
+
+def _proved_designs(content: Content) -> str:
+    """Compare proved designs with the paper's private methods and their honest epsilon."""
+    designs, rivals = designs_and_rivals(content)
+    if not designs or not rivals:
+        return (
+            "How the designs with a proof compare with the paper's methods has not been run here."
+        )
+    # Designs that win and lose in the same places are named together, those that win most first.
+    alike: dict[str, list[str]] = defaultdict(list)
+    wins: dict[str, int] = {}
+    for method in dict.fromkeys(cell.method for cell in designs):
+        mine = {cell.dataset: cell for cell in designs if cell.method == method}
+        label = next(iter(mine.values())).label
+        won = [
+            rival
+            for rival in rivals
+            if rival.dataset in mine and mine[rival.dataset].mse.mean < rival.mse.mean
+        ]
+        text = _beaten(won, rivals)
+        alike[text].append(f"“{label}”" if "," in label else label)
+        wins[text] = len(won)
+    parts = [
+        f"{words(labels)} {'beats' if len(labels) == 1 else 'each beat'} {text}"
+        for text, labels in sorted(alike.items(), key=lambda item: -wins[item[0]])
+    ]
+    epsilon = content.experiments["table3"].epsilon
+    text = (
+        f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = "
+        f"{designs[0].factors}, {'; '.join(parts)}"
+    )
+    label, charged = _honest_hdpmf(content, rivals)
+    if charged:
+        text += (
+            f". The same epsilon of {label} honestly costs a rating {charged}, against a "
+            f"recommender that sees the messages about an item with {RATERS} raters"
+        )
+    return text + "."
+
+
+def _beaten(won: list[Cell], rivals: list[Cell]) -> str:
+    """List the paper's methods that a design beats, by data set."""
+    where: dict[str, list[str]] = defaultdict(list)
+    for label in dict.fromkeys(rival.label for rival in rivals):
+        mine = [rival for rival in won if rival.label == label]
+        every = len(mine) == sum(rival.label == label for rival in rivals) > 1
+        place = f"on {'all of ' if every else ''}{_titles(mine)}" if mine else "nowhere"
+        where[place].append(label)
+    nowhere = where.pop("nowhere", [])
+    parts = [f"{words(labels)} {place}" for place, labels in where.items()]
+    return ", ".join([*parts, *([f"{words(nowhere)} nowhere"] if nowhere else [])])
+
+
+def _honest_hdpmf(content: Content, rivals: list[Cell]) -> tuple[str, str]:
+    """Return the label of HDPMF and what its epsilon honestly costs; empty if unknown."""
+    for cell in rivals:
+        charged = honest_cost(content, cell)
+        if cell.method == "hdpmf" and charged is not None:
+            honest = charged.briefly().removesuffix("*")
+            return cell.label, f"{honest} at delta {charged.delta:g}"
+    return "", ""
+
+
 def _proved_in_short(content: Content) -> str:
     designs, rivals = designs_and_rivals(content)
-    errors = {(cell.dataset, cell.method): cell.mse.mean for cell in designs}
+    errors = {(cell.dataset, cell.label): cell.mse.mean for cell in designs}
     winners = []
-    for method in dict.fromkeys(cell.method for cell in designs):
-        mine = [cell for cell in rivals if (cell.dataset, method) in errors]
-        if mine and all(errors[cell.dataset, method] < cell.mse.mean for cell in mine):
-            winners.append(next(cell.label for cell in designs if cell.method == method))
-    epsilon = content.experiments["table3"].epsilon if rivals else 0.0
-    text = ""
+    for label in dict.fromkeys(cell.label for cell in designs):
+        here = [cell for cell in rivals if (cell.dataset, label) in errors]
+        if here and all(errors[cell.dataset, label] < cell.mse.mean for cell in here):
+            winners.append(label)
+    epsilon = plain(content.experiments["table3"].epsilon) if rivals else ""
+    parts = []
     if winners:
         keep, beat = ("keeps", "beats") if len(winners) == 1 else ("keep", "beat")
-        proved = f"{keep} a proved epsilon of {plain(epsilon)}"
-        text = f"{words(winners)} {proved} and {beat} the paper's private methods everywhere"
-    paper = next((cell for cell in rivals if cell.method == "hdpmf"), None)
-    charged = None if paper is None else honest_cost(content, paper)
-    if paper is not None and charged is not None:
-        honest = (
-            f"{paper.label}'s epsilon of {plain(epsilon)} is honestly "
-            f"{charged.briefly().removesuffix('*')}"
+        parts.append(
+            f"{words(winners)} {keep} a proved epsilon of {epsilon} and {beat} the paper's private "
+            "methods everywhere"
         )
-        text = f"{text}; {honest}" if text else honest
-    return f"{text}." if text else ""
+    label, charged = _honest_hdpmf(content, rivals)
+    if charged:
+        parts.append(f"{label}'s epsilon of {epsilon} is honestly {charged.partition(' ')[0]}")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _best_lists(content: Content) -> Iterator[str]:
+    """Name the best lists on each data set, with and without a proof, and the trivial ones."""
+    for experiment in content.with_lists:
+        parts = []
+        for dataset in experiment.datasets:
+            place = dataset, experiment.factors[0]
+            table = content.table_cells(experiment)
+            here = [cell for cell in table if (cell.dataset, cell.factors) == place]
+            proved = [cell for cell in here if cell.claim and cell.claim.status == "proved"]
+            hiding = [cell for cell in proved if METHODS[cell.method].claim().presence is not None]
+            popular = [cell for cell in here if cell.method == "most-popular"]
+            shown: dict[str, str] = {}
+            for kind, group in (
+                (content.dataset_titles[dataset], here),
+                ("best of those with a proof", proved),
+                ("best of those that hide presence", hiding),
+                ("most popular", popular),
+            ):
+                cell = highest(group)
+                if cell is not None:
+                    name = "" if group is popular else f"{cell.label} "
+                    shown.setdefault(cell.method, f"{kind}: {name}{four(ndcg(cell))}")
+            if shown:
+                parts.append("; ".join(shown.values()))
+        if parts:
+            at = table_place(experiment).replace(", ", " at ").replace(" = ", " ")
+            yield f"Best lists (NDCG@10{at}). {'. '.join(parts)}."
