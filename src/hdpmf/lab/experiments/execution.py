@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.metadata import version
 from itertools import groupby, islice
@@ -125,80 +125,80 @@ def _end_with(starter: int) -> None:
     os._exit(1)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A run that has begun; however it ends, it has a result."""
+
+    run: Run
+    host: Mapping[str, str | int] = field(default_factory=host_facts)
+    started: str = field(default_factory=now)
+
+    def measured(
+        self,
+        model: Estimator,
+        train: Ratings,
+        test: Ratings,
+        fit_seconds: float,
+        with_lists: bool,
+    ) -> Result:
+        """Measure a fitted model; with a split by time, lists in time."""
+        # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
+        unpredicted = test.implicit or not model.predicts_ratings
+        metrics: dict[str, float | int] = {"fit_seconds": round(fit_seconds, 4)}
+        metrics |= {"n": len(test)} if unpredicted else score(model, train, test)
+        if with_lists:
+            # Folds are random whatever the split is.
+            part = self.run.part
+            metrics |= lists(model, test, part.kind in BY_TIME and not part.folds)
+        return self._ended("done", metrics)
+
+    def failed(self, error: Exception) -> Result:
+        """Return divergence, or an error; one that is not ours with the line that raised it."""
+        message = str(error)
+        if not isinstance(error, HdpmfError):
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            message = f"{type(error).__name__}: {error} ({place})"
+        status: Status = "diverged" if isinstance(error, DivergedError) else "failed"
+        return self._ended(status, {}, message)
+
+    def _ended(self, status: Status, metrics: dict[str, float | int], message: str = "") -> Result:
+        return Result(
+            run=self.run,
+            status=status,
+            metrics=metrics,
+            claim=_claim_of(self.run),
+            message=message,
+            version=version("hdpmf"),
+            started=self.started,
+            finished=now(),
+            host=dict(self.host),
+        )
+
+
+def _claim_of(run: Run) -> StoredClaim | None:
+    """Return the claim of the run's model; None if there can be no such model."""
+    try:
+        return msgspec.convert(model_of(run).privacy, StoredClaim, from_attributes=True)
+    except Exception:  # also what somebody else's method raises
+        return None
+
+
 def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Result:
     """Fit and score a run. Divergence and errors are results, too."""
-    started = now()
-    claim: StoredClaim | None = None
+    attempt = Attempt(run)
     try:
         train, test = parts_of(run, files)
         model = model_of(run)
-        claim = claim_of(model)
         weights = weights_of(run, train, files)
         begin = time.perf_counter()
         with warnings.catch_warnings():
             # Grids have such cells; their errors show it.
             warnings.simplefilter("ignore", FarFromConvergedWarning)
             model.fit(train, weights, lists=with_lists)
-        metrics = run_metrics(model, run.part, train, test, time.perf_counter() - begin, with_lists)
+        return attempt.measured(model, train, test, time.perf_counter() - begin, with_lists)
     except Exception as error:  # also what somebody else's method raises: the other runs go on
-        return make_result(run, started, claim, error=error)
-    return make_result(run, started, claim, metrics)
-
-
-def make_result(
-    run: Run,
-    started: str,
-    claim: StoredClaim | None,
-    metrics: dict[str, float | int] | None = None,
-    error: Exception | None = None,
-    host: Mapping[str, str | int] | None = None,
-) -> Result:
-    """Return the result of a run that ended now."""
-    status: Status = "done"
-    if error is not None:
-        status = "diverged" if isinstance(error, DivergedError) else "failed"
-    return Result(
-        run=run,
-        status=status,
-        metrics=metrics or {},
-        claim=claim,
-        message="" if error is None else _in_words(error),
-        version=version("hdpmf"),
-        started=started,
-        finished=now(),
-        host={**host_facts(), **(host or {})},
-    )
-
-
-def _in_words(error: Exception) -> str:
-    """Describe an error; one that is not ours by its class and the line that raised it."""
-    if isinstance(error, HdpmfError):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
-
-
-def run_metrics(
-    model: Estimator,
-    part: Part,
-    train: Ratings,
-    test: Ratings,
-    fit_seconds: float,
-    with_lists: bool,
-) -> dict[str, float | int]:
-    """Return the metrics of a fitted model; with a split by time, of lists in time."""
-    # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
-    unpredicted = test.implicit or not model.predicts_ratings
-    errors = {"n": len(test)} if unpredicted else score(model, train, test)
-    metrics = {"fit_seconds": round(fit_seconds, 4)} | errors
-    # Folds are random whatever the split is.
-    in_time = part.kind in BY_TIME and not part.folds
-    return metrics | lists(model, test, in_time) if with_lists else metrics
-
-
-def claim_of(model: Estimator) -> StoredClaim:
-    """Return the model's privacy claim."""
-    return msgspec.convert(model.privacy, StoredClaim, from_attributes=True)
+        return attempt.failed(error)
 
 
 def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:
@@ -345,42 +345,38 @@ def _do_data(
     measuring: ThreadPoolExecutor,
     listed: frozenset[str],
 ) -> Iterator[Result]:
-    started = now()
-    host = {"gpu": explain()}
+    host = {**host_facts(), "gpu": explain()}
     # What trains together must share its ratings, not have equal ones.
     parts: dict[bytes, tuple[Ratings, Ratings]] = {}
     weights: dict[bytes, PrivacyWeights | None] = {}
-    prepared: list[tuple[Run, Any, Fit, Ratings]] = []
+    prepared: list[tuple[Attempt, Fit, Ratings]] = []
     for run in runs:
+        attempt = Attempt(run, host)
         part = _key(run.part)
         wishes = part + msgspec.json.encode(run.privacy)
-        claim = None
         try:
             if part not in parts:
                 parts[part] = parts_of(run, files)
             train, test = parts[part]
-            model = cast(Factorization, model_of(run))
-            claim = claim_of(model)
             if wishes not in weights:
                 weights[wishes] = weights_of(run, train, files)
-            prepared.append((run, claim, Fit(model, train, weights[wishes]), test))
+            fit = Fit(cast(Factorization, model_of(run)), train, weights[wishes])
+            prepared.append((attempt, fit, test))
         except HdpmfError as error:
-            yield make_result(run, started, claim, error=error, host=host)
+            yield attempt.failed(error)
 
     def measure(fitted: FitResult) -> Result:
-        run, claim, fit, test = prepared[fitted.number]
+        attempt, fit, test = prepared[fitted.number]
         if fitted.error is not None:
-            return make_result(run, started, claim, error=fitted.error, host=host)
+            return attempt.failed(fitted.error)
         try:
-            metrics = run_metrics(
-                fit.model, run.part, fit.train, test, fitted.seconds, run.id in listed
-            )
+            with_lists = attempt.run.id in listed
+            return attempt.measured(fit.model, fit.train, test, fitted.seconds, with_lists)
         except HdpmfError as error:
-            return make_result(run, started, claim, error=error, host=host)
-        return make_result(run, started, claim, metrics, host=host)
+            return attempt.failed(error)
 
     waiting: list[FitResult] = []
-    for fitted in fit_together([fit for _, _, fit, _ in prepared]):
+    for fitted in fit_together([fit for _, fit, _ in prepared]):
         waiting.append(fitted)
         if fitted.last:  # while training launches from this thread, others would slow it down
             yield from measuring.map(measure, waiting)

@@ -115,46 +115,11 @@ def _ahead(cells: list[Cell]) -> Emphasis:
     return emphasis
 
 
-_SIGNS = {
-    "reproduced": "✓",
-    "close": "≈",
-    "different": "✗",
-    "not comparable": "–",
-    "diverged": "∞",
-    "failed": "!",
-    "incomplete": "…",
-    "not run": "○",
-}
-
-
 _TABLE3 = Section("Table III", "Table III: accuracy at the default privacy wishes", "table3.html")
 _ORDER = Section("Order of methods", "Does the paper's order of methods hold?", "order.html")
 _FACTS = Section("Tables I and II", "Tables I and II: data sets and privacy wishes", "facts.html")
 
 TITLE = "HDPMF: the paper's evaluation, run again"
-
-_CAPTIONS = {
-    "figure_epsilon_uc": "Conservative users draw their weights from this value up: further right, "
-    "they ask for less.",
-    "figure_f_uc": "Further right, more users are conservative and the guarantees asked for are "
-    "stronger overall.",
-    "figure_sparsity": "Each user keeps this share of the training ratings; one rating per user is "
-    "the test.",
-    "figure_ablation": "HDPMF-R predicts without bringing stretched ratings back to scale.",
-    "table_no_features": "In Table III and the other figures HDP-Sum and HDP-Bit use what is "
-    "public about items, where a data set has it (genres and years of MovieLens' films). Here they "
-    "do not.",
-    "figure_epsilon": "Nominal and proved budgets share this axis but not their meaning: the "
-    "legend says which is which.",
-}
-
-_FIGURES = {
-    "figure_epsilon_uc": "smallest weight of conservative users",
-    "figure_f_uc": "share of conservative users",
-    "figure_sparsity": "sparsity",
-    "figure_ablation": "ablation",
-    "figure_epsilon": "accuracy against epsilon",
-}
 
 
 def write_paper_report(
@@ -190,18 +155,10 @@ def paper_page(content: Content) -> Page:
         },
         figures=charts(content),
         facts={
-            "captions": _CAPTIONS,
-            "absent": [
-                f"Not run here: the figure of {words} ({name})."
-                for name, words in _FIGURES.items()
-                if name not in content.experiments
-            ],
-            "no_honest": "Not run here: it takes the runs of figure_epsilon.",
             "counts_by_mark": count_marks(content),
             "duels": duels(content.cells.get("table3", [])),
             "mark_of": mark_of,
             "published_number": published.table3,
-            "signs": _SIGNS,
             "statements": statements(content),
             "reversals": reversals(content),
             "comparable": any(paper_pairs(content)),

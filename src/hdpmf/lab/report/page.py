@@ -124,7 +124,7 @@ def experiment_page(content: Content) -> Page:
         title=words([experiment.title for experiment in content.experiments.values()]),
         sections={anchor: section for anchor, section in sections.items() if section is not None},
         figures=figures,
-        facts={"plain_tables": plain_tables, "captions": {}, "absent": (), "no_honest": ""},
+        facts={"plain_tables": plain_tables},
     )
 
 
