@@ -26,12 +26,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareReq,
     AggregationJobInitReq,
     CollectionReq,
-    HpkeConfigList,
     Report,
     id_to_text,
 )
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol.key_list import read_key_list
 from hdpmf.common.protocol.task import TASK_MEDIA_TYPE, TASK_PATH
 from hdpmf.errors import DapError, TransportError
 from hdpmf.untrusted.aggregator.folder import Limits
@@ -205,17 +203,6 @@ def test_only_enrolled_devices_report_and_each_once(pair: Pair) -> None:
     assert near(found, [3, 3, 3, 3])
 
 
-def test_a_clock_that_is_off_by_a_day(pair: Pair) -> None:
-    start = int(time.time()) - DAY // 2
-    asked = make_task(pair.servers, pair.collector.card, begin=start, seconds=3 * DAY)
-    pair.give(asked)
-    kinds = {}
-    for hours in (-24, 24):
-        told = pair.upload(asked, asked.report([0, 0, 0, 0], when=time.time() + hours * 3600))
-        kinds[hours] = (told.status_code, told.json()["type"].rpartition(":")[2])
-    assert kinds == {-24: (400, "reportRejected"), 24: (400, "reportTooEarly")}
-
-
 def test_ten_thousand_hostile_uploads_cost_nothing(pair: Pair, asked: Asked) -> None:
     """Garbage of the right size, true reports with a byte changed, and other requests, on four
     connections.
@@ -314,25 +301,6 @@ def ended(stream: ssl.SSLSocket) -> bool:
         return stream.recv(1) == b""
     except (ConnectionError, ssl.SSLError):
         return True
-
-
-def test_keys_can_be_kept(pair: Pair, asked: Asked) -> None:
-    for role in (LEADER, HELPER):
-        url = pair.cards[role].endpoint(f"/hpke_config?task_id={id_to_text(asked.id)}")
-        told = pair.clients[role].get(url)
-        assert told.headers["cache-control"].startswith("public, max-age=")
-        (config,) = HpkeConfigList.decode(told.content).hpke_configs
-        assert config == pair.folders[role].hpke.config
-        signed = pair.clients[role].get(pair.cards[role].endpoint("/hpke_config/signed"))
-        assert signed.headers["content-type"] == "application/hdpmf-signed-hpke-config-list"
-        assert signed.headers["cache-control"] == "no-cache"
-        keys = read_key_list(signed.content, pair.cards[role])
-        assert keys.configs == told.content
-        assert keys.not_after > time.time() + 3 * DAY
-        assert (
-            pair.clients[role].get(pair.cards[role].endpoint("/hpke_config?task_id=x")).status_code
-            == 400
-        )
 
 
 def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:

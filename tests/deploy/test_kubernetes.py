@@ -50,24 +50,6 @@ def test_the_api_takes_every_document_and_no_field_is_unknown(name: str, version
         validate.validate(document, version, strict=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_pod_has_rights_that_it_does_not_need(name: str) -> None:
-    spec = pod(name)
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert spec["securityContext"]["runAsUser"] == 10001
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    (container,) = spec["containers"]
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert container["resources"]["limits"]["memory"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounts == {"data": "/srv/hdpmf", "tmp": "/tmp"}
-
-
 @pytest.mark.parametrize(("name", "port"), [("aggregator", 9444), ("recommender", 9443)])
 def test_a_service_is_one_pod_with_probes_on_a_folder_that_no_other_pod_gets(
     name: str, port: int

@@ -37,7 +37,7 @@ NAMES = {
 PEOPLE = ("ana", "ben", "eva")  # the page has Ana's lines only
 PROMPTS = dict.fromkeys(PEOPLE, "homes")
 TRIAL = {
-    "--period 7d": "--period 60s --precision 5s",
+    "--period 7d": "--period 90s --precision 5s",
     "--minimum 1000": "--minimum 3",
     "--every 300": "--every 2",
     "/opt/hdpmf/bin/hdpmf": "hdpmf",

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,26 +14,17 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
 
-import httpx
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import (
-    TOKENS_PATH,
     BlindedToken,
     blind_token,
     challenge_digest,
 )
-from hdpmf.common.data import synthetic_world
-from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.https import client_context
-from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import StorageError
-from hdpmf.lab.simulate.deploy import Deployment, free_port
-from hdpmf.private.client.outgoing import token_headers
-from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.token_issuer import TokenIssuer, _TokenFile
 from tests.world import issuer
 
@@ -170,59 +160,3 @@ def test_an_issuer_that_is_killed_before_its_answer(runs: Path, fault: str) -> N
     assert status == 200
     assert blinded.finish(issuer().public, CHALLENGE, answer)
     assert ask(TokenIssuer(runs), a_request().request) == (409, b"")
-
-
-@pytest.mark.slow
-def test_issuers_as_operators_start_them(tmp_path: Path) -> None:
-    """Each device asks both by different bytes at once; then one issuer is killed."""
-    ratings = synthetic_world(3, 5, 9, rng=1)
-    table = catalogue_table(ratings.items, ratings.scale, ratings.item_table)
-    folder = ServiceFolder.create(tmp_path / "shop", Config(name="shop"), table)
-    authority = ensure_certificates(folder.tls_folder, folder.config.names).authority.read_bytes()
-    run = folder.path / "runs" / "ab"
-    run.mkdir()
-    recommender = TokenIssuer()
-    recommender.create(TASK, issuer(), USERS, run)
-    ports = [free_port(), free_port()]
-    path = TOKENS_PATH.format(task_id=id_to_text(TASK))
-
-    def post(port: int, device: Identity, request: bytes) -> httpx.Response:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                return httpx.post(
-                    f"https://localhost:{port}{path}",
-                    content=request,
-                    headers=token_headers(device, TASK, request),
-                    verify=client_context(authority),
-                    timeout=60,
-                )
-            except httpx.ConnectError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
-
-    with Deployment(tmp_path) as deployment, ThreadPoolExecutor(2) as pool:
-        for port in ports:
-            options = ("issue", str(folder.path), "--port", str(port))
-            deployment.start(str(port), "hdpmf", "recommender", *options)
-        assert post(ports[0], Identity.generate(), a_request().request).status_code == 401
-        assert post(ports[1], Identity.generate(), a_request().request).status_code == 401
-        for device in DEVICES:
-            asked = [a_request(), a_request()]
-            found = list(
-                pool.map(
-                    lambda port, it, device=device: post(port, device, it.request), ports, asked
-                )
-            )
-            statuses = [answer.status_code for answer in found]
-            assert sorted(statuses) == [200, 409]
-            winner = statuses.index(200)
-            token = asked[winner].finish(issuer().public, CHALLENGE, found[winner].content)
-            assert issuer().public.holds(token)
-            if device is DEVICES[-1]:
-                deployment.kill(str(ports[winner]))
-                again = post(ports[1 - winner], device, asked[winner].request)
-                assert (again.status_code, again.content) == (200, found[winner].content)
-                other = post(ports[1 - winner], device, a_request().request)
-                assert other.status_code == 409

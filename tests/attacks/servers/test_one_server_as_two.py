@@ -117,28 +117,6 @@ def test_two_servers_on_one_host_are_pinned_by_nobody(
     assert pinned_servers(store) == one
 
 
-def test_two_folders_on_one_host_are_not_paired_unless_it_is_said(tmp_path: Path) -> None:
-    folders = [
-        AggregatorFolder.create(
-            tmp_path / role,
-            AggregatorConfig(role=role, organisation=role, name="localhost", port=port),  # type: ignore[arg-type]
-        )
-        for role, port in (("leader", 9001), ("helper", 9002))
-    ]
-    with pytest.raises(ConfigError, match="both servers are on one host"):
-        folders[0].pair(folders[1].card)
-    assert folders[0].servers is None
-    one = AggregatorFolder.create(
-        tmp_path / "one",
-        AggregatorConfig(role="helper", organisation="another", name="LOCALHOST", port=9001),
-    )
-    for same_host in (False, True):  # a trial, too, has two of them
-        with pytest.raises(ConfigError, match="so that they are one"):
-            folders[0].pair(one.card, same_host=same_host)
-    assert folders[0].servers is None
-    assert folders[0].pair(folders[1].card, same_host=True) == folders[0].servers
-
-
 def test_one_key_is_one_server_whatever_else_is_on_the_cards() -> None:
     leader, helper = pair().leader, pair().helper
     renumbered = f"02{leader.hpke[2:]}"  # the same key under another number

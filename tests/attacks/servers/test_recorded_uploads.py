@@ -16,7 +16,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregationJobResp,
     HpkeConfigList,
     InputShareAad,
-    Interval,
     PartialBatchSelector,
     PingPongMessage,
     PlaintextInputShare,
@@ -28,14 +27,14 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_from_text,
 )
 from hdpmf.common.protocol.key_list import (
-    VALID_SECONDS,
     KeyList,
     PublishedKeys,
     SignedKeyList,
+    read_key_list,
 )
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import task_id
-from hdpmf.errors import DapError, ProtocolError
+from hdpmf.errors import DapError
 from hdpmf.private.device.pinned_servers import pin_servers
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.aggregation_job import prepare_share
@@ -266,33 +265,6 @@ def test_an_older_list_is_refused_whoever_brings_it(world: Rotating) -> None:
     }
 
 
-@pytest.mark.parametrize("forger", ["the leader's list", "another key", "a stranger's", "nothing"])
-def test_nobody_else_makes_the_helpers_list(world: Rotating, forger: str) -> None:
-    """With its own key in the helper's place the leader would read everything."""
-    store = owner(world)
-    real = world.pair.published_keys
-    mine = make_list(world, 0, int(world.now) + 9, START + 5 * DAY, KeyPair.generate(9))
-    stranger = SignedKeyList.make(
-        KeyList(
-            serial=START,
-            not_after=START + DAY,
-            configs=HpkeConfigList((KeyPair.generate(0).config,)).encode(),
-        ),
-        lambda data: bytes(64),
-    ).to_bytes()
-    other = {"the leader's list": real.leader, "another key": mine, "a stranger's": stranger}
-    world.show(PublishedKeys(leader=real.leader, helper=other.get(forger, b"")))
-    device = reporter(store, world, 0.5)
-    live(device, world, PERIOD - 1000)
-    assert world.uploads == []  # there is no other key that it falls back to
-    assert (forger == "nothing") != any("not signed by the key" in line for line in world.logged)
-    assert any("has not come yet" in line for line in world.logged)
-    world.show()
-    live(device, world, 990)
-    assert world.counted() == 1
-    assert actions(store) == ["agreed", "sent"]
-
-
 def test_a_report_for_an_erased_key_is_encrypted_anew_and_paid_once(world: Rotating) -> None:
     """Keys that may be stolen are erased at once: DAP's outdatedConfig, then the same report."""
     store = owner(world)
@@ -398,52 +370,42 @@ def test_a_report_that_the_helper_cannot_open_is_not_confirmed(tmp_path: Path) -
     assert pair.helper.counts(task).counted == 1
 
 
-def test_a_leader_follows_the_helpers_list_only_forward(tmp_path: Path) -> None:
-    held: list[bytes] = []
+@pytest.mark.parametrize("forger", ["the leader's list", "another key", "a stranger's", "nothing"])
+def test_nobody_else_makes_the_helpers_list(world: Rotating, forger: str) -> None:
+    """With its own key in the helper's place the leader would read everything."""
+    store = owner(world)
+    real = world.pair.published_keys
+    mine = make_list(world, 0, int(world.now) + 9, START + 5 * DAY, KeyPair.generate(9))
+    stranger = SignedKeyList.make(
+        KeyList(
+            serial=START,
+            not_after=START + DAY,
+            configs=HpkeConfigList((KeyPair.generate(0).config,)).encode(),
+        ),
+        lambda data: bytes(64),
+    ).to_bytes()
+    other = {"the leader's list": real.leader, "another key": mine, "a stranger's": stranger}
+    world.show(PublishedKeys(leader=real.leader, helper=other.get(forger, b"")))
+    device = reporter(store, world, 0.5)
+    live(device, world, PERIOD - 1000)
+    assert world.uploads == []  # there is no other key that it falls back to
+    assert (forger == "nothing") != any("not signed by the key" in line for line in world.logged)
+    assert any("has not come yet" in line for line in world.logged)
+    world.show()
+    live(device, world, 990)
+    assert world.counted() == 1
+    assert actions(store) == ["agreed", "sent"]
 
-    class Between:
-        def __init__(self, helper: Any) -> None:
-            self._helper = helper
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._helper, name)
-
-        def signed_keys(self) -> bytes:
-            held.append(self._helper.signed_keys())
-            return held[0]
-
-    pair = Pair(tmp_path, rotating=True, between=Between)
-    pair.leader.follow_partner_keys()
-    pair.rings[1].rotate(pair.clock())
-    first = held[0]
-    held[:] = [pair.helper.signed_keys()]
-    pair.leader.follow_partner_keys()
-    held[:] = [first]
-    with pytest.raises(ProtocolError, match="older"):
-        pair.leader.follow_partner_keys()
-    held[:] = [pair.leader.signed_keys()]
-    with pytest.raises(ProtocolError, match="not signed"):
-        pair.leader.follow_partner_keys()
-
-
-@pytest.mark.slow
-def test_a_key_is_erased_within_days_of_the_last_task_that_needs_it(tmp_path: Path) -> None:
-    """What docs/keys.md promises, with tasks of a week, one after another."""
-    pair = Pair(tmp_path, rotating=True)
-    week = 7 * DAY
-    begin = (int(pair.clock()) // week + 1) * week
-    made: dict[bytes, float] = {}
-    for number in range(8):
-        start = begin + number * week
-        task = pair.add(pair.a_task(begin=start, end=start + week, precision=week))
-        pair.clock.now = start + 1.0  # type: ignore[attr-defined]
-        pair.upload(task, [2 * number, 2 * number + 1])
-        days_pass(pair, start + week + 1)
-        pair.aggregate_all()
-        pair.collect(task, Interval(start, week))
-        now = pair.clock()
-        for secret in secrets_of(pair)["helper"]:
-            made.setdefault(secret, now)
-            assert now - made[secret] <= 3 * week + VALID_SECONDS + DAY
-        assert len(secrets_of(pair)["helper"]) <= 5
-    assert len(made) >= 7
+def test_an_old_list_is_not_used_for_ever(world: Rotating) -> None:
+    """Whoever holds newer lists back gets no reports, and the owner gets the budget back."""
+    store = owner(world)
+    servers = world.pair.servers
+    soon = START + 1000
+    lists = [make_list(world, role, START, soon, KeyPair.generate(0)) for role in (0, 1)]
+    world.show(PublishedKeys(leader=lists[0], helper=lists[1]))
+    live(reporter(store, world, 0.5), world, PERIOD + 200)
+    assert world.uploads == []
+    assert actions(store) == ["agreed", "returned"]
+    assert any("was valid until" in line for line in world.logged)
+    assert read_key_list(lists[0], servers.leader).not_after == soon

@@ -18,7 +18,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
 )
 from hdpmf.errors import DapError, PrivacyError, StorageError
-from hdpmf.untrusted.aggregator.datastore import payloads, reports
+from hdpmf.untrusted.aggregator.datastore import payloads
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, Pair, plain_sum
 from tests.world import make_report
@@ -145,26 +145,6 @@ def test_who_reported_and_report_ids_are_deleted_with_the_task(
         pair.ask(task)
 
 
-def test_a_purge_that_was_cut_short_is_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1, 2])
-    pair.aggregate_all()
-    pair.clock.now = END + KEEP
-    with monkeypatch.context() as killed:
-        killed.setattr(pair.leader, "_delete_ids", lambda: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            pair.leader.collect_garbage()
-    with pair.databases[0].read() as connection:
-        assert connection.execute(sa.select(sa.func.count()).select_from(reports)).scalar() == 3
-    pair.restart()
-    assert pair.leader.collect_garbage() == 0
-    with pair.databases[0].read() as connection:
-        assert connection.execute(sa.select(sa.func.count()).select_from(reports)).scalar() == 0
-
-
 @pytest.mark.parametrize("moment", ["uploaded", "counted"])
 def test_copies_of_databases_cannot_be_opened_once_the_batch_is_closed(
     tmp_path: Path, moment: str
@@ -276,13 +256,6 @@ def test_a_server_that_is_brought_back_with_all_its_files_adds_the_same_noise(
     assert first == again
 
 
-def test_other_reports_after_a_rollback_get_other_noise(tmp_path: Path) -> None:
-    """With the same one, the difference of the two sums would be the report that was left out."""
-    first, other = brought_back(tmp_path, drop=True)
-    # Scale 50: two independent draws agree in one entry with a probability below 0.02.
-    assert sum(a == b for a, b in zip(first, other, strict=True)) <= 4
-
-
 @pytest.mark.slow
 def test_the_same_reports_under_another_interval_get_the_same_noise(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "servers")
@@ -344,14 +317,3 @@ def test_the_noise_key_of_old_tasks_is_erased(tmp_path: Path) -> None:
     assert (key.noise(task, END + 90 * 86_400, b"total").discrete_laplace(50, 20) == later).all()
     after = (folder / "helper" / "noise-key").read_bytes()
     assert before[24 + 40 : 24 + 72] not in after
-
-
-def test_a_database_without_its_folder_is_not_opened(tmp_path: Path) -> None:
-    """Two workers that do not share the file of keys would seal for nobody."""
-    pair = Pair(tmp_path)
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    (tmp_path / "leader" / "batch-keys").unlink()
-    with pytest.raises(StorageError, match="their key is erased or lost"):
-        pair.ask(task)

@@ -58,16 +58,6 @@ def test_too_few_reports_are_no_batch_until_there_are_more() -> None:
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1, 2])
 
 
-def test_the_servers_own_minimum_holds_whatever_the_task_says() -> None:
-    pair = Pair()
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    pair.aggregate_all()
-    pair.rules = SimulationRules(minimum=3)  # its operator has raised it
-    pair.start()
-    assert refused(pair, task, WHOLE) == Problem.INVALID_BATCH_SIZE
-
-
 def test_nothing_is_there_before_its_time_or_while_reports_wait() -> None:
     pair = Pair()
     task, job = pair.add(), bytes(16)

@@ -96,20 +96,6 @@ def test_a_list_is_signed_anew_before_its_time_is_over(tmp_path: Path) -> None:
     assert second.not_after == NOW + VALID_SECONDS // 2 + 1 + VALID_SECONDS
 
 
-def test_serial_numbers_grow_whatever_the_clock_says(tmp_path: Path) -> None:
-    keys = ring(tmp_path)
-    card = Server(
-        organisation="x", url="https://x.example", identity="a" * 64, signing=SIGNING.public
-    )
-    known = b""
-    for now in (NOW, NOW, NOW - 90 * DAY, NOW + DAY, NOW + DAY - 1):
-        keys.rotate(now)
-        follow_key_list(keys.signed_list(now), known, card)
-        known = keys.signed_list(now)
-        assert keys.config.id == ids(keys, now)[0]
-    assert ids(keys, NOW) == [4, 3, 2, 1, 0]
-
-
 def test_workers_share_keys_and_forget_what_another_has_erased(tmp_path: Path) -> None:
     first, second = ring(tmp_path), ring(tmp_path)
     first.rotate(NOW)

@@ -23,7 +23,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
 )
 from hdpmf.common.protocol.task import (
-    TASK_MEDIA_TYPE,
     TASK_PATH,
 )
 from hdpmf.errors import ConfigError, StorageError
@@ -71,31 +70,10 @@ def answers_to(folder: AggregatorFolder, requests: list[httpx.Request]) -> list[
         return asyncio.run(ask(HelperResources(folder, engine, AggregatorMetrics())))
 
 
-def put(
-    folder: AggregatorFolder, collector: CollectorHere, tasks: list[tuple[bytes, bytes]]
-) -> list[httpx.Response]:
-    """Give a server these tasks, each an id and a document; what it answers."""
-    headers = {**collector.headers(folder.card), "content-type": TASK_MEDIA_TYPE}
-    return answers_to(
-        folder,
-        [
-            httpx.Request(
-                "PUT",
-                "https://server" + TASK_PATH.format(task_id=id_to_text(found_id)),
-                content=document,
-                headers=headers,
-            )
-            for found_id, document in tasks
-        ],
-    )
-
-
 def test_one_worker_serves_a_folder_with_sqlite_and_no_more(
     folders: dict[str, AggregatorFolder],
 ) -> None:
     check_servable(folders["leader"], 1)
-    with pytest.raises(ConfigError, match="at least one worker"):
-        check_servable(folders["leader"], 0)
     with pytest.raises(ConfigError, match="several workers need a database"):
         check_servable(folders["leader"], 2)
 
@@ -211,76 +189,6 @@ def test_reports_are_taken_and_refused_for_what_they_are(
     found = uploads.outcomes()
     assert (found["accepted"], found["failed"]) == (2, 8)
     assert found[Problem.UNRECOGNIZED_TASK] == 1
-
-
-@pytest.mark.parametrize("slow", [False, True])
-def test_where_no_room_is_left_the_slowest_sender_goes(
-    folders: dict[str, AggregatorFolder], slow: bool
-) -> None:
-    uploads = Uploads(folders)
-    report = uploads.asked.report([1, 2, 3, 4])
-    answers: list[httpx.Response] = []
-    kept: list[LeaderResources] = []
-
-    def make_room() -> bool:
-        if slow:
-            kept[0]._writer.release()
-        return slow
-
-    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
-        kept.append(resources)
-        assert [resources._writer.reserve() for _ in range(3)] == [True, True, False]
-        for _ in range(2):
-            sent = {"content-type": REPORT}
-            answers.append(await client.put(uploads.path, content=report, headers=sent))
-
-    uploads.run(story, make_room)
-    assert [answer.status_code for answer in answers] == [201 if slow else 503] * 2
-    if not slow:
-        assert answers[0].headers["retry-after"] == "7"
-        assert uploads.outcomes() == {"busy": 2}
-
-
-def test_while_too_many_reports_wait_none_is_read(folders: dict[str, AggregatorFolder]) -> None:
-    uploads = Uploads(folders)
-    report = uploads.asked.report([1, 2, 3, 4])
-    statuses: list[int] = []
-
-    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
-        for waiting in (resources._limits.waiting_reports + 1, 0):
-            resources._driver._waiting = waiting
-            sent = {"content-type": REPORT}
-            answer = await client.put(uploads.path, content=report, headers=sent)
-            statuses.append(answer.status_code)
-        assert [resources._writer.reserve() for _ in range(3)] == [True, True, False]
-
-    uploads.run(story)
-    assert statuses == [503, 201]
-
-
-def test_what_is_wrong_here_is_told_to_nobody(
-    folders: dict[str, AggregatorFolder], caplog: pytest.LogCaptureFixture
-) -> None:
-    uploads = Uploads(folders)
-    answers: list[httpx.Response] = []
-
-    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
-        def fail(error: Exception) -> Callable[[], None]:
-            def failing() -> None:
-                raise error
-
-            return failing
-
-        for error in (ValueError("a secret"), StorageError("a secret")):
-            resources._engine.check_database = fail(error)  # type: ignore[method-assign]
-            answers.append(await client.get("/healthz"))
-        del resources._engine.check_database
-        answers.append(await client.get("/healthz"))
-
-    uploads.run(story)
-    assert [answer.status_code for answer in answers] == [500, 503, 200]
-    assert "secret" not in "".join(answer.text for answer in answers)
-    assert answers[1].headers["retry-after"] == "7"
 
 
 def test_a_helper_goes_on_where_old_data_cannot_be_deleted(

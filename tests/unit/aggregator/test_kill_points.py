@@ -176,21 +176,3 @@ def test_a_worker_that_only_seemed_dead_adds_nothing() -> None:
     assert pair.leader.aggregate() == 2
     assert pair.leader.counts(task).counted == pair.helper.counts(task).counted == 2
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
-
-
-def test_a_helper_that_is_down_loses_nothing() -> None:
-    pair = Pair()
-    task = pair.add()
-    pair.upload(task, [0, 1])
-    honest = pair.helper.aggregation_job
-
-    def down(*request: bytes) -> bytes:
-        raise ConnectionError
-
-    pair.helper.aggregation_job = down  # type: ignore[method-assign]
-    for _ in range(3):
-        with pytest.raises(ConnectionError):
-            pair.leader.aggregate()
-    pair.helper.aggregation_job = honest  # type: ignore[method-assign]
-    assert pair.leader.aggregate() == 2  # at once: nobody holds the job
-    assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])

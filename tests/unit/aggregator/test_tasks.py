@@ -17,7 +17,7 @@ from hdpmf.untrusted.aggregator import aggregation_job
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, SimulationRules
-from tests.unit.aggregator.server_pair import BEGIN, CODES, END, ITEMS, RULERS, Pair
+from tests.unit.aggregator.server_pair import BEGIN, CODES, ITEMS, RULERS, Pair
 from tests.world import HOUR
 
 
@@ -91,14 +91,6 @@ def test_documents_and_servers_of_others_are_refused(pair: Pair) -> None:
                 server.add_task(document)
 
 
-def test_the_same_again_changes_nothing_even_after_its_end(pair: Pair) -> None:
-    document = encode(pair.a_task_with_tokens(minimum=3))
-    first = pair.leader.add_task(document)
-    pair.clock.now = END + HOUR
-    assert pair.leader.add_task(document) == first
-    assert pair.leader.task_ids() == [first]
-
-
 def test_keys_are_what_the_card_shows(pair: Pair) -> None:
     keys = pair.keys[0]
     parts = {
@@ -139,25 +131,6 @@ def test_what_is_secret_is_in_no_log(kind: type, hidden: set[str]) -> None:
     assert {field.name for field in fields(kind) if f"the {field.name}" not in repr(made)} == hidden
 
 
-def test_a_job_is_as_long_as_its_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The helper reads no more than that, so it must be right for every number of them."""
-    pair = Pair()
-    task = pair.add()
-    pair.upload(task, [1, 2, 3])
-    sizes: list[int] = []
-    answer = pair.helper.aggregation_job
-
-    def measured(task_id: bytes, job_id: bytes, body: bytes) -> bytes:
-        sizes.append(len(body))
-        return answer(task_id, job_id, body)
-
-    monkeypatch.setattr(pair.helper, "aggregation_job", measured)
-    assert [pair.leader.aggregate(most) for most in (1, 2)] == [1, 2]
-    one, two = sizes
-    assert two - one == pair.leader.task(task).prepare_init_size
-    assert one - pair.leader.task(task).prepare_init_size <= 64
-
-
 def test_a_job_is_the_same_bytes_again_however_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The helper knows a job by its bytes: its reports come by id, and all of them."""
     pair = Pair()
@@ -184,19 +157,6 @@ def test_a_job_is_the_same_bytes_again_however_it_is_read(monkeypatch: pytest.Mo
 
 
 # The database
-
-
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/x.sqlite"
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE reports (id INTEGER)"))
-    engine.dispose()
-    with pytest.raises(StorageError, match="table reports already exists"):
-        ServerDatabase(url)
-    for wrong in ("mysql://host/name", "garbage", "postgresql://host/name"):
-        with pytest.raises(ConfigError, match="sqlite"):
-            ServerDatabase(wrong)
 
 
 def test_what_the_disk_holds_is_committed_and_errors_show_no_values(tmp_path: Path) -> None:

@@ -30,14 +30,19 @@ import shutil
 import tempfile
 import time
 from contextlib import nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.base.files import FolderLayout, atomic_write, read_config
+from hdpmf.common.base.files import (
+    FolderLayout,
+    atomic_write,
+    read_config,
+    read_file,
+    storage_errors,
+)
 from hdpmf.common.net.certificates import Certificates, certificate_end, ensure_certificates
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol.servers import (
@@ -45,11 +50,11 @@ from hdpmf.common.protocol.servers import (
     Server,
     Servers,
     card_to_json,
+    read_collector,
     read_server,
     require_two_hosts,
 )
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.untrusted.aggregator.authentication import AdmittedCards, Cards
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import (
     ROTATE_SECONDS,
@@ -174,7 +179,6 @@ _SIGNING = "signing.key"
 LAYOUT = FolderLayout(3)
 
 _METRICS = "metrics.token"
-_SQLITE = "sqlite:///"
 
 
 class AggregatorFolder:
@@ -236,7 +240,7 @@ class AggregatorFolder:
     @property
     def database_url(self) -> str:
         """The URL of its database."""
-        return self.config.database or f"{_SQLITE}{self.path.resolve() / 'data.sqlite'}"
+        return self.config.database or f"sqlite:///{self.path.resolve() / 'data.sqlite'}"
 
     def open_database(
         self, timer: Timer = nullcontext, *, restored: bool = False
@@ -293,20 +297,24 @@ class AggregatorFolder:
             atomic_write(self.path / "servers.json", pair.to_json())
         return pair
 
-    @cached_property
-    def admitted(self) -> AdmittedCards:
-        """The cards of recommenders that may have tasks."""
-        return AdmittedCards(self.path / "collectors")
-
     @property
-    def collectors(self) -> Cards:
+    def collectors(self) -> dict[str, Collector]:
         """The recommenders that may have tasks, by identity."""
-        return self.admitted.read()
+        cards = {}
+        for path in sorted((self.path / "collectors").glob("*.json")):
+            try:
+                card = read_collector(read_file(path))
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{path}: {error}; remove the file, and admit the recommender again"
+                ) from None
+            cards[card.identity] = card
+        return cards
 
     def admit(self, card: Collector) -> None:
         """Allow a recommender to add tasks; a new card replaces its old one."""
         self.party.token(card.identity, card.identity)  # a key that gives no secret is refused here
-        self.admitted.put(card)
+        atomic_write(self.path / "collectors" / f"{card.identity}.json", card_to_json(card))
 
     def dismiss(self, name: str) -> Collector:
         """Remove a recommender, by its organisation or its identity."""
@@ -318,11 +326,13 @@ class AggregatorFolder:
             raise ConfigError(
                 f"{many} called {name!r}; hdpmf aggregator status {self.path} lists them"
             )
-        self.admitted.remove(found[0].identity)
+        path = self.path / "collectors" / f"{found[0].identity}.json"
+        with storage_errors(f"could not remove {path}"):
+            path.unlink(missing_ok=True)
         return found[0]
 
     def _read(self, name: str) -> bytes:
-        return _read(self.path / name)
+        return read_file(self.path / name)
 
 
 def _fill(folder: Path, config: AggregatorConfig) -> None:
@@ -348,10 +358,3 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from hdpmf.common.aggregation.two_servers.dap.codec import Message
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -46,6 +46,7 @@ from hdpmf.untrusted.aggregator.aggregation_job import (
     prepare_share,
 )
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, collections
+from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import PartnerKeys
 from hdpmf.untrusted.aggregator.report_writer import Upload, Uploads
 from hdpmf.untrusted.aggregator.server import (
@@ -61,25 +62,6 @@ with needs("sqlalchemy"):
 
 
 _LOG = logging.getLogger(__name__)
-
-
-class HelperApi(Protocol):
-    """The helper's requests: implemented by ``Helper`` itself and by ``HelperClient``."""
-
-    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
-        """Check reports. Idempotent."""
-
-    def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
-        """Close a batch. Idempotent."""
-
-    def signed_keys(self) -> bytes:
-        """Return the list of its keys, signed."""
-
-    def now(self) -> float:
-        """Return the time of its clock, seconds since 1970."""
-
-    def meet(self, theirs: int) -> int:
-        """Take note of the leader's epoch, and return its own."""
 
 
 class Leader(Aggregator):
@@ -326,7 +308,7 @@ QUICK_SECONDS = 10.0
 
 
 class HelperClient:
-    """A ``HelperApi`` over HTTPS. It tries once: the caller knows when to try again."""
+    """The helper over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
         self._slow = _Client(keys.partner, keys.party, timeout)
@@ -375,3 +357,7 @@ class HelperClient:
         if media_type != MEDIA_TYPES[wanted]:
             raise TransportError("the helper's address does not answer like a helper")
         return answer
+
+
+HelperApi = Helper | HelperClient
+"""The helper, in this process or over HTTPS."""

@@ -41,8 +41,6 @@ _GARBAGE_OBJECTS = 20_000  # no mutant: memory against time
 
 def check_servable(folder: AggregatorFolder, workers: int) -> None:
     """Raise ConfigError if so many workers cannot serve this folder."""
-    if workers < 1:
-        raise ConfigError("at least one worker is needed")
     if workers > 1 and folder.database_url.startswith("sqlite"):
         raise ConfigError(
             "several workers need a database that they can share: database = "
