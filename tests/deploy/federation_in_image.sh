@@ -1,4 +1,4 @@
-# In the image, as its user: both servers, a recommender and a silo of twenty people, one period.
+# In the image, as its user: both servers, a recommender and four people, one period.
 set -eu
 services=
 trap 'kill $services 2> /dev/null || true' EXIT
@@ -18,16 +18,15 @@ for role in leader helper; do
     hdpmf aggregator admit $role recommender/collector-card.json > /dev/null
 done
 
-for user in $(seq 0 19); do
-    for i in $(seq 0 9); do
-        echo $user,$(((user + 3 * i) % 30)),$((1 + (user + i) % 5))
-    done
-done | sed '1i user,item,rating' > loans.csv
-hdpmf device init school.sqlite --users 20 --name school --scale 1 5 > /dev/null
-hdpmf device rate school.sqlite --from loans.csv > /dev/null
 echo min_period = 10 > trial.toml
-hdpmf device policy school.sqlite --set trial.toml > /dev/null
-hdpmf recommender enroll recommender school.sqlite.card.json > /dev/null
+for person in 0 1 2 3; do
+    hdpmf device init $person.sqlite --name person-$person --scale 1 5
+    for i in $(seq 0 4); do
+        hdpmf device rate $person.sqlite $(((person + 3 * i) % 30)) $((1 + (person + i) % 5))
+    done
+    hdpmf device policy $person.sqlite --set trial.toml
+    hdpmf recommender enroll recommender $person.sqlite.card.json
+done > /dev/null
 
 for role in leader helper; do
     hdpmf aggregator serve $role 2> $role.log &
@@ -38,14 +37,16 @@ services="$services $!"
 for port in 19444 19445 19443; do
     wait_for python -c "import socket; socket.create_connection(('localhost', $port), 5)"
 done
-hdpmf recommender run recommender --sums two-servers --period 60s --precision 5s --minimum 16
-hdpmf device join school.sqlite https://localhost:19443 --ca recommender/tls/authority.pem \
-    --servers leader/servers.json --same-host --every 2 > join.log 2>&1 &
-services="$services $!"
+hdpmf recommender run recommender --period 60s --precision 5s --minimum 3
+for person in 0 1 2 3; do
+    hdpmf device join $person.sqlite https://localhost:19443 --ca recommender/tls/authority.pem \
+        --servers leader/servers.json --same-host --every 2 > join-$person.log 2>&1 &
+    services="$services $!"
+done
 wait_for sh -c 'ls recommender/runs/*/summary.json'
 hdpmf aggregator status leader
-wait_for hdpmf device recommend school.sqlite --user 0 -n 3
-hdpmf device recommend school.sqlite --user 0 -n 3
+wait_for hdpmf device recommend 0.sqlite -n 3
+hdpmf device recommend 0.sqlite -n 3
 kill $services
 wait
 echo "federation: done"

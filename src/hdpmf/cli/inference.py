@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from hdpmf.private.client.ranking import Recommendation
 
 
-AllUsers = Annotated[bool, option("A list for everybody.", None, "--all-users")]
-
-
 @dataclass(frozen=True)
 class ListOptions:
     """Length, filters and format of lists."""
@@ -157,7 +154,7 @@ def recommend(
     users_file: Annotated[
         Path | None, option("The users of this file, an id per line.", "FILE", "--users")
     ] = None,
-    all_users: AllUsers = False,
+    all_users: Annotated[bool, option("A list for everybody.", None, "--all-users")] = False,
 ) -> Result:
     """Print the items that each USER would soonest choose and like, and the reasons."""
     from hdpmf.models import load_model

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from hdpmf.cli.device.disclosures import bounds_words
-from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, User
-from hdpmf.cli.inference import AllUsers, ListOptions
+from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions
+from hdpmf.cli.inference import ListOptions
 from hdpmf.cli.options.common import (
-    Columns,
-    Duplicates,
     Scale,
     argument,
     command,
     option,
     read_bytes,
 )
-from hdpmf.cli.options.ratings import RatingsOptions
 from hdpmf.cli.output import Block, Paragraph, Result, Table, emit, note
 from hdpmf.errors import ConfigError
 
@@ -30,29 +26,11 @@ if TYPE_CHECKING:
 _MOST_FOUND = 50
 
 
-@dataclass(frozen=True)
-class FileOptions:
-    """A file of ratings, and its format."""
-
-    file: Annotated[
-        Path | None, option("Add all ratings of a file, of a silo's users.", "FILE", "--from")
-    ] = None
-    scale: Scale = None
-    column: Columns = None
-    duplicates: Duplicates = None
-
-    def __post_init__(self) -> None:
-        if self.file is None and (self.scale is not None or self.column or self.duplicates):
-            raise ConfigError("--scale, --column and --duplicates describe the file of --from")
-
-
 @command
 def rate(
     target: RecommenderStoreOptions,
-    bulk: FileOptions,
     item: Annotated[str | None, argument("The item's id.", "[ITEM]")] = None,
     value: Annotated[float | None, argument("Your rating of it.", "[VALUE]")] = None,
-    user: User = "me",
     weight: Annotated[
         float | None,
         option(
@@ -89,13 +67,12 @@ def rate(
         item is None and weight is not None,
         show,
         search is not None,
-        bulk.file is not None,
         own is not None,
     )
     if sum(ways) != 1 or (remove and value is not None) or (unmark and weight is not None):
         raise ConfigError(
             "choose one of: ITEM VALUE, ITEM --remove, ITEM --weight W, ITEM --unmark, --weight W, "
-            "--list, --search TEXT, --from FILE, --own FILE"
+            "--list, --search TEXT, --own FILE"
         )
     if take and own is None:
         raise ConfigError("--take goes with --own FILE")
@@ -113,10 +90,8 @@ def rate(
             return _own_file(store, own, take)
         if genre is not None and weight is not None:
             change = _mark_genre(store, genre, weight)
-        elif bulk.file is not None:
-            change = _add_file(store, bulk.file, bulk)
         else:
-            change = _change_rating(store, item, value, user, weight, remove, unmark)
+            change = _change_rating(store, item, value, weight, remove, unmark)
         count = store.n_ratings
     words = (
         *change.get("means", {}).get("words", ()),
@@ -134,7 +109,6 @@ def _change_rating(
     store: DeviceStore,
     item: str | None,
     value: float | None,
-    user: str,
     weight: float | None,
     remove: bool,
     unmark: bool,
@@ -144,15 +118,15 @@ def _change_rating(
 
     with store.transaction():
         if remove and item is not None:
-            store.remove(item, user=user)
+            store.remove(item)
             return {
                 "done": "Removed. What it has spent stays spent",
-                "released": _releases(store, user, item, "removed"),
+                "released": _releases(store, ME, item, "removed"),
             }
         if value is not None and item is not None:
-            store.rate(item, value, user=user)
+            store.rate(item, value)
         if weight is not None and item is None:
-            store.set_weight(user=user, beta=weight)
+            store.set_weight(user=ME, beta=weight)
         elif weight is not None:
             store.set_weight(item=item, gamma=weight)
         if unmark and item is not None:
@@ -166,10 +140,8 @@ def _change_rating(
                 "The catalogue has retired this item: the rating counts for your own list and "
                 "is not sent any more."
             )
-    if item is None and user == ME:
-        return {"done": "Weighed", "means": _weight_meaning(store)}
     if item is None:
-        return {"done": "Weighed"}
+        return {"done": "Weighed", "means": _weight_meaning(store)}
     held = held_down(store, item)
     # Rules do not know of each other: what was asked for may not be what counts.
     told = [held.in_words()] if held.weight < (1.0 if weight is None else weight) else []
@@ -177,9 +149,9 @@ def _change_rating(
         return {
             "done": "Weighed" if weight is not None else "Unmarked",
             "held": told,
-            "released": _releases(store, user, item, "marked") if weight is not None else [],
+            "released": _releases(store, ME, item, "marked") if weight is not None else [],
         }
-    return {"done": "Rated", "held": told, "released": _releases(store, user, item, "changed")}
+    return {"done": "Rated", "held": told, "released": _releases(store, ME, item, "changed")}
 
 
 def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:
@@ -275,19 +247,6 @@ def _release_fields(run: Charge) -> dict[str, str]:
         "method": entry.method,
         "run": entry.run,
     }
-
-
-def _add_file(store: DeviceStore, file: Path, options: FileOptions) -> dict[str, Any]:
-    catalogue = store.pinned_catalogue
-    scale = options.scale
-    if scale is None and catalogue is not None:
-        scale = (catalogue.known.scale.low, catalogue.known.scale.high)
-    ratings = RatingsOptions(
-        train=file, scale=scale, column=options.column, duplicates=options.duplicates
-    ).load()
-    store.add(ratings)
-    users = len(set(ratings.user_codes.tolist()))
-    return {"done": f"Added {len(ratings)} ratings of {users} users", "file": str(file)}
 
 
 def _list_ratings(store: DeviceStore) -> Result:
@@ -386,61 +345,35 @@ def catalogue(
 
 
 @command
-def hide(
-    target: RecommenderStoreOptions,
-    item: Annotated[str, argument("The item's id.", "ITEM")],
-    again: Annotated[bool, option("Show it again.")] = False,
-) -> Result:
-    """Leave an item out of your list: not interested. Nobody hears of it."""
-    from hdpmf.private.device.recommendations import hidden_items
-    from hdpmf.private.device.recommendations import hide as hide_item
-
-    with target.open() as store:
-        hide_item(store, store.name_of(item), not again)
-        count = len(hidden_items(store))
-    done = "Shown again" if again else "Hidden"
-    return Result(
-        {"item": item, "hidden": not again, "all_hidden": count},
-        [f"{done}. {count} item{'s' if count != 1 else ''} stay off your list."],
-    )
-
-
-@command
 def recommend(
     target: RecommenderStoreOptions,
     options: ListOptions,
-    user: Annotated[
-        list[str] | None, option("Whose, on a device of several users.", "NAME", default="me")
+    hide: Annotated[
+        str | None, option("Leave this item off your list: not interested.", "ITEM")
     ] = None,
-    all_users: AllUsers = False,
+    show: Annotated[str | None, option("Show this item again.", "ITEM")] = None,
 ) -> None:
     """Print the items that you would soonest choose and like, and the reasons. Nothing is sent."""
-    if user and all_users:
-        raise ConfigError("give --user or --all-users, not both")
-    names = user or ["me"]
-    with target.open(moved=True) as store:
-        from hdpmf.private.device.recommendations import (
-            hidden_ids,
-            local_model,
-            recommend_each,
-            without,
-        )
+    from hdpmf.private.device import recommendations
 
-        model = local_model(store)
+    with target.open(moved=True) as store:
+        for item, hidden in ((hide, True), (show, False)):
+            if item is not None:
+                recommendations.hide(store, store.name_of(item), hidden)
+        model = recommendations.local_model(store)
         run, method = ("", "") if model is None else (model.run, model.method)
-        hidden = hidden_ids(store)
-        lists = recommend_each(
+        left_out = recommendations.hidden_ids(store)
+        lists = recommendations.recommend_each(
             store,
-            None if all_users else names,
-            options.number + len(hidden),
+            n=options.number + len(left_out),
             keep_rated=options.keep_rated,
             only=options.only(),
         )
         result = options.result(
-            without(hidden, options.number, lists),
+            recommendations.without(left_out, options.number, lists),
             {"method": method, "run": run},
-            alone=names[0] if len(names) == 1 and not all_users else None,
-            total=store.users if all_users else len(names),
+            alone="me",
+            total=1,
             notes=[
                 f"From the model of run {run[:8]} ({method}) and your own ratings, on this "
                 "device; nothing was sent."

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from hdpmf.cli.device.store import FILE_VARIABLE, StorePath, first_line
-from hdpmf.cli.options.common import SameHost, argument, command, option
+from hdpmf.cli.options.common import argument, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.errors import ConfigError, StorageError
@@ -38,7 +38,6 @@ def open_(
     idle: Annotated[
         float, option("Lock the page after so long without use.", "MINUTES", min=0.1, max=1440)
     ] = 15.0,
-    same_host: SameHost = False,
     background: Annotated[
         bool, option("As a service: print no link, open no browser.", None, "--background")
     ] = False,
@@ -66,7 +65,6 @@ def open_(
         serving = PageServing(
             port=port,
             idle=idle * 60,
-            same_host=same_host,
             passphrase=None if secret is None else first_line(Path(secret)),
             log=note,
             relink=(lambda link: None) if background else _say_link,

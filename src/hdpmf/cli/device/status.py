@@ -119,13 +119,20 @@ def status(
             "again."
         ),
     ] = False,
-) -> Result:
+    everything: Annotated[
+        bool, option("Print all personal data in the store as JSON, without keys.")
+    ] = False,
+) -> Result | None:
     """Show what this device is, what it holds, and what its ratings have left to spend."""
     from hdpmf.private.device.device_identity import card_of
+    from hdpmf.private.device.disclosures.data_export import data_export
 
     with target.open(moved=True, old_copy=old_copy) as store:
         if card is not None:
             write_card(card_of(store), card)
+        if everything:
+            print_json(data_export(store))
+            return None
         fields = {"store": str(target.path), **_status_fields(store)}
     return Result(fields, _status_lines(fields))
 
@@ -383,12 +390,3 @@ def _recommender(store: DeviceStore) -> tuple[dict[str, Any], str]:
     items = "no catalogue yet" if fields["items"] is None else f"{fields['items']:,} items"
     run = "no model yet" if model is None else f"model of run {model.run[:8]}"
     return fields, f"{sums}; {items}, {run}"
-
-
-@command
-def everything(target: StoreOptions) -> None:
-    """Print all personal data in the store as JSON, without keys."""
-    from hdpmf.private.device.disclosures.data_export import data_export
-
-    with target.open(moved=True) as store:
-        print_json(data_export(store))

@@ -22,7 +22,6 @@ FILE_VARIABLE = "HDPMF_DEVICE_PASSPHRASE_FILE"
 """Names a file whose first line is the passphrase."""
 
 StorePath = Annotated[Path, argument("The device's file.", "STORE")]
-User = Annotated[str, option("Whose, on a device of several users.", "NAME", "--user")]
 
 
 @dataclass(frozen=True)
