@@ -200,14 +200,6 @@ def _coding(method: str, epsilon: float) -> Choice:
 ONE_WAY = ("ml-1m",)
 CHOICES = (
     Choice("hdp-bit: patterns", 8, (0, 4, 12, 20), "hdp-bit", option("patterns"), chosen=_TEST),
-    Choice(
-        "hdp-bit: ridge of patterns",
-        40.0,
-        (10.0, 20.0, 80.0),
-        "hdp-bit",
-        constant(device_fit, "_PATTERN_RIDGE"),
-        chosen=_TEST,
-    ),
     Choice("spread of item biases", 0.2, (0.1, 0.4), "hdp-sum", spread("start")),
     Choice(
         "its strength, in items",

@@ -59,7 +59,6 @@ def nothing_known(train: Ratings, model: HDPBit) -> ItemFacts:
         bias=np.zeros(n, np.float32),
         variance=np.full(n, SPREAD, np.float32),
         popularity=np.ones(n, np.float32),
-        patterns=np.zeros((n, 0), np.float32),
     )
 
 

@@ -29,7 +29,7 @@ def markdown(methods: Iterable[Method]) -> str:
     ]
     for method in listed:
         epochs = "as many as epochs" if "epochs" in method.options else "-"
-        rounds = epochs if method.plain.rounds is None else str(method.plain.rounds)
+        rounds = epochs if method.form.rounds is None else str(method.form.rounds)
         claims = " | ".join(_worth(method, view) for view in VIEWS)
         between = ", ".join(method.views) or "no"
         lines.append(
@@ -53,8 +53,8 @@ def _sections(listed: Iterable[Method]) -> list[str]:
     for method in listed:
         lines.append(f"\n## {method.name}\n\n{method.label}: {method.summary}.")
         parts = {
-            "What the device sends": method.plain.sent,
-            "What is not protected": method.plain.stays_open,
+            "What the device sends": method.form.sent,
+            "What is not protected": method.form.stays_open,
         }
         parts |= {
             f"{WHERE[view].capitalize()}, the recommender sees": f"{method.claim(view).sees}."

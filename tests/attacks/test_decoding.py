@@ -16,7 +16,6 @@ from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.protocol import (
     BitContribution,
     CatalogueTable,
-    ItemFacts,
     Plan,
     Survey,
     decode,
@@ -95,14 +94,6 @@ def test_honest_messages_fit():
     assert isinstance(decode(data), BitContribution)
 
 
-def _facts(n: int, columns: int) -> ItemFacts:
-    zeros = np.zeros(n, np.float32)
-    patterns = np.zeros((n, columns), np.float32)
-    return ItemFacts(
-        catalogue="x", mean=3.0, bias=zeros, variance=zeros, popularity=zeros, patterns=patterns
-    )
-
-
 def _plan(**changes: float) -> Plan:
     fields = {
         "n_items": 10,
@@ -138,9 +129,6 @@ def _survey(**changes: float) -> Survey:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: _facts(
-            10, 500_000
-        ),  # 20 MB, for which `recommend` asked 1.2 TB: the square of the columns
         lambda: _plan(n_items=1, n_factors=1 << 23),
         lambda: _plan(n_items=1 << 40),
         lambda: _plan(epochs=10**12),
@@ -154,7 +142,7 @@ def test_sizes_are_bounded_before_anything_is_made_of_them(make: Callable[[], ob
 
 
 def test_what_is_usual_is_allowed():
-    for message in (_facts(10, 100), _plan(n_factors=200), _survey(scale_step=0.5)):
+    for message in (_plan(n_factors=200), _survey(scale_step=0.5)):
         assert type(decode(encode(message))) is type(message)
 
 

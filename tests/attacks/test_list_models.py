@@ -37,11 +37,9 @@ LIMIT = FREE_BYTES + BYTES_PER_ITEM * N_ITEMS
 
 def _facts(lists: str | None) -> ItemFacts:
     numbers = {name: np.ones(N_ITEMS, np.float32) for name in ("bias", "variance", "popularity")}
-    patterns = np.zeros((N_ITEMS, 0), np.float32)
     return ItemFacts(
         catalogue=known_items(table()).fingerprint,
         mean=3.5,
-        patterns=patterns,
         lists=lists,
         **numbers,
     )

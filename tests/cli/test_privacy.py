@@ -33,7 +33,7 @@ def test_a_page_for_people(call: Call, method: str) -> None:
     lines = result.out.splitlines()
     assert all(line == line.rstrip() and line.isprintable() and len(line) <= 120 for line in lines)
     assert len(lines) <= 60  # one page
-    bare = all(claim.status == "none" for claim in METHODS[method].plain.claims.values())
+    bare = all(claim.status == "none" for claim in METHODS[method].form.claims.values())
     assert bare != ("Why: proofs/" in result.out)
 
 

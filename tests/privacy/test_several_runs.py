@@ -67,7 +67,7 @@ def paid(
     """In each run, how far the log-likelihood of what is released can be apart in two worlds:
     moves over scales.
     """
-    channels = sum_channels("A", make_coding("auto", STARS, epsilon), epsilon)
+    channels = sum_channels(make_coding("auto", STARS, epsilon), epsilon)
     assert channels.total is not None
     return [
         int(np.abs(a.scores - b.scores).sum()) / channels.score.scale

@@ -45,7 +45,7 @@ def released(honest: int) -> list[np.ndarray]:
 
 def p_values(parts: list[np.ndarray]) -> list[float]:
     """Of scores and weights against the discrete Laplace law that their claim is proved for."""
-    channels = sum_channels("A", make_coding("auto", STARS, EPSILON), EPSILON)
+    channels = sum_channels(make_coding("auto", STARS, EPSILON), EPSILON)
     found = []
     for seen, channel in zip(parts, (channels.score, channels.weight), strict=True):
         law = stats.dlaplace(1 / float(channel.scale))

@@ -46,7 +46,7 @@ def sent(stars: float, run: int, epsilon: float) -> np.ndarray:
 
 def excess(epsilon: float) -> np.ndarray:
     """Of each run, 1 - exp(claim - loss), at least 0: its mean is the least delta at the claim."""
-    channels = sum_channels("A", make_coding("auto", STARS, epsilon), epsilon)
+    channels = sum_channels(make_coding("auto", STARS, epsilon), epsilon)
     assert channels.total is not None
     scales = np.full(RATED + 1, float(channels.score.scale))
     scales[-1] = float(channels.total.scale)

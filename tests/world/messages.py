@@ -66,6 +66,5 @@ def facts(known: CatalogueTable, **changes: Any) -> ItemFacts:
         "bias": np.linspace(-1, 1, n).astype(np.float32),
         "variance": np.full(n, 0.1, np.float32),
         "popularity": np.ones(n, np.float32),
-        "patterns": np.zeros((n, 0), np.float32),
     }
     return ItemFacts(**(fields | changes))

@@ -46,7 +46,7 @@ def methods(
 def _description(method: Method) -> Iterator[Block]:
     claim = method.claim()
     yield from (f"{method.label}: {method.summary}", "")
-    yield from (method.plain.sent, method.plain.stays_open, "")
+    yield from (method.form.sent, method.form.stays_open, "")
     against = f"against an observer of: {claim.against}"
     yield f"epsilon: {claim.status.upper()}, {against}; {claim.reason}"
     yield ""
@@ -65,7 +65,7 @@ def _method_fields(method: Method) -> dict[str, Any]:
         "summary": method.summary,
         "family": method.family,
         "views": list(method.views),
-        "claims": {view: asdict(claim) for view, claim in method.plain.claims.items()},
+        "claims": {view: asdict(claim) for view, claim in method.form.claims.items()},
         "options": {
             name: {
                 "flag": option.flag,

@@ -304,9 +304,7 @@ def claim_sentence(claim: PrivacyClaim) -> str:
     )
 
 
-def run_claim(
-    method: str, view: str, epsilon: float | None, status: str, *, labels: bool = False
-) -> PrivacyClaim:
+def run_claim(method: str, view: str, epsilon: float | None, status: str) -> PrivacyClaim:
     """Return the claim of a federated run, from what its statement says."""
     from hdpmf.common.methods import method_named
     from hdpmf.common.methods.method import PrivacyClaim

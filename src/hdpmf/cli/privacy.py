@@ -142,7 +142,7 @@ def explain(
         if claim is not None:
             yield from ("", Paragraph(f"This model. {claim_sentence(claim)}"))
 
-    form = method_named(method).plain
+    form = method_named(method).form
     fields = {
         "method": method,
         "epsilon": setting.epsilon,
@@ -175,7 +175,7 @@ def _setting(
     for name, value in chosen.items():
         known.options[name].check(value)
     if rounds is None:
-        form = known.plain
+        form = known.form
         rounds = known.default("epochs") if known.trains else form.rounds or 1
     epsilon = chosen.get("epsilon", 1.0)
     threshold = chosen.get("threshold", "mean")
@@ -255,7 +255,7 @@ def _page(
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
     method = method_named(setting.method)
-    form = method.plain
+    form = method.form
     yield _title(setting)
     yield ""
     for paragraph in (

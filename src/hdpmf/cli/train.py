@@ -152,7 +152,7 @@ def model_fields(method: str, model: Estimator, seed: int, data: str) -> dict[st
             "n_silent": model.n_silent_,
             "prior_origin": model.prior_origin_,
             "coding": model.coding_,
-            "n_patterns": getattr(model, "n_patterns_", model.facts_.patterns.shape[1]),
+            "n_patterns": getattr(model, "n_patterns_", 0),
         }
     return document
 

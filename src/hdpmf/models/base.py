@@ -286,7 +286,7 @@ def add_method(
         summary=summary or (inspect.getdoc(estimator) or name).splitlines()[0].rstrip("."),
         estimator=estimator,
         configuration=estimator,
-        plain=nothing_hidden("The ratings themselves.", _ALL, _ALL, NO_NOISE)
+        form=nothing_hidden("The ratings themselves.", _ALL, _ALL, NO_NOISE)
         if form is None
         else form,
         **{"family": "clear", "accounting": "no-noise" if form is None else AS_CLAIMED, **more},

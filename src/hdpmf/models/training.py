@@ -34,8 +34,9 @@ from hdpmf.untrusted.recommender.rounds import check_finite, diverged
 if TYPE_CHECKING:
     from hdpmf.models.factorization import Factorization
     from hdpmf.private.kernels.gpu.layout import Table
+    from hdpmf.private.kernels.gpu.solvers import Recipe
     from hdpmf.private.kernels.gpu.streaming import Block, Stream
-    from hdpmf.private.kernels.gpu.training import GpuRun, Recipe
+    from hdpmf.private.kernels.gpu.training import GpuRun
 
 
 RECOMMENDER_STREAM = 1
@@ -253,7 +254,7 @@ def recipe_of(
     plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str
 ) -> Recipe:
     """Return how a plan is trained on a GPU."""
-    from hdpmf.private.kernels.gpu.training import Recipe
+    from hdpmf.private.kernels.gpu.solvers import Recipe
 
     noise = "none"
     if private:

@@ -101,7 +101,7 @@ def test_one_rating_moves_the_contribution_by_no_more_than_is_paid_for(coding, s
     table = Ratings.from_arrays(users, items, values, scale=scale)
     weights = rng.uniform(0.02, 1, 30)
     survey = survey_for(table, coding=coding)
-    channels = sum_channels("A", make_coding(coding, scale, 1.0), 1.0)
+    channels = sum_channels(make_coding(coding, scale, 1.0), 1.0)
 
     def sums(values, keep):
         rows = table.take(keep)
@@ -157,7 +157,7 @@ def test_the_noise_of_many_shards_is_the_noise_of_one():
     """
     survey = survey_for()
     quiet = answer(make_shard(noise=Silent()), survey)
-    channels = sum_channels("A", make_coding("soft", WORLD.scale, 1.0), 1.0)
+    channels = sum_channels(make_coding("soft", WORLD.scale, 1.0), 1.0)
     draws = []
     for seed in range(300):
         shards = [
@@ -272,7 +272,6 @@ def facts_for(shard, **changes):
         "bias": np.zeros(40, np.float32),
         "variance": np.ones(40, np.float32),
         "popularity": np.ones(40, np.float32),
-        "patterns": np.zeros((40, 0), np.float32),
     }
     return shard.check(ItemFacts(**(fields | changes)))
 
@@ -292,7 +291,6 @@ def test_item_facts_that_make_no_sense_are_refused():
         {"popularity": bad},
         {"catalogue": "other"},
         {"bias": np.zeros(39, np.float32)},
-        {"patterns": np.full((40, 2), np.inf, np.float32)},
     ):
         with pytest.raises(ProtocolError):
             facts_for(shard, **change)

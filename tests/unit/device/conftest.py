@@ -77,7 +77,6 @@ def entry(**fields: object) -> Entry:
         "view": "sums",
         "epsilon": 1.0,
         "status": "proved",
-        "labels": False,
         "action": "sent",
         "words": "whole numbers into a sum",
     }

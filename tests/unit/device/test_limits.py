@@ -231,13 +231,12 @@ def test_another_epsilon_adds_two_units_at_most() -> None:
         assert spent[0] <= 2 * spent[1] + 2 * 0.5 / 64 + 1e-9
 
 
-@pytest.mark.parametrize("design", ["A", "S"])
-def test_the_noise_makes_twice_the_presence_cost_of_it(design: str) -> None:
+def test_the_noise_makes_twice_the_presence_cost_of_it() -> None:
     """Scores, weights and the total of the vectors themselves, over the scales of their noise."""
     rng = np.random.default_rng(3)
     scale, epsilon = _scale(), 0.5
-    coding = make_ruler(scale) if design == "S" else make_coding("soft", scale, epsilon)
-    channels = sum_channels(design, coding, epsilon)
+    coding = make_coding("soft", scale, epsilon)
+    channels = sum_channels(coding, epsilon)
     ruler, dearest = make_ruler(scale), Fraction(0)
     for _ in range(300):
         n = int(rng.integers(2, 9))
@@ -250,9 +249,8 @@ def test_the_noise_makes_twice_the_presence_cost_of_it(design: str) -> None:
         scores = difference * coding.encode(values.astype(np.float32))
         cost = sum(map(abs, scores.tolist())) / channels.score.scale
         cost += Fraction(int(np.abs(difference).sum())) / channels.weight.scale
-        if channels.total is not None:
-            moved = int((difference * ruler.encode(values.astype(np.float32))).sum())
-            cost += abs(moved) / channels.total.scale
+        moved = int((difference * ruler.encode(values.astype(np.float32))).sum())
+        cost += abs(moved) / channels.total.scale
         claim = 2 * channels.presence_cost * Fraction(units[0], 64)
         assert cost <= claim
         dearest = max(dearest, cost / claim)

@@ -78,7 +78,7 @@ def test_a_receipt_says_who_asked_what_left_and_what_was_answered(tmp_path: Path
     )
     assert store.pinned_catalogue is not None
     assert found.terms == UnderTerms(
-        method="hdp-sum", view="two-servers", epsilon=0.5, rounds=1, labels=False, minimum=100,
+        method="hdp-sum", view="two-servers", epsilon=0.5, rounds=1, minimum=100,
         catalogue=store.pinned_catalogue.version_digest, catalogue_version=1,
     )  # fmt: skip
     (piece,) = found.left
@@ -256,7 +256,6 @@ _RECEIPTS = st.builds(
         view=_TEXT,
         epsilon=st.none() | _FLOATS,
         rounds=st.integers(0, 1 << 40),
-        labels=st.booleans(),
     ),
     complete=st.booleans(),
     left=st.lists(

@@ -37,9 +37,9 @@ def test_claims_are_what_the_accountant_computes(name, view):
 def test_two_servers_are_offered_by_name():
     with_servers = {name for name in METHODS if "two-servers" in METHODS[name].offered}
     assert with_servers == {"hdp-sum", "user-mean"}
-    run = [name for name in METHODS if "two-servers" in METHODS[name].views]
-    assert run == ["hdp-sum"]
-    assert METHODS["hdp-sum"].views[0] == "sums"  # the default of runs with devices stays
+    assert [name for name in METHODS if METHODS[name].views == ("two-servers",)] == ["hdp-sum"]
+    over_flower = {name for name in METHODS if METHODS[name].views == ("messages",)}
+    assert over_flower == {"mf", "hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf"}
     claim = METHODS["hdp-sum"].claim("two-servers")
     assert claim.status == "proved"
     assert claim.against == "the recommender and one of the two servers, with any number of devices"

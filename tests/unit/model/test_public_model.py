@@ -71,7 +71,6 @@ def item_facts(draw: st.DrawFn, n: int) -> ItemFacts:
         bias=draw(arrays(np.float32, n, elements=numbers)),
         variance=draw(vector),
         popularity=draw(vector),
-        patterns=draw(matrix(n, st.integers(0, 3))),
         prior=draw(st.none() | st.sampled_from(["films", "x"])),
         similarity=draw(st.none() | similarities(n)),
     )

@@ -89,13 +89,13 @@ def test_the_ruler_measures_ratings(scale):
 def test_the_theorem_holds_exactly(name, scale, epsilon):
     """Value: W epsilon. Presence: three quarters of it. In fractions."""
     budget = Fraction(epsilon)
-    channels = sum_channels("A", make_coding(name, scale, epsilon), epsilon)
+    channels = sum_channels(make_coding(name, scale, epsilon), epsilon)
     assert channels.value_cost == budget
     assert channels.presence_cost == budget * 3 / 4
 
 
 def test_the_noise_on_stars_is_the_published_one():
-    channels = sum_channels("A", make_coding("soft", RatingScale(1, 5, 1), 1.0), 1.0)
+    channels = sum_channels(make_coding("soft", RatingScale(1, 5, 1), 1.0), 1.0)
     assert channels.score.scale == Fraction(640) / Fraction(98, 100)
     assert channels.weight.scale == 64 * 4
     # Units of a 64th of half a star's range: 4/em stars are 4 * 64 * (4 units per 4 stars) / em.
@@ -136,7 +136,7 @@ def test_what_cannot_be_coded_is_refused():
         make_coding("loud", RatingScale(1, 5), 1.0)
     for epsilon in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(PrivacyError, match="epsilon"):
-            sum_channels("A", make_coding("soft", RatingScale(1, 5), 1.0), epsilon)
+            sum_channels(make_coding("soft", RatingScale(1, 5), 1.0), epsilon)
 
 
 def test_a_rating_just_above_the_top_of_a_fine_scale_has_the_top_level() -> None:

@@ -75,7 +75,7 @@ def test_what_is_off_the_scale_is_refused() -> None:
 
 def test_noise_of_sums() -> None:
     coding = make_coding("soft", STARS, 0.5)
-    plain = sum_channels("A", coding, 0.5)
+    plain = sum_channels(coding, 0.5)
     assert plain.score.scale == Fraction(64 * 10, 1) / (Fraction(1, 2) * Fraction(49, 50))
     assert plain.total.scale == Fraction(64 * 4 * 100)
     assert plain.weight.scale == 64 * 4 * 2
@@ -84,7 +84,7 @@ def test_noise_of_sums() -> None:
     assert plain.presence_cost == Fraction(3, 8)
     for epsilon in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(PrivacyError, match="positive number"):
-            sum_channels("A", coding, epsilon)
+            sum_channels(coding, epsilon)
 
 
 def test_weights_are_rounded_down() -> None:

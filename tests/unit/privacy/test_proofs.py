@@ -129,10 +129,10 @@ DERIVED: dict[str, Callable[[str], float]] = {
     "value_factor": _factor("value"),
     "presence_factor": _factor("presence"),
     "share_e1": lambda _: float(
-        sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).score.value_cost
+        sum_channels(make_coding("soft", STARS, 1.0), 1.0).score.value_cost
     ),
     "share_em": lambda _: float(
-        sum_channels("A", make_coding("soft", STARS, 1.0), 1.0).total.value_cost
+        sum_channels(make_coding("soft", STARS, 1.0), 1.0).total.value_cost
     ),
     "popularity_share": lambda _: cost("private-popular", "sums", neighbours="presence").pure,
     "soft_grid": lambda _: 64 / make_coding("soft", STARS, 1.0).unit,
@@ -181,7 +181,7 @@ def test_the_sums_cost_the_same_on_every_scale(
     """
     chosen = make_coding(coding, scale, epsilon)
     ruler = make_ruler(scale)
-    channels = sum_channels("A", chosen, epsilon)
+    channels = sum_channels(chosen, epsilon)
     levels = np.linspace(
         scale.low, scale.high, 4001 if scale.step is None else round(scale.width / scale.step) + 1
     )

@@ -178,7 +178,7 @@ def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:
 
 def test_the_words_say_what_presence_costs_at_a_limit() -> None:
     """As much as any limit costs, by the proof and by the accountant."""
-    form = HDP_SUM.plain
+    form = HDP_SUM.form
     factor = form.claims["sums"].presence
     assert factor is not None
     assert f"hidden at {factor:g} W epsilon" in form.stays_open

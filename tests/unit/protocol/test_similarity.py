@@ -33,7 +33,6 @@ def facts(similarity: Similarity | None = None) -> ItemFacts:
         bias=zero,
         variance=zero,
         popularity=zero,
-        patterns=np.zeros((3, 0), np.float32),
         similarity=similarity,
     )
 

@@ -63,7 +63,7 @@ def test_its_id_is_of_every_byte_and_it_survives_the_wire() -> None:
 
 def test_noise_is_what_the_survey_costs() -> None:
     task = a_task()
-    channels = sum_channels("A", make_coding("soft", RatingScale(1, 5, 1), 0.5), 0.5)
+    channels = sum_channels(make_coding("soft", RatingScale(1, 5, 1), 0.5), 0.5)
     assert [part.fraction for part in task.noise] == [
         channels.score.scale,
         channels.weight.scale,

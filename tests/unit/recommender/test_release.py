@@ -78,7 +78,7 @@ def test_sums_release_no_data_set():
 
 def test_a_model_of_the_release_is_the_model_of_the_ratings(released):
     again = HDPBit.from_release(released.release_, rng=1)
-    for name in ("bias", "variance", "popularity", "patterns"):
+    for name in ("bias", "variance", "popularity"):
         assert (getattr(again.facts_, name) == getattr(released.facts_, name)).all()
     assert encode(again.lists_.table()) == encode(released.lists_.table())
     assert again.feature_names_ == released.feature_names_

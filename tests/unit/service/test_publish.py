@@ -65,7 +65,6 @@ def facts(mean: float) -> ItemFacts:
         bias=zeros,
         variance=zeros,
         popularity=zeros,
-        patterns=np.zeros((5, 0), np.float32),
     )
 
 

@@ -12,7 +12,6 @@ from hdpmf.common.methods.options import Option, check, option, options_of
 from hdpmf.common.methods.registry import (
     METHODS,
     RUN_EPSILON,
-    federated,
     method_named,
     method_of,
     method_with,
@@ -30,7 +29,6 @@ __all__ = [
     "Status",
     "View",
     "check",
-    "federated",
     "method_named",
     "method_of",
     "method_with",

@@ -37,7 +37,7 @@ USER_MEAN = Method(
     estimator="hdpmf.models.baselines:UserMean",
     configuration=NoOptions,
     accounting="nothing",
-    plain=Form(
+    form=Form(
         claims={
             view: Claim(
                 status="proved",
@@ -66,7 +66,7 @@ GLOBAL_MEAN = Method(
     estimator="hdpmf.models.baselines:GlobalMean",
     configuration=NoOptions,
     accounting="raw-mean",
-    plain=nothing_hidden(
+    form=nothing_hidden(
         "The ratings themselves, of which the recommender computes one mean.",
         "all ratings",
         "all ratings",
@@ -86,7 +86,7 @@ BIASED_MF = Method(
     defaults={"epochs": 20},
     tuning={"learning_rate": (0.005, 0.01, 0.02), "reg": (0.05, 0.1)},
     accounting="no-noise",
-    plain=nothing_hidden(
+    form=nothing_hidden(
         "The ratings themselves, on which the recommender trains.",
         "all ratings",
         "all ratings",
@@ -104,7 +104,7 @@ PRIVATE_POPULAR = Method(
     estimator="hdpmf.models.baselines:PrivatePopular",
     configuration=PopularityOptions,
     accounting="counts",
-    plain=Form(
+    form=Form(
         claims={
             "messages": replace(
                 SUM_SEEN_ALONE, sees="every device's weights, item by item, almost without noise"
@@ -148,7 +148,7 @@ def _yardstick(name: str, label: str, summary: str, estimator: str, colour: str)
         estimator=f"hdpmf.models.baselines:{estimator}",
         configuration=ListOptions,
         accounting="no-noise",
-        plain=nothing_hidden(
+        form=nothing_hidden(
             "Which items were rated, without any noise.", _PAIRS_SEEN, _PAIRS_SEEN, NO_NOISE
         ),
         lists_only=True,
@@ -242,7 +242,7 @@ MF = Method(
     rates=_RATES | {"sequential": 0.01},
     mechanism="none",
     accounting="no-noise",
-    plain=nothing_hidden(
+    form=nothing_hidden(
         "The ratings' gradients, without any noise. A recommender can compute the "
         "ratings from them.",
         "in every round every device's gradients, without any noise, and which items it rated",
@@ -250,7 +250,7 @@ MF = Method(
         "item has, and which devices took part",
         NO_NOISE,
     ),
-    views=("sums", "messages"),
+    views=("messages",),
     audited=True,
     colour="#4a525b",
 )
@@ -266,8 +266,8 @@ HDPMF = Method(
     rates=_RATES,
     mechanism="stretch",
     accounting="gradients",
-    plain=_nominal(budgets=False),
-    views=("sums", "messages"),
+    form=_nominal(budgets=False),
+    views=("messages",),
     has_h=True,
     audited=True,
     colour="#0072b2",
@@ -317,7 +317,7 @@ HDPMF_PAID = Method(
     rates={"batch": 0.1},  # few rounds, so large steps
     mechanism="paid",
     accounting="paid",
-    plain=Form(
+    form=Form(
         claims={
             "messages": Claim(
                 status="none",
@@ -344,7 +344,6 @@ HDPMF_PAID = Method(
         "among.",
     ),
     headline="sums",
-    views=("sums", "messages"),
     audited=True,
     tuning={"learning_rate": (0.2, 0.1, 0.05, 0.01), "reg": (0.01, 0.001)},
     version=1,
@@ -360,7 +359,7 @@ PDPMF = replace(
     fixed={},
     mechanism="sample",
     accounting="sampled-gradients",
-    plain=_nominal(budgets=True),
+    form=_nominal(budgets=True),
     colour="#d55e00",
 )
 

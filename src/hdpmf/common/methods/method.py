@@ -104,9 +104,10 @@ class Method:
             by gradients.
         accounting: Name of the rule in ``hdpmf.common.privacy.accounting.rules`` that says what an
             observer sees, or a function of that kind; ``as-claimed`` counts what the claims say.
-        plain: How it runs.
+        form: How it runs.
         headline: The view that its epsilon is stated for.
-        views: The views that it can run under between machines, the default first; none: it cannot.
+        views: What is seen where it runs between machines: sums of two servers, or all messages by
+            Flower's SuperLink. Empty: it does not.
         lists_only: It orders items for lists and predicts no ratings of its own.
         has_h: Whether the recommender draws a part of the noise, so that it matters who knows it.
         audited: Whether the audit has a game for it.
@@ -125,7 +126,7 @@ class Method:
     estimator: str | type
     configuration: type
     accounting: str | Callable[..., Any]
-    plain: Form
+    form: Form
     headline: View = "messages"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -195,11 +196,7 @@ class Method:
         """True if its lists differ from the order of the catalogue."""
         return self.lists_only or not self.is_baseline
 
-    def form(self, labels: bool = False) -> Form:
-        """Return how it runs."""
-        return self.plain
-
-    def claim(self, view: str | None = None, *, labels: bool = False) -> Claim:
+    def claim(self, view: str | None = None) -> Claim:
         """Return the claim under a view (by default the one that its epsilon is stated for).
 
         Sums are sums, whoever knows h (``sums-h-known``, ``sums-h-hidden``); who gets only the
@@ -210,15 +207,15 @@ class Method:
             ConfigError: There is no such view, or the method is not offered under it.
         """
         if view is None or view == "final":
-            return self.plain.claims[self.headline]
+            return self.form.claims[self.headline]
         if view not in _OBSERVERS:
             raise ConfigError(f"there is no view {view!r}; choose from {', '.join(VIEWS)}, final")
-        return self.plain.claims[self.require_view(_OBSERVERS[view])]
+        return self.form.claims[self.require_view(_OBSERVERS[view])]
 
     @property
     def offered(self) -> tuple[View, ...]:
         """The views that it makes a claim for, in the library or between machines."""
-        return tuple(view for view in VIEWS if view in self.plain.claims)
+        return tuple(view for view in VIEWS if view in self.form.claims)
 
     def require_view(self, view: View) -> View:
         """The same view; ConfigError where the method is not offered under it."""
@@ -373,7 +370,7 @@ class PrivacyClaim:
         )
 
 
-def claim_of(method: Method | None, epsilon: float, *, labels: bool = False) -> PrivacyClaim:
+def claim_of(method: Method | None, epsilon: float) -> PrivacyClaim:
     """Return the claim for a model of this method; nothing for a model of no registered method."""
     if method is None:
         return PrivacyClaim(

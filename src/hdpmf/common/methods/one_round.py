@@ -48,7 +48,7 @@ HDP_SUM = Method(
     estimator="hdpmf.models.one_round:HDPSum",
     configuration=SumOptions,
     accounting="sums",
-    plain=Form(
+    form=Form(
         claims={
             "messages": SUM_SEEN_ALONE,
             "sums": Claim(
@@ -80,7 +80,7 @@ HDP_SUM = Method(
         sums=1,
     ),
     headline="sums",
-    views=("sums", "two-servers"),
+    views=("two-servers",),
     audited=True,
     version=2,
 )
@@ -101,7 +101,7 @@ HDP_BIT = Method(
     estimator="hdpmf.models.hdp_bit:HDPBit",
     configuration=BitOptions,
     accounting="bits",
-    plain=Form(
+    form=Form(
         claims={
             "messages": Claim(
                 status="proved",
@@ -127,7 +127,6 @@ HDP_BIT = Method(
         rounds=1,
         sums=0,
     ),
-    views=("messages",),
     audited=True,
     version=2,
 )

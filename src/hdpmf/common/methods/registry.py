@@ -51,7 +51,7 @@ def _as_its_authors(method: Method) -> Method:
     Raises:
         ConfigError: Its claims and its accounting contradict each other.
     """
-    claimed = any(claim.status != "none" for claim in method.plain.claims.values())
+    claimed = any(claim.status != "none" for claim in method.form.claims.values())
     if method.accounting in _WITHOUT_NOISE and claimed:
         raise ConfigError(
             f"{method.name} claims an epsilon, but its accounting is {method.accounting!r}, by "
@@ -64,9 +64,9 @@ def _as_its_authors(method: Method) -> Method:
         )
     claims = {
         view: claim if claim.status == "none" else replace(claim, status=AUTHORS_CLAIM)
-        for view, claim in method.plain.claims.items()
+        for view, claim in method.form.claims.items()
     }
-    return replace(method, plain=replace(method.plain, claims=claims))
+    return replace(method, form=replace(method.form, claims=claims))
 
 
 AS_CLAIMED = "as-claimed"
@@ -91,11 +91,6 @@ RUN_EPSILON = 0.5
 
 It is half of what a rating may spend in its life by default: no single run takes all of it.
 """
-
-
-def federated() -> tuple[str, ...]:
-    """The methods that can run between machines, by name."""
-    return tuple(name for name, method in METHODS.items() if method.views)
 
 
 def method_with(mechanism: str) -> Method:

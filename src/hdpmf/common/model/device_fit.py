@@ -80,8 +80,6 @@ _SIMILAR_WITH_PRIOR = 0.7
 
 _DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 
-_PATTERN_RIDGE = 40.0
-
 
 def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
     """Ratings on any scale as one to five stars."""
@@ -123,7 +121,7 @@ class DeviceFit:
     @property
     def given(self) -> tuple[str, ...]:
         """Names of the columns that are public features of items."""
-        made, known = ("pattern ", "decade ", "similarity "), set(self.names)
+        made, known = ("decade ", "similarity "), set(self.names)
         return tuple(
             name
             for name in self.names
@@ -161,10 +159,6 @@ def device_columns(
     popularity = (popularity - np.average(popularity, weights=np.maximum(weights, 1e-6))) / 1.5
     own = (np.ones(len(bias)), bias, popularity, popularity**2, bias * popularity, bias**2)
     names, columns, ridges = list(_OWN), list(own), list(_OWN.values())
-    patterns = facts.patterns.astype(np.float64).T
-    names += [f"pattern {number + 1}" for number in range(len(patterns))]
-    columns += list(patterns)
-    ridges += [_PATTERN_RIDGE] * len(patterns)
     if features is not None:
         names += features.names
         columns += list(features.matrix.T)
@@ -206,9 +200,7 @@ def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:
     return None
 
 
-def device_fit(
-    facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None, *, simple: bool = False
-) -> DeviceFit:
+def device_fit(facts: ItemFacts, features: ItemFeatures | None, prior: Prior | None) -> DeviceFit:
     """Make the fit of item facts, public features and, if any, a population prior."""
     extra = () if prior is None else prior.columns
     names, columns, ridges = device_columns(facts, features, extra=extra)

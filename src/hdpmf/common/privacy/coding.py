@@ -27,8 +27,6 @@ MEAN_SHARE = Fraction(1, 50)
 WEIGHT_SCALE = 4
 """Scale of the noise on a sum of weights, over epsilon: presence costs W epsilon / 4 there."""
 
-FEWEST_LABEL_EPSILON = 1e-4
-
 UNSTATED_LEVELS = 1000
 """Steps of a scale that states none."""
 
@@ -217,7 +215,7 @@ class Channels:
 
 
 @lru_cache(maxsize=32)
-def sum_channels(design: str, coding: Coding, epsilon: float, *, labels: bool = False) -> Channels:
+def sum_channels(coding: Coding, epsilon: float) -> Channels:
     """The entries of the secure sums and their noise, in exact fractions."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")

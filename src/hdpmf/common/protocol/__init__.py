@@ -29,9 +29,7 @@ from hdpmf.common.protocol.messages import (
 )
 from hdpmf.common.protocol.oneround import (
     BitContribution,
-    Grouping,
     ItemFacts,
-    Popularity,
     SumContribution,
     Survey,
 )
@@ -44,14 +42,12 @@ __all__ = [
     "CatalogueTable",
     "CatalogueVersion",
     "Gradients",
-    "Grouping",
     "ItemCounts",
     "ItemFacts",
     "ListTable",
     "Message",
     "Opening",
     "Plan",
-    "Popularity",
     "Round",
     "SumContribution",
     "Survey",

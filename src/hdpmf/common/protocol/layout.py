@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from hdpmf.common.data import RatingScale
@@ -19,23 +17,22 @@ def survey_circuit(survey: Survey) -> tuple[OneRating, tuple[Noise, ...]]:
     if survey.design == "L":
         raise ProtocolError("two servers sum; a survey by single bits has no sums")
     coding = make_coding(survey.coding, scale, survey.epsilon)
-    channels = sum_channels(survey.design, coding, survey.epsilon)
+    channels = sum_channels(coding, survey.epsilon)
     levels = len(coding.entries)
     if levels > MOST_LEVELS:
         raise ConfigError(
             f"two servers take scales of 2 to {MOST_LEVELS} levels, this one has "
             f"{levels:,}; state a coarser step"
         )
-    total = channels.total
     circuit = OneRating(
         items=survey.n_items,
         codes=tuple(coding.entries.tolist()),
-        rulers=(0,) * levels if total is None else tuple(make_ruler(scale).entries.tolist()),
+        rulers=tuple(make_ruler(scale).entries.tolist()),
     )
     scales = (
         (survey.n_items, channels.score.scale),
         (survey.n_items, channels.weight.scale),
-        (1, Fraction(0) if total is None else total.scale),
+        (1, channels.total.scale),
     )
     noise = tuple(
         Noise(entries=n, scale=f"{each.numerator}/{each.denominator}") for n, each in scales

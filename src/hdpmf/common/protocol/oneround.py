@@ -7,14 +7,6 @@
                           ◀──────────   SumContribution or BitContribution, once in a rating's life
         ItemFacts         ──────────▶   (devices fit their own vectors; nothing is sent back)
         ListTable         ──────────▶   (where the facts name one)
-
-With taste labels there is a round before::
-
-        Survey            ──────────▶
-                          ◀──────────   Popularity, once
-        Grouping          ──────────▶   (each device draws its label, once, and keeps it)
-                          ◀──────────   SumContribution, heads per label, once
-        ItemFacts         ──────────▶
 """
 
 from __future__ import annotations
@@ -25,7 +17,6 @@ from typing import Literal
 import numpy as np
 
 from hdpmf.common.protocol.messages import (
-    MAX_FACTORS,
     MAX_ITEMS,
     _check_matrix,
     _Message,
@@ -39,16 +30,15 @@ class Survey(_Message, frozen=True):
     """Recommender to clients: the public question.
 
     Attributes:
-        design: ``A`` or ``S`` (sums over users), ``L`` (one bit per rating).
+        design: ``A`` (sums over users) or ``L`` (one bit per rating).
         coding: The public curve that ratings are coded by.
         epsilon: The largest budget of a rating.
         catalogue: Fingerprint of the item ids and their public features.
         contributors: Number of users whose noise shares make the whole noise.
         scale_step: Of the public rating scale, where it has one.
-        labels: Sum heads per taste label (design A only).
     """
 
-    design: Literal["A", "S", "L"]
+    design: Literal["A", "L"]
     coding: Literal["soft", "threshold", "linear"]
     epsilon: float
     n_items: int
@@ -57,61 +47,22 @@ class Survey(_Message, frozen=True):
     scale_low: float
     scale_high: float
     scale_step: float | None
-    labels: bool = False
 
     def _check(self) -> None:
         self._require(_positive(self.epsilon), "epsilon must be a positive number")
-        self._require(self.design == "A" or not self.labels, "only design A has taste labels")
         self._require(1 <= self.n_items <= MAX_ITEMS, f"n_items must be from 1 to {MAX_ITEMS}")
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
         check_scale(self, self.scale_low, self.scale_high, self.scale_step)
 
 
-class Popularity(_Message, frozen=True):
-    """Client to recommender, by secure aggregation, before labels: noisy weights per item."""
-
-    weights: np.ndarray
-
-    def _check(self) -> None:
-        check_vectors(self, "weights")
-
-
-class Grouping(_Message, frozen=True):
-    """Recommender to clients: scores that decide on taste labels, and items summed per label.
-
-    The guarantee does not depend on its content: a score outside its bounds is refused.
-
-    Attributes:
-        scores: Per item a public score in 64ths, from -64 to 64.
-        heads: Positions of the items that are summed per label, ascending.
-    """
-
-    scores: np.ndarray
-    heads: np.ndarray
-
-    def _check(self) -> None:
-        check_vectors(self, "scores", "heads")
-        # By comparison only: the absolute value of the least int64, and differences of far ones,
-        # wrap around.
-        self._require(
-            bool(((self.scores >= -64) & (self.scores <= 64)).all()),
-            "scores must be from -64 to 64",
-        )
-        inside = (self.heads >= 0) & (self.heads < len(self.scores))
-        self._require(bool(inside.all()), "heads must be positions of items")
-        self._require(bool((self.heads[1:] > self.heads[:-1]).all()), "heads must be ascending")
-
-
 class SumContribution(_Message, frozen=True):
     """Client to recommender, by secure aggregation: whole numbers summed over users, with noise.
 
     Attributes:
-        scores: Per item, the weighted coded ratings. With taste labels the heads' are of devices
-            with label 0, and those with label 1 follow after the last item, in the order of the
-            heads.
-        weights: Per item, the weights, in the same order.
-        total: The weighted ratings of all items together (0 where the design has none).
+        scores: Per item, the weighted coded ratings.
+        weights: Per item, the weights.
+        total: The weighted ratings of all items together.
     """
 
     scores: np.ndarray
@@ -211,9 +162,7 @@ class ItemFacts(_Message, frozen=True):
         bias: Per item, its mean rating less the mean.
         variance: Per item, of the bias.
         popularity: Per item, the estimated weights of its raters.
-        patterns: Per item, a row of further factors; it may have no columns.
         similarity: Of items by their raters, where that is in plain sight.
-        labels: The one pattern is how differently the two taste labels rate an item.
         prior: Name of the shipped population prior to fit vectors with; a device without it does
             without.
         lists: SHA-256 of the model for lists that follows, or None.
@@ -224,8 +173,6 @@ class ItemFacts(_Message, frozen=True):
     bias: np.ndarray
     variance: np.ndarray
     popularity: np.ndarray
-    patterns: np.ndarray
-    labels: bool = False
     prior: str | None = None
     lists: str | None = None
     similarity: Similarity | None = None
@@ -239,14 +186,6 @@ class ItemFacts(_Message, frozen=True):
             self._require(array.ndim == 1, f"{name} must be a vector")
             _check_matrix(self, name, array[None])
             self._require(len(array) == len(self.bias), f"{name} must be one per item")
-        _check_matrix(self, "patterns", self.patterns)
-        self._require(len(self.patterns) == len(self.bias), "patterns must be one row per item")
-        self._require(
-            self.patterns.shape[1] <= MAX_FACTORS, f"there may be {MAX_FACTORS} patterns at most"
-        )
-        self._require(
-            not self.labels or self.patterns.shape[1] == 1, "taste labels give one pattern"
-        )
         if self.similarity is not None and len(self.similarity.items):
             self._require(
                 int(self.similarity.items[-1]) < len(self.bias), "similarity must be of these items"
@@ -255,4 +194,4 @@ class ItemFacts(_Message, frozen=True):
         self._require(bool((self.popularity >= 0).all()), "popularity must be 0 or more")
 
 
-OneRoundMessage = Survey | Popularity | Grouping | SumContribution | BitContribution | ItemFacts
+OneRoundMessage = Survey | SumContribution | BitContribution | ItemFacts

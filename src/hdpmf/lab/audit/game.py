@@ -186,7 +186,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
         verdict=verdict(claimed, best.epsilon),
         claim_status=claim.status,
         claim_view=claim.view,
-        claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.plain.claims)
+        claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.form.claims)
         or audit.view != "messages"
         or method.headline == "messages",
         ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),

@@ -90,7 +90,7 @@ def sum_scores(
     """Return scores against the sums of design A."""
     contributors = max(target.ratings.n_users, 2)
     coding = coding_of(design.survey(target.ratings, contributors))
-    channels = sum_channels("A", coding, design.epsilon)
+    channels = sum_channels(coding, design.epsilon)
     worlds = []
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         alone, weights = _alone(target, rating)

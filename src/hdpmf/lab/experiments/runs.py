@@ -102,7 +102,7 @@ class MethodRecord(msgspec.Struct, frozen=True):
         return cls(
             facts={name: getattr(method, name) for name in _RECORDED},
             options=tuple(method.options),
-            form=asdict(method.plain),
+            form=asdict(method.form),
             source=source_digest(method.estimator),
         )
 
@@ -117,7 +117,7 @@ class MethodRecord(msgspec.Struct, frozen=True):
                 "Recorded", [(option, Any, None) for option in self.options]
             ),
             accounting=AS_CLAIMED,
-            plain=Form(**{**self.form, "claims": claims}),
+            form=Form(**{**self.form, "claims": claims}),
         )
 
 

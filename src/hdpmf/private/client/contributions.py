@@ -239,7 +239,7 @@ class OneRoundClient:
 
     def _channels(self, survey: Survey) -> tuple[Coding, Channels]:
         coding = make_coding(survey.coding, self._ratings.scale, survey.epsilon)
-        return coding, sum_channels("A", coding, survey.epsilon)
+        return coding, sum_channels(coding, survey.epsilon)
 
     def _sums(self, survey: Survey) -> SumContribution:
         ratings = self._ratings

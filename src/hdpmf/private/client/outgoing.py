@@ -23,7 +23,6 @@ from hdpmf.common.protocol import (
     BudgetReport,
     Gradients,
     ItemCounts,
-    Popularity,
     SumContribution,
 )
 from hdpmf.common.protocol.task import (
@@ -50,7 +49,6 @@ Outgoing = TypeVar(
     Gradients,
     SumContribution,
     BitContribution,
-    Popularity,
 )
 
 _ALLOWED = Outgoing.__constraints__

@@ -109,7 +109,6 @@ class NewItems:
             bias=bias,
             variance=np.append(known.variance, np.full(self.n_new, SPREAD)).astype(np.float32),
             popularity=self._popularity(known.popularity),
-            patterns=self.rows(known.patterns),
         )
 
     def fit(self, known: DeviceFit, facts: ItemFacts, noise: float) -> DeviceFit:

@@ -66,7 +66,6 @@ def make_survey(
     catalogue: str,
     contributors: int,
     coding: str = "auto",
-    labels: bool = False,
 ) -> Survey:
     """Return the survey to ask."""
     return Survey(
@@ -96,7 +95,6 @@ class OneRoundRecommender:
         survey: Survey,
         features: ItemFeatures | None = None,
         *,
-        score: object = None,
         n_patterns: int | None = 0,
         retired: Sequence[int] | np.ndarray = (),
     ) -> None:

@@ -290,7 +290,6 @@ def item_facts(
     bias: np.ndarray,
     variance: np.ndarray,
     popularity: np.ndarray,
-    patterns: np.ndarray | None = None,
 ) -> ItemFacts:
     """The message to all devices."""
     return ItemFacts(
@@ -299,9 +298,6 @@ def item_facts(
         bias=bias.astype(np.float32),
         variance=np.maximum(variance, 0.0).astype(np.float32),
         popularity=np.maximum(popularity, 0.0).astype(np.float32),
-        patterns=np.zeros((len(bias), 0), np.float32)
-        if patterns is None
-        else patterns.astype(np.float32),
     )
 
 
@@ -402,7 +398,7 @@ def clamp_to_feasible(
         noises: How many times the whole noise is in it.
     """
     coding = coding_of(survey)
-    channels = sum_channels("A", coding, survey.epsilon)
+    channels = sum_channels(coding, survey.epsilon)
     most = float(WEIGHT_UNITS) * users
     margin = _margin(channels.weight.scale, noises)
     weights = _clamped(answer.weights, -margin, most + margin)

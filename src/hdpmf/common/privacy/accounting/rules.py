@@ -295,7 +295,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     if view == "messages":
         return _open(_UNSUMMED, "proofs/hdp-sum.md")
     coding = make_coding(setting.coding, setting.scale, setting.epsilon)
-    channels = sum_channels("A", coding, setting.epsilon)
+    channels = sum_channels(coding, setting.epsilon)
     units = _units(setting, subject, in_weight=True)
     others = _pushed_out(setting, subject, units)
     per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
@@ -355,7 +355,7 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
 def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
     """Each rating costs what the method's claim says for this view, and costs add up."""
     method = method_named(setting.method)
-    claims = method.plain.claims
+    claims = method.form.claims
     seen: str = method.headline if view == "final" else view.partition("-h-")[0]
     by_view: dict[str, Claim] = {str(name): found for name, found in claims.items()}
     # Sums are made of messages: what is claimed for these holds for those.

@@ -65,8 +65,6 @@ class Setting:
     h_quantile: float = 0.5
     h_draws: tuple[float, ...] | None = None
     max_ratings: int | None = None
-    design: str = "A"
-    labels: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "u_norm"):

@@ -128,8 +128,8 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         asked=asked,
         claim=method.claim(terms.view),
         cost=found,
-        sends=method.plain.sent,
-        not_protected=method.plain.stays_open,
+        sends=method.form.sent,
+        not_protected=method.form.stays_open,
         numbers=numbers,
         others=table.n_items - len(taking),
         left_out=len(table) - len(taking),
@@ -149,8 +149,8 @@ def _without_items(asked: Question) -> SendPreview:
         asked,
         method.claim(terms.view),
         _cost(terms),
-        method.plain.sent,
-        method.plain.stays_open,
+        method.form.sent,
+        method.form.stays_open,
         numbers=(),
         others=0,
         left_out=0,
@@ -174,5 +174,5 @@ def _numbers(
     """
     epsilon = asked.terms.epsilon
     coding = make_coding("auto" if asked.survey is None else asked.survey.coding, scale, epsilon)
-    channel = sum_channels("A", coding, epsilon).score
+    channel = sum_channels(coding, epsilon).score
     return units * coding.encode(taking.values), math.sqrt(2.0) * float(channel.scale)

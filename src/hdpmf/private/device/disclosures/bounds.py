@@ -127,7 +127,7 @@ def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> Tota
     for entry, epsilons in charges:
         if not math.isfinite(entry.epsilon) or bool(np.isinf(epsilons).any()):
             return TotalSpending(math.inf, math.inf, delta, False)
-        terms = (entry.method, entry.view, entry.epsilon, entry.rounds, entry.factors, entry.labels)
+        terms = (entry.method, entry.view, entry.epsilon, entry.rounds, entry.factors)
         weights = _weights(epsilons, entry.epsilon)
         found = known.get((*terms, weights.tobytes()))
         if found is None:
@@ -149,7 +149,6 @@ def _person_cost(
     epsilon: float,
     rounds: int,
     factors: int,
-    labels: bool,
     weights: np.ndarray,
 ) -> Cost:
     return cost(
@@ -160,7 +159,6 @@ def _person_cost(
         epsilon=epsilon,
         rounds=max(rounds, 1),
         factors=max(factors, 1),
-        labels=bool(labels),
     )
 
 
@@ -426,7 +424,7 @@ def run_bounds(
     events = []
     if pays:
         found = _person_cost(
-            terms.method, terms.view, terms.epsilon, terms.rounds, 1, False,
+            terms.method, terms.view, terms.epsilon, terms.rounds, 1,
             _weights(np.array([paid for _, _, paid in pays]), terms.epsilon),
         )  # fmt: skip
         if found.status != "proved":

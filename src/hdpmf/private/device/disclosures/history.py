@@ -133,7 +133,7 @@ class LedgerRun:
         """The form in which the method ran."""
         if self.paid is None:
             return None
-        return method_named(self.paid.method).form(bool(self.paid.labels))
+        return method_named(self.paid.method).form
 
     @property
     def cost(self) -> Cost | None:
@@ -174,7 +174,7 @@ class LedgerRun:
                 if refused
                 else "Nothing was sent."
             ]
-        claim = method_named(paid.method).claim(paid.view, labels=bool(paid.labels))
+        claim = method_named(paid.method).claim(paid.view)
         two = paid.view == "two-servers"
         who = (
             "The recommender, and either server alone, see only" if two else "The recommender sees"
@@ -244,12 +244,11 @@ def cost_of(entry: Entry) -> Cost:
         epsilon,
         max(entry.rounds, 1),
         max(entry.factors, 1),
-        bool(entry.labels),
     )
 
 
 @lru_cache(maxsize=256)
-def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, labels: bool) -> Cost:
+def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int) -> Cost:
     """Return the cost of terms, which many runs share and which are no secret."""
     from hdpmf.common.privacy.accounting import cost
 
@@ -260,7 +259,6 @@ def _cost(method: str, view: str, epsilon: float, rounds: int, factors: int, lab
         epsilon=epsilon,
         rounds=rounds,
         factors=factors,
-        labels=labels,
     )
 
 

@@ -49,7 +49,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         status: What that number is worth.
         words: In plain English.
         factors: Length of the vectors, where there are any.
-        labels: The run is by taste labels.
         at: When, by this device's clock (UTC, ISO 8601); filled in when it is written.
         paid: What they paid together. What was ``agreed`` is held for the run, and paid when
             numbers are ``sent``.
@@ -68,7 +67,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     words: str
     rounds: int = 1
     factors: int = 10
-    labels: bool = False
     at: str = ""
     ratings: int = 0
     paid: float = 0.0

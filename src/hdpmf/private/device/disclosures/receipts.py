@@ -75,7 +75,6 @@ class UnderTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         view: What is seen.
         epsilon: The largest budget of a rating; None where nothing is hidden.
         rounds: How often numbers are asked for.
-        labels: By taste labels.
         minimum: Users, at least, that every sum is over; None where that was not written down, or
             there is no sum.
         catalogue: Digest of the catalogue.
@@ -86,7 +85,6 @@ class UnderTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     view: str
     epsilon: float | None
     rounds: int
-    labels: bool
     minimum: int | None = None
     catalogue: str | None = None
     catalogue_version: int | None = None
@@ -250,7 +248,7 @@ def read_receipt(data: bytes) -> Receipt:
 def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
     left, first = sent_in(store, run), entries[0]
     cost = cost_of(first)
-    claim = method_named(first.method).claim(first.view, labels=bool(first.labels))
+    claim = method_named(first.method).claim(first.view)
     pieces = () if left is None else left.pieces
     unsigned = Receipt(
         made=utc_now(),
@@ -263,7 +261,6 @@ def _made(store: DeviceStore, run: str, entries: Sequence[Entry]) -> Receipt:
             view=first.view,
             epsilon=first.epsilon if math.isfinite(first.epsilon) else None,
             rounds=first.rounds,
-            labels=bool(first.labels),
             minimum=min((piece.minimum for piece in pieces if piece.minimum), default=None),
             catalogue=None if left is None else left.catalogue or None,
             catalogue_version=None if left is None else left.version or None,
