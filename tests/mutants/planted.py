@@ -156,13 +156,6 @@ PLANTED = (
         (f"{_RECORDED}::test_an_older_list_is_refused_whoever_brings_it",),
     ),
     Planted(
-        "a list of keys is used after its end",
-        "common/protocol/key_list.py",
-        "if now >= keys.not_after:",
-        "if False:",
-        (f"{_RECORDED}::test_an_old_list_is_not_used_for_ever",),
-    ),
-    Planted(
         "a leader confirms what the helper cannot open",
         "untrusted/aggregator/leader.py",
         "helper_knows_key=self._partner_keys.knows",

@@ -15,7 +15,7 @@ import pytest
 NUMBERS: dict[str, dict[str, object]] = {
     "common.privacy.accounting.costs": {"DELTA": 1e-5},
     "common.privacy.coding": {
-        "WEIGHT_UNITS, SCORE_UNITS, WEIGHT_SCALE, POPULARITY_SCALE": (64, 64, 4, 8),
+        "WEIGHT_UNITS, WEIGHT_SCALE": (64, 4),
         "CURVES['soft']": ((0.0, 0.0, 0.3, 0.8, 1.0), 0.326, 0.107, False),
         "CURVES['threshold']": ((0.0, 0.0, 0.0, 1.0, 1.0), 0.399, 0.211, True),
         "CURVES['linear']": ((0.0, 0.25, 0.5, 0.75, 1.0), 0.25, 0.061, False),

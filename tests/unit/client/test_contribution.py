@@ -389,7 +389,7 @@ def test_users_entries_add_up_to_the_sums_without_noise(coding, n_users):
     sums = answer(summing, survey)
     assert len(entries) == (n_users or 60)
     assert all(not weights.any() for weights, _ in entries[60:])
-    scores, weights, total = added_up(survey_circuit(survey, "whole")[0], entries)
+    scores, weights, total = added_up(survey_circuit(survey)[0], entries)
     assert np.array_equal(scores, sums.scores)
     assert np.array_equal(weights, sums.weights)
     assert total == sums.total
