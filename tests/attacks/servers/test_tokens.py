@@ -18,7 +18,7 @@ from hdpmf.common.protocol.task import signed_token_request, task_id, token_chal
 from hdpmf.errors import DapError
 from hdpmf.private.client.outgoing import token_request
 from hdpmf.private.device.recommender_state import RecommenderStates
-from hdpmf.untrusted.aggregator.datastore import metadata
+from hdpmf.untrusted.aggregator import datastore
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.unit.aggregator.server_pair import Pair, plain_sum
 from tests.unit.device.reporting_world import (
@@ -79,7 +79,8 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
     seen = b"".join(path.read_bytes() for path in tmp_path.glob(".tokens-*") if path.is_file())
     seen += b"".join(request + answer for request, answer, _ in transcript)
     with pair.databases[0].read() as connection:
-        for table in metadata.sorted_tables:
+        tables = (each for each in vars(datastore).values() if isinstance(each, sa.TableClause))
+        for table in tables:
             for row in connection.execute(sa.select(table)):
                 for value in row:
                     if isinstance(value, bytes) and len(value) >= 16 and table.name != "tasks":

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.untrusted.aggregator.datastore import ServerDatabase, metadata, payloads, server
+from hdpmf.untrusted.aggregator import datastore
+from hdpmf.untrusted.aggregator.datastore import ServerDatabase, payloads, server
 from tests.aggregator.postgres import cluster, new_database
 from tests.unit.aggregator.server_pair import Pair
 
@@ -30,11 +29,15 @@ def put(database: ServerDatabase) -> None:
 
 
 def check_migrations(url: str) -> None:
-    """Whoever changes a table writes a migration that makes the same of an older one."""
+    """Whoever changes a table of the statements writes a migration that makes it."""
     ServerDatabase(url).close()
     engine = sa.create_engine(url)
+    made = sa.inspect(engine)
+    for table in vars(datastore).values():
+        if isinstance(table, sa.TableClause):
+            names = [column["name"] for column in made.get_columns(table.name)]
+            assert names == table.c.keys()
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         assert connection.execute(sa.text("SELECT * FROM alembic_version")).all() == [("1",)]
     engine.dispose()
 

@@ -246,7 +246,9 @@ def _here(task: AggregatorTask, interval: Interval) -> sa.ColumnElement[bool]:
     )
 
 
-def _within(table: sa.Table, task: AggregatorTask, interval: Interval) -> sa.ColumnElement[bool]:
+def _within(
+    table: sa.TableClause, task: AggregatorTask, interval: Interval
+) -> sa.ColumnElement[bool]:
     inside = sa.and_(table.c.bucket >= interval.start, table.c.bucket < interval.end)
     return sa.and_(table.c.task == task.number, inside)
 

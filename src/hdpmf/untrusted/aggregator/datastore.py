@@ -1,8 +1,7 @@
 """The database of a server: tables and transactions on SQLite or PostgreSQL.
 
-Both servers have the same tables; some stay empty at one of them. Whoever changes a table adds a
-migration (``migrations``). What is committed is on the disk when ``write`` ends. Errors never
-contain what was written.
+Both servers have the same tables; some stay empty at one of them. What is committed is on the disk
+when ``write`` ends. Errors never contain what was written.
 
 An old copy of a SQLite file is refused: a file beside it says how many transactions it had. With
 PostgreSQL nobody but its operator knows of a restore. After any restore they begin a new *epoch*,
@@ -32,18 +31,8 @@ with needs("sqlalchemy"):
     from sqlalchemy.exc import SQLAlchemyError
 
 
-class _Body(sa.types.UserDefinedType[bytes]):
-    """Bytes as the driver handles them: SQLAlchemy's own type copies them twice."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **how: object) -> str:
-        return "BLOB"
-
-
-_BODY = _Body().with_variant(sa.LargeBinary, "postgresql")
-
-metadata = sa.MetaData()
+_BYTES, _INT, _BIG = sa.LargeBinary(), sa.Integer(), sa.BigInteger()
+_PLAIN = sa.types.NullType()  # bytes as the driver has them: LargeBinary copies them twice
 
 
 class ReportState(IntEnum):
@@ -58,125 +47,55 @@ class ReportState(IntEnum):
     REJECTED = 3
 
 
-def _task() -> sa.Column[int]:
-    return sa.Column("task", sa.Integer, primary_key=True)
+def _table(name: str, **columns: Any) -> sa.TableClause:
+    """A table as statements know it; ``migrations`` make it, with its keys."""
+    return sa.table(name, *(sa.column(column, kind) for column, kind in columns.items()))
 
 
-server = sa.Table(  # one row
-    "server",
-    metadata,
-    sa.Column("role", sa.String(10), primary_key=True),
-    sa.Column("epoch", sa.BigInteger, nullable=False),
-    sa.Column("partner_epoch", sa.BigInteger),  # as the other server said it last
-    sa.Column("changes", sa.BigInteger, nullable=False),  # SQLite: how many transactions
+# one row; partner_epoch: as the other server said it last; changes: SQLite's transactions
+server = _table("server", role=sa.String(), epoch=_BIG, partner_epoch=_BIG, changes=_BIG)
+
+tasks = _table("tasks", number=_INT, id=_BYTES, document=_BYTES, end=_BIG, purged=sa.Boolean())
+
+# leader: the digest shows a repeat, the job is there while it is claimed
+reports = _table(
+    "reports", task=_INT, id=_BYTES, bucket=_BIG, state=_INT, digest=_BYTES, job=_BYTES
 )
-
-tasks = sa.Table(
-    "tasks",
-    metadata,
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("id", sa.LargeBinary, nullable=False, unique=True),
-    sa.Column("document", sa.LargeBinary, nullable=False),
-    sa.Column("end", sa.BigInteger, nullable=False),
-    sa.Column("purged", sa.Boolean, nullable=False),
-)
-
-reports = sa.Table(
-    "reports",
-    metadata,
-    _task(),
-    sa.Column("id", sa.LargeBinary, primary_key=True),
-    sa.Column("bucket", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.SmallInteger, nullable=False),
-    sa.Column("digest", sa.LargeBinary),  # leader: of the bytes, to see a repeat
-    sa.Column("job", sa.LargeBinary),  # leader: while it is claimed
-    sqlite_with_rowid=False,
-)
-
-_waiting = reports.c.state < ReportState.COUNTED
-
-sa.Index(
-    "reports_waiting",
-    reports.c.task,
-    reports.c.state,
-    reports.c.bucket,
-    sqlite_where=_waiting,
-    postgresql_where=_waiting,
-)
-
-_claimed = reports.c.state == ReportState.CLAIMED
-
-sa.Index("reports_claimed", reports.c.job, sqlite_where=_claimed, postgresql_where=_claimed)
 
 # leader: reports until they are counted, sealed; a table of its own, because rows above change
-payloads = sa.Table(
-    "payloads",
-    metadata,
-    _task(),
-    sa.Column("report", sa.LargeBinary, primary_key=True),
-    sa.Column("body", _BODY, nullable=False),
+payloads = _table("payloads", task=_INT, report=_BYTES, body=_PLAIN)
+
+# leader: what it asks the helper, until it is done; the lease is until when a worker has it
+jobs = _table("jobs", id=_BYTES, task=_INT, lease=sa.Float())
+
+# helper: what it answered, for as long as the task lives
+answers = _table("answers", task=_INT, job=_BYTES, digest=_BYTES, response=_BYTES)
+
+# the total is sealed
+accumulators = _table(
+    "accumulators", task=_INT, bucket=_BIG, shard=_INT, amount=_BIG, checksum=_BYTES, total=_BYTES
 )
 
-jobs = sa.Table(  # leader: what it asks the helper, until it is done
-    "jobs",
-    metadata,
-    sa.Column("id", sa.LargeBinary, primary_key=True),
-    sa.Column("task", sa.Integer, nullable=False),
-    sa.Column("lease", sa.Float, nullable=False),  # until when a worker has it
-)
+rejections = _table("rejections", task=_INT, reason=_INT, amount=_BIG)
 
-answers = sa.Table(  # helper: what it answered, for as long as the task lives
-    "answers",
-    metadata,
-    _task(),
-    sa.Column("job", sa.LargeBinary, primary_key=True),
-    sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("response", sa.LargeBinary),
-)
-
-accumulators = sa.Table(
-    "accumulators",
-    metadata,
-    _task(),
-    sa.Column("bucket", sa.BigInteger, primary_key=True),
-    sa.Column("shard", sa.SmallInteger, primary_key=True),
-    sa.Column("amount", sa.BigInteger, nullable=False),
-    sa.Column("checksum", sa.LargeBinary, nullable=False),
-    sa.Column("total", sa.LargeBinary, nullable=False),  # sealed
-)
-
-rejections = sa.Table(
-    "rejections",
-    metadata,
-    _task(),
-    sa.Column("reason", sa.SmallInteger, primary_key=True),
-    sa.Column("amount", sa.BigInteger, nullable=False),
-)
-
-batches = sa.Table(  # closed ones
+# closed ones; first and last: the buckets that reports are in; share: noised and encrypted, what
+# leaves, again and again; other: the helper's, at the leader
+batches = _table(
     "batches",
-    metadata,
-    _task(),
-    sa.Column("start", sa.BigInteger, primary_key=True),
-    sa.Column("duration", sa.BigInteger, primary_key=True),
-    sa.Column("amount", sa.BigInteger, nullable=False),
-    sa.Column("checksum", sa.LargeBinary, nullable=False),
-    sa.Column("first", sa.BigInteger, nullable=False),  # the buckets that reports are in
-    sa.Column("last", sa.BigInteger, nullable=False),
-    sa.Column(
-        "share", sa.LargeBinary, nullable=False
-    ),  # noised and encrypted: what leaves, again and again
-    sa.Column("other", sa.LargeBinary),  # leader: the helper's
+    task=_INT,
+    start=_BIG,
+    duration=_BIG,
+    amount=_BIG,
+    checksum=_BYTES,
+    first=_BIG,
+    last=_BIG,
+    share=_BYTES,
+    other=_BYTES,
 )
 
-collections = sa.Table(  # leader: what the collector asked for
-    "collections",
-    metadata,
-    _task(),
-    sa.Column("job", sa.LargeBinary, primary_key=True),
-    sa.Column("request", sa.LargeBinary, nullable=False),
-    sa.Column("start", sa.BigInteger, nullable=False),
-    sa.Column("duration", sa.BigInteger, nullable=False),
+# leader: what the collector asked for
+collections = _table(
+    "collections", task=_INT, job=_BYTES, request=_BYTES, start=_BIG, duration=_BIG
 )
 
 _IN_MEMORY = "sqlite://"
@@ -271,7 +190,7 @@ class ServerDatabase:
         ):
             yield connection
 
-    def insert(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    def insert(self, table: sa.TableClause) -> sqlite.Insert | postgresql.Insert:
         """Return an INSERT that supports ON CONFLICT."""
         return sqlite.insert(table) if self._sqlite else postgresql.insert(table)
 
@@ -379,10 +298,6 @@ class ServerDatabase:
 
     def _prepare(self) -> None:
         """Make or migrate the tables; refuse a database of a newer version, or an old copy."""
-        if self.in_memory:
-            with self.write() as connection:
-                metadata.create_all(connection)
-            return
         with self.write() as connection:
             self._lock(connection, _SCHEMA_LOCK)
             upgrade(connection)
