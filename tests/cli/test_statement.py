@@ -122,6 +122,7 @@ def test_warnings(call: Call, tmp_path: Path) -> None:
     assert all(row["value"]["at_delta"] is None for row in bare["people"]["rows"])
 
 
+@pytest.mark.slow
 def test_tuning_on_the_same_ratings_is_paid_for(call: Call, model: Path) -> None:
     once = call("privacy", "statement", model, "--json").json
     tuned = call("privacy", "statement", model, "--tried", 4, "--budget", 30, "--json").json

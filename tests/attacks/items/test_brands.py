@@ -218,6 +218,7 @@ def test_what_was_given_back_is_not_spent_under_any_name(store: DeviceStore) -> 
     assert len(spend(second)) == 3
 
 
+@pytest.mark.slow
 def test_it_is_refused_however_it_is_asked_for(store: DeviceStore, tmp_path: Path) -> None:
     """Whoever chooses ratings without looking is refused by the ledger, in any later process."""
     first, second = brands(store, items(FILMS), odd("4", "An odd one"))

@@ -49,6 +49,7 @@ def test_one_inside_and_as_before_outside() -> None:
     assert threads() == {2}
 
 
+@pytest.mark.slow
 def test_lists_are_made_with_one_thread_and_handed_out_with_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

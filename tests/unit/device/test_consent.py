@@ -167,6 +167,7 @@ def test_the_preview_has_the_very_numbers_and_costs_nothing():
     assert all(number.title not in repr(first) for number in first.numbers if number.title)
 
 
+@pytest.mark.slow
 def test_not_now_sends_nothing_and_asks_again_later():
     store, world = asking_store(), World()
     world.publish(task=make_task(end=START + 40 * PERIOD))

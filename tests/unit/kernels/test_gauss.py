@@ -68,6 +68,7 @@ def test_pairs_have_every_direction(sample):
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_streams_differ_and_repeat():
     assert np.array_equal(draw(100, 1, 2, 3), draw(100, 1, 2, 3))
     base = draw(2000)

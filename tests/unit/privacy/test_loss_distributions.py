@@ -140,6 +140,7 @@ def test_a_person_pays_what_a_recount_says_and_the_front_page_quotes(
     assert found.in_numbers() == quoted
 
 
+@pytest.mark.slow
 def test_releases_of_many_sizes_cost_what_a_recount_says() -> None:
     """All losses are whole 64ths, so that nothing is rounded."""
     for delta in DELTAS[:-1]:
@@ -148,6 +149,7 @@ def test_releases_of_many_sizes_cost_what_a_recount_says() -> None:
         assert high * (1 - 1e-4) <= epsilon_at(heavy(), delta) <= high * (1 + 5e-4)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.floats(0.01, 3), min_size=1, max_size=30),

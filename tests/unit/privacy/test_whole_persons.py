@@ -166,6 +166,7 @@ def test_weights_do_not_depend_on_values() -> None:
     )
 
 
+@pytest.mark.slow
 def test_releases_that_are_alike_are_counted_and_cost_the_same() -> None:
     sizes = np.random.default_rng(1).choice([0.1, 0.3, 0.5], 300).tolist()
     alike = epsilon_at(Composed(tuple(map(DiscreteLaplaceRelease, sizes))), 1e-5)

@@ -36,6 +36,7 @@ def two_circles(liked_by_circle: bool, seed: int = 0) -> Ratings:
     return Ratings.from_arrays(users, items, np.clip(np.rint(stars), 1, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("liked_by_circle", "chosen"), [(True, PATTERNS), (False, 0)])
 def test_patterns_are_used_where_they_say_how_items_are_liked(liked_by_circle, chosen, seed):
