@@ -14,7 +14,6 @@ The tree::
     ├── DivergedError          training ran away to infinity; the learning rate is too large
     ├── UnknownIdError         a user the model has never seen, where no fallback makes sense
     ├── ProtocolError          a message that is malformed, out of turn, or asks for too much
-    ├── SecureSumError         a secure sum was refused or broke off; no vector was revealed
     ├── PrioError              a share, proof or message of the two servers was refused
     │   └── DapError           the same, with the problem type that DAP tells the other side
     ├── FederationError        a run between machines stopped (too few devices); it can be resumed
@@ -101,12 +100,6 @@ class ProtocolError(HdpmfError):
     """A message is malformed, out of turn, or asks for more than it may."""
 
     exit_code = 6
-
-
-class SecureSumError(HdpmfError):
-    """A secure sum was refused or broken off; no device's vector was revealed."""
-
-    exit_code = 11
 
 
 class PrioError(HdpmfError):

@@ -7,9 +7,9 @@ method, so plugins are loaded before any of them.
 Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 a wrong option; 3 unusable ratings, or
 an unknown user; 4 a missing or damaged data set; 5 a privacy budget or weight outside its range;
 6 a malformed message; 7 a saved model that cannot be read; 8 a disk error; 9 a missing optional
-dependency; 10 training diverged; 11 a secure sum that could not be completed; 12 a federated run
-that stopped; 13 a sum by two servers failed; 14 a question was answered with no; 15 some runs of
-an experiment failed, the results of the others are saved; 130 interrupted.
+dependency; 10 training diverged; 12 a federated run that stopped; 13 a sum by two servers failed;
+14 a question was answered with no; 15 some runs of an experiment failed, the results of the others
+are saved; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hdpmf.errors import ConfigError, HdpmfError, StorageError, message_language
 EPILOG = (
     "Exit codes: 0 done, 1 bug, 2 wrong option, 3 unusable ratings or unknown user, 4 data set, "
     "5 privacy budget or weight, 6 protocol, 7 saved model, 8 disk, 9 missing extra, 10 training "
-    "diverged, 11 secure sum, 12 federated run stopped, 13 sum by two servers, 14 answered no, "
+    "diverged, 12 federated run stopped, 13 sum by two servers, 14 answered no, "
     "15 some runs failed, 130 interrupted."
 )
 _INTERRUPTED = 130

@@ -134,11 +134,6 @@ def print_json(fields: Fields, *, compact: bool = False) -> None:
     _write_lines(json.dumps(document, indent=None if compact else 2, allow_nan=False))
 
 
-def plain_text(blocks: Iterable[Block]) -> str:
-    """Return blocks as plain text."""
-    return "".join(f"{line}\n" for block in blocks for line in _plain_lines(block))
-
-
 def hdpmf_version() -> str:
     """Return the version of the installed package."""
     return version("hdpmf")

@@ -165,10 +165,6 @@ class HttpsClient:
                     self._read(answer, found, limit, came)
                 return HttpsAnswer(answer.status, found, bytes(came))
 
-    def interrupt(self) -> None:
-        """End what is under way, with an error for whoever waits for it."""
-        self._sockets.cut()
-
     def close(self) -> None:
         """End all connections; no new ones are opened."""
         self._sockets.end()

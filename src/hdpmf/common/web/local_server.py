@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -396,20 +395,6 @@ class Loopback:
         """Close the sockets."""
         for listener in self.sockets:
             listener.close()
-
-
-def listen_on(address: str, port: int) -> socket.socket:
-    """Listen on one address of this machine; raise ConfigError if that is not possible."""
-    try:
-        found = ip_address(address)
-        listener = _bound(socket.AF_INET if found.version == 4 else socket.AF_INET6, address, port)
-    except (ValueError, OSError):
-        raise ConfigError(
-            f"{address} is no address of this machine; give one, such as 127.0.0.1"
-        ) from None
-    if listener is None:
-        raise ConfigError(f"port {port} of {address} is taken; choose another one, or 0 for any")
-    return listener
 
 
 def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:

@@ -32,16 +32,11 @@ from hdpmf.common.privacy.coding import (
     make_ruler,
     sum_channels,
 )
-from hdpmf.common.privacy.mechanisms import dense_laplace_scale
 from hdpmf.common.protocol import (
-    Gradients,
     ItemFacts,
-    Plan,
-    Round,
     SumContribution,
     Survey,
 )
-from hdpmf.common.protocol.messages import GRADIENT_STEP
 from hdpmf.errors import ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve
 from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike, weigh
@@ -417,24 +412,6 @@ def clamp_to_feasible(
         + (total != answer.total)
     )
     return replace(answer, scores=scores, weights=weights, total=total), changed
-
-
-def clamp_gradients(
-    plan: Plan, message: Round, gradients: Gradients, users: int, noises: float
-) -> tuple[Gradients, int]:
-    """Clamp gradients of ``hdpmf-paid`` to what ``users`` users can give; count the changes.
-
-    A user sends 2 W (s.v - low) s - 2 W (R - low) s for an item that it rated, where W and the
-    length of s are at most 1. Rounding adds less than a step to the first part and nothing to the
-    second. No more users than an item's raters send anything for it.
-    """
-    width = plan.scale_high - plan.scale_low
-    noise = dense_laplace_scale(plan.n_factors, width, plan.epsilon, plan.epochs, GRADIENT_STEP)
-    lengths = np.linalg.norm(message.item_factors.astype(np.float64), axis=1)
-    each = 2.0 * (lengths + abs(plan.scale_low) + width) + GRADIENT_STEP
-    reach = np.minimum(message.raters, users) * each + _margin(noise, noises) * GRADIENT_STEP
-    sums = np.clip(gradients.sums, -reach[:, None], reach[:, None]).astype(np.float32)
-    return replace(gradients, sums=sums), _changed(gradients.sums, sums)
 
 
 def _margin(scale: Fraction, noises: float) -> float:
