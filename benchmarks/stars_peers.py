@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from surprise import SVD, BaselineOnly, Dataset, KNNBaseline, Reader
 
 from hdpmf import BiasedMF, Ratings, UserMean, load_dataset, load_split
 
@@ -31,6 +30,8 @@ _MOST_PAIRED = 20_000
 
 def candidates(n_items: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield Surprise's methods with the constants that are tried."""
+    from surprise import SVD, BaselineOnly, KNNBaseline
+
     for reg in (0.02, 0.1):
         options = {"method": "als", "reg_u": 150 * reg, "reg_i": 100 * reg}
         yield f"BaselineOnly {reg}", lambda options=options: BaselineOnly(options, verbose=False)
@@ -52,6 +53,7 @@ def candidates(n_items: int) -> Iterator[tuple[str, Callable[[], Any]]]:
 def error(make: Callable[[], Any], train: Ratings, test: Ratings) -> float:
     """Return the mean squared error of one of Surprise's methods."""
     import pandas as pd
+    from surprise import Dataset, Reader
 
     scale = train.scale
     frame = pd.DataFrame({"u": train.user_ids, "i": train.item_ids, "r": train.values})

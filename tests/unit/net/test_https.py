@@ -144,17 +144,6 @@ def test_an_answer_that_drips_ends_at_the_deadline(certificates: Certificates, k
         assert time.monotonic() - began < 8.0  # and not the 10 of the whole answer
 
 
-@pytest.mark.parametrize("keep", [0.0, 10.0])
-def test_another_thread_can_interrupt_a_request(certificates: Certificates, keep: float) -> None:
-    with server(certificates, lambda wire: time.sleep(30)) as url:
-        began = time.monotonic()
-        with client(certificates, keep=keep) as made:
-            threading.Timer(0.5, made.interrupt).start()
-            with pytest.raises(TransportError):
-                made.request("GET", f"{url}/x", most=1000)
-        assert time.monotonic() - began < 20.0  # and not the 30 of the server
-
-
 def test_only_the_pinned_authority_is_believed(certificates: Certificates, tmp_path: Path) -> None:
     other = ensure_certificates(tmp_path, ["127.0.0.1"]).authority.read_bytes()
     with server(certificates, says(answer(200, b""))) as url:
