@@ -82,7 +82,7 @@ def test_a_public_statement_tells_nothing_exact(call: Call, model: Path, tmp_pat
     assert "40 people" not in text
     for row in made.people.rows:
         assert row.value.words not in text or row.value.words in "".join(
-            party.value.words for party in made.parties if party.value
+            party.value.words for party in made.parties
         )
     for secret in ("devices.json", "rng", "seed="):
         assert secret not in text
@@ -130,7 +130,7 @@ def test_tuning_on_the_same_ratings_is_paid_for(call: Call, model: Path) -> None
     for before, after in zip(once["people"]["rows"], tuned["people"]["rows"], strict=True):
         assert after["value"]["pure"] == pytest.approx(5 * before["value"]["pure"])
         assert after["value"]["at_delta"] > before["value"]["at_delta"]
-    values = [party["value"]["pure"] for party in tuned["parties"] if party["value"]]
+    values = [party["value"]["pure"] for party in tuned["parties"]]
     assert max(value for value in values if value) == pytest.approx(10.0)
     assert any("is covered by no epsilon" in line for line in tuned["warnings"])
     assert "Of 30 in its whole life, at least 20 is left." in tuned["budget"]

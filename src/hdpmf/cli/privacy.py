@@ -112,11 +112,7 @@ def explain(
 
     def lines(times: int | None = None, **more: Any) -> list[Line]:
         """Return the cost of one rating, or of so many of the same weight, for everybody."""
-        counted = {
-            "n_raters": numbers.raters,
-            "delta": numbers.delta,
-            **more,
-        }
+        counted = {"n_raters": numbers.raters, "delta": numbers.delta, **more}
         return [
             Line(
                 person,
@@ -178,11 +174,9 @@ def _setting(
         form = known.form
         rounds = known.default("epochs") if known.trains else form.rounds or 1
     epsilon = chosen.get("epsilon", 1.0)
-    threshold = chosen.get("threshold", "mean")
-    # Computed even where it does not count, because it checks the specification.
-    budget = noise_budget(method, PrivacySpec(), epsilon, threshold)
-    if example.weights != "paper":
-        budget = None  # the most that it can be
+    budget = None  # the most that it can be
+    if example.weights == "paper":
+        budget = noise_budget(method, PrivacySpec(), epsilon, chosen.get("threshold", "mean"))
     about: dict[str, Any] = {
         name: chosen[name] for name in ("noise", "max_ratings") if name in chosen
     }

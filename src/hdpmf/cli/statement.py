@@ -98,10 +98,9 @@ def _text(made: PrivacyStatement, files: list[Path]) -> Iterator[Block]:
 
 
 def _summary(made: PrivacyStatement) -> Iterator[Block]:
-    parties = [party for party in made.parties if party.value and party.presence]
     yield Table(
         ("who", "value", "presence"),
-        [(party.who, party.value.words, party.presence.words) for party in parties],  # type: ignore[union-attr]
+        [(party.who, party.value.words, party.presence.words) for party in made.parties],
         title=f"{made.name}, {made.title}: what one rating of weight 1 costs",
     )
     rows = made.people.rows

@@ -105,8 +105,8 @@ class Party(_Part, frozen=True, kw_only=True):
 
     who: str
     sees: str
-    value: Amount | None = None
-    presence: Amount | None = None
+    value: Amount
+    presence: Amount
 
 
 class PersonRow(_Part, frozen=True, kw_only=True):
@@ -213,11 +213,6 @@ class PrivacyStatement(_Part, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     confidential: bool
     provenance: Provenance
-
-    @property
-    def against(self) -> Party:
-        """The claim's observer, with what one rating of weight 1 costs."""
-        return next(party for party in self.parties if party.value is not None)
 
 
 def render(statement: PrivacyStatement, name: str | Path) -> bytes:
@@ -367,11 +362,6 @@ class Subject:
                 self._party(names[view], self.method.claim(view).sees, view)
                 for view in self.method.offered
             ),
-            Party(
-                who="The operator of this training, and all who can read the folder devices/",
-                sees="ratings, privacy weights, user vectors and the seed of the noise: no epsilon "
-                "protects a person from them",
-            ),
         )
 
     def _parties_of_run(self) -> tuple[Party, ...]:
@@ -386,23 +376,10 @@ class Subject:
                 "the model, which is computed from what the recommender sees",
             ),
             Party(
-                who="Each of the two servers, by itself",
-                sees="one share of every report, which is uniformly random; the leader also sees "
-                "when reports came and from which address, but no device's name",
-            ),
-            Party(
                 who="Both servers together",
                 sees="every report: nothing protects a rating from them",
                 value=Amount(),
                 presence=Amount(),
-            ),
-            Party(
-                who="Somebody on the network",
-                sees="that a device talks to a server, and when; messages are encrypted (TLS) and "
-                "as long whatever was rated",
-            ),
-            Party(
-                who="The person, on their own device", sees="their own ratings, which never leave"
             ),
         )
 
