@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -84,18 +84,6 @@ def constant(module: Any, name: str) -> Setter:
     @contextmanager
     def put(value: Any) -> Iterator[Options]:
         with patch.object(module, name, value):
-            yield {}
-
-    return put
-
-
-def spread(name: str) -> Setter:
-    """A field of the prior of item biases."""
-
-    @contextmanager
-    def put(value: float) -> Iterator[Options]:
-        changed = partial(sums.regress, prior=sums.BIASES._replace(**{name: value}))
-        with patch.object(sums, "regress", changed):
             yield {}
 
     return put
@@ -200,16 +188,16 @@ def _coding(method: str, epsilon: float) -> Choice:
 ONE_WAY = ("ml-1m",)
 CHOICES = (
     Choice("hdp-bit: patterns", 8, (0, 4, 12, 20), "hdp-bit", option("patterns"), chosen=_TEST),
-    Choice("spread of item biases", 0.2, (0.1, 0.4), "hdp-sum", spread("start")),
+    Choice("spread of item biases", 0.2, (0.1, 0.4), "hdp-sum", constant(sums, "SPREAD")),
     Choice(
         "its strength, in items",
         30.0,
         (3.0, 10.0, 100.0),
         "hdp-sum",
-        spread("strength"),
+        constant(sums, "STEADY"),
         chosen="guess",
     ),
-    Choice("ridge of bias on features", 1.0, (0.3, 3.0, 10.0), "hdp-sum", spread("ridge")),
+    Choice("ridge of bias on features", 1.0, (0.3, 3.0, 10.0), "hdp-sum", constant(sums, "RIDGE")),
     Choice("ridges of a device's own columns, times", 1.0, (0.5, 2.0), "hdp-sum", own_ridges),
     Choice("ridge of genres", 12.0, (6.0, 24.0), "hdp-sum", constant(item_features, "GENRE_RIDGE")),
     Choice("variance of a rating", 0.8, (0.6, 1.0), "hdp-sum", constant(device_fit, "NOISE")),

@@ -14,7 +14,7 @@ from hdpmf.common.protocol import BitContribution, ItemCounts, Plan, SumContribu
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
-from hdpmf.untrusted.recommender.sums import BIASES, facts_from_sums, regress
+from hdpmf.untrusted.recommender.sums import MOST_SPREAD, SPREAD, facts_from_sums, regress
 
 N = 4000
 
@@ -82,11 +82,11 @@ def test_a_few_odd_items_do_not_decide_how_far_biases_spread():
     slopes = np.where(np.arange(n) < 3, 50.0, 1e-6)
     biases = np.where(np.arange(n) < 3, np.array([1.2, -1.2, 1.2])[np.arange(n) % 3], 0.0)
     _, spread = regress(slopes * biases, slopes, np.ones(n), None)
-    assert BIASES.start < spread < 0.35
+    assert SPREAD < spread < 0.35
     _, nothing = regress(np.zeros(n), np.full(n, 1e-6), np.ones(n), None)
-    assert nothing == pytest.approx(BIASES.start)  # no item is clear: what was known before stays
+    assert nothing == pytest.approx(SPREAD)  # no item is clear: what was known before stays
     _, many = regress(50 * np.tile([1.2, -1.2], n // 2), np.full(n, 50.0), np.ones(n), None)
-    assert many == BIASES.high  # many items do decide
+    assert many == MOST_SPREAD  # many items do decide
 
 
 @pytest.mark.parametrize("design", ["A", "L"])

@@ -10,7 +10,7 @@ import pytest
 
 from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import BitContribution, SumContribution, Survey
+from hdpmf.common.protocol import SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
@@ -210,33 +210,6 @@ def test_what_cannot_be_put_together_is_refused():
     for words, asked in others.items():
         with pytest.raises(ProtocolError, match=words):
             facts([SurveyAnswer(asked, own.answer), own])
-    nothing = np.zeros(0, np.int64)
-    bits = BitContribution(senders=nothing, items=nothing, units=nothing, plus=nothing)
-    with pytest.raises(ProtocolError, match="different designs"):
-        facts([SurveyAnswer(survey, bits), own])
     for noises in (0.5, np.inf, np.nan):
         with pytest.raises(ConfigError, match="at least once"):
             SurveyAnswer(survey, own.answer, noises)
-
-
-def test_bits_of_several_runs_are_put_together_as_they_are():
-    def bits(seed):
-        rng = np.random.default_rng(seed)
-        items = np.arange(N).repeat(4)
-        return BitContribution(
-            senders=np.tile(np.arange(4), N),
-            items=items,
-            units=np.full(4 * N, 64),
-            plus=rng.integers(0, 2, 4 * N),
-        )
-
-    survey = survey_for("L", 2.0)
-    recommender = OneRoundRecommender(survey)
-    together = recommender.facts([bits(0), bits(1)])
-    np.testing.assert_array_equal(
-        recommender.facts([bits(1)], earlier=[SurveyAnswer(survey, bits(0))]).bias, together.bias
-    )
-    with pytest.raises(ProtocolError, match="different epsilon"):
-        recommender.facts([bits(1)], earlier=[SurveyAnswer(survey_for("L", 1.0), bits(0))])
-    with pytest.raises(ProtocolError, match="different designs"):
-        recommender.facts([bits(1)], earlier=[SurveyAnswer(survey, answered(0, RATERS).answer)])

@@ -8,7 +8,7 @@ from hdpmf.common.methods.method import (
     ALL_MESSAGES,
     ENOUGH_USERS,
     NO_NOISE,
-    ROSTER,
+    SECURE_SUMS,
     SUM_SEEN_ALONE,
     SUMS_OVER_USERS,
     VIEWS,
@@ -119,7 +119,7 @@ PRIVATE_POPULAR = Method(
                 "holds alone; not which items a device rated, nor how; and which devices took part",
                 value=0.0,
                 presence=1.0,
-                needs=ROSTER + ENOUGH_USERS,
+                needs=SECURE_SUMS + ENOUGH_USERS,
             ),
         },
         sent="For every item of the catalogue one whole number, once, only into a secure sum over "
@@ -220,7 +220,7 @@ def _nominal(budgets: bool) -> Form:
                 against=_NOMINAL_AGAINST,
                 reason=_NOMINAL_REASON,
                 sees=_GRADIENT_SUMS_SEEN + more,
-                needs=ROSTER + _NO_ROOM,
+                needs=SECURE_SUMS + _NO_ROOM,
             ),
         },
         sent="In every round, for every rated item, a gradient computed from the rating, with a "
@@ -333,7 +333,7 @@ HDPMF_PAID = Method(
                 sees="in every round only sums over devices, of gradients and noise, how many "
                 "ratings each item has, and which devices took part",
                 value=1.0,
-                needs=ROSTER + ENOUGH_USERS,
+                needs=SECURE_SUMS + ENOUGH_USERS,
             ),
         },
         sent="In every round, for every item, a gradient with a share of noise, only into a secure "

@@ -23,8 +23,8 @@ are ours."""
 AUTHORS_CLAIM: Status = "author's claim"
 
 View = Literal["messages", "sums", "two-servers"]
-"""What the recommender sees: each device's messages; only secure sums over devices, by masks; or
-only sums that two servers made, with what one of these servers sees. Whoever gets only the finished
+"""What the recommender sees: each device's messages; only sums over devices; or only sums
+that two servers made, with what one of these servers sees. Whoever gets only the finished
 model sees less than any."""
 
 _ESTIMATOR = ("fit", "predict", "rank", "privacy", "get_params")
@@ -279,10 +279,7 @@ class Method:
 
 ALL_MESSAGES, SUMS_OVER_USERS = "all messages", "sums over users (secure aggregation)"
 
-ROSTER = (
-    "secure sums that work (a roster that people compared, fewer colluding devices "
-    "than docs/secure-sums.md allows for)"
-)
+SECURE_SUMS = "secure sums that work: nobody sees what is added up"
 
 ENOUGH_USERS = "; as many honest users in every sum as the noise is divided among"
 TWO_SERVERS = "the recommender and one of the two servers, with any number of devices"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hdpmf.common.methods.method import (
     ENOUGH_USERS,
     HONEST_SERVER,
-    ROSTER,
+    SECURE_SUMS,
     SUM_SEEN_ALONE,
     SUMS_OVER_USERS,
     TWO_SERVERS,
@@ -61,7 +61,7 @@ HDP_SUM = Method(
                 "which devices took part",
                 value=1.0,
                 presence=0.75,
-                needs=ROSTER + ENOUGH_USERS,
+                needs=SECURE_SUMS + ENOUGH_USERS,
             ),
             "two-servers": _by_two_servers(
                 "every rating enters one sum once, with discrete Laplace noise",
@@ -71,10 +71,9 @@ HDP_SUM = Method(
             ),
         },
         sent="For every item of the catalogue two whole numbers, once, only into a secure sum over "
-        "all users. Nobody sees one user's numbers. The sum has noise: a share from every user, or "
-        "the whole noise from each of two servers.",
-        stays_open="Visible: who takes part. Needs: secure sums by masks that work, and as many "
-        "honest users as the noise was divided among; or two servers, of which one is honest. "
+        "all users. Nobody sees one user's numbers. Each of the two servers that sum adds the "
+        "whole noise; in the library the sum has it once.",
+        stays_open="Visible: who takes part. Needs: two servers, of which one is honest. "
         + _presence(0.75),
         rounds=1,
         sums=1,

@@ -93,20 +93,19 @@ class Similar(NamedTuple):
     rest: np.ndarray
 
 
-def similar_items(presence: Presence, patterns: np.ndarray, damping: float = DAMPING) -> Similar:
+def similar_items(presence: Presence, patterns: np.ndarray) -> Similar:
     """Return the similarity of items, from who rated what.
 
     Only the ``MAX_SIMILAR_ITEMS`` most rated items have any, which bounds the memory.
 
     Args:
         patterns: Of who rates what with whom.
-        damping: Raters added to every item, so that those of few are not similar by chance.
     """
     most = np.argsort(-presence.raters, kind="stable")[:MAX_SIMILAR_ITEMS]
     items = np.sort(most[presence.raters[most] > 0])
     known = presence.only(items)
     together = known.gram().astype(np.float32)
-    scale = 1.0 / np.sqrt(known.raters + damping).astype(np.float32)
+    scale = 1.0 / np.sqrt(known.raters + DAMPING).astype(np.float32)
     together *= scale[:, None]
     together *= scale
     shared = patterns[items].astype(np.float32)
@@ -181,7 +180,6 @@ def learn_columns(
     fixed: np.ndarray,
     ridges: np.ndarray,
     columns: np.ndarray,
-    strength: float = 0.0,
 ) -> np.ndarray:
     """Scale columns by the root of their covariance: vectors have variance 1 along each.
 
@@ -193,7 +191,6 @@ def learn_columns(
         fixed: Columns whose spread is given, one row per item.
         ridges: Their precisions.
         columns: Those whose covariance is learned; it starts as the identity.
-        strength: How many users the identity counts like.
     """
     bits = bits.of_some(MOST_USERS)
     n_users, n_fixed = int(bits.users.max()) + 1, fixed.shape[1]
@@ -211,8 +208,7 @@ def learn_columns(
         uncertainty = 1.0 / (1.0 + amount[:, None] * np.maximum(sizes, 0.0))
         vectors = uncertainty * (evidence @ basis)
         spread = basis @ (vectors.T @ vectors + np.diag(uncertainty.sum(0))) @ basis.T
-        held = strength * np.eye(columns.shape[1])
-        covariance[n_fixed:, n_fixed:] = (spread[n_fixed:, n_fixed:] + held) / (n_users + strength)
+        covariance[n_fixed:, n_fixed:] = spread[n_fixed:, n_fixed:] / n_users
     return np.asarray(columns @ np.linalg.cholesky(covariance[n_fixed:, n_fixed:]))
 
 
@@ -367,22 +363,16 @@ def item_biases(bits: StarBits, groups: Sequence[np.ndarray]) -> tuple[np.ndarra
         bits: What users said.
         groups: Columns with a row per item; the coefficients of a group have one variance.
     """
-    found, _ = explain(*told_by_item(bits, len(groups[0])), groups)
+    n_items = len(groups[0])
+    told = np.bincount(bits.items, 1.0 / bits.variance, n_items)
+    said = np.bincount(bits.items, bits.values / bits.variance, n_items)
+    found = explain(told, said / np.maximum(told, 1e-12), groups)
     return found.expected + found.own, found.own_variance + (1.0 - found.share) ** 2 * found.unsure
 
 
-def told_by_item(bits: StarBits, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how much bits tell about each item's bias (a precision), and what they say it is."""
-    told = np.bincount(bits.items, 1.0 / bits.variance, n_items)
-    said = np.bincount(bits.items, bits.values / bits.variance, n_items)
-    return told, said / np.maximum(told, 1e-12)
-
-
 @one_blas_thread()
-def explain(
-    told: np.ndarray, seen: np.ndarray, groups: Sequence[np.ndarray]
-) -> tuple[Explained, float]:
-    """Regress biases on groups of columns; also return the variance that is left for each item.
+def explain(told: np.ndarray, seen: np.ndarray, groups: Sequence[np.ndarray]) -> Explained:
+    """Regress biases on groups of columns.
 
     Args:
         told: How much is known of each bias: a precision.
@@ -403,7 +393,7 @@ def explain(
         spread = (moments + _STEADY_ITEMS * _SPREAD) / (len(most) + _STEADY_ITEMS)
         sizes = np.bincount(group, found.squares) / np.maximum(np.bincount(group), 1)
         prior[1:] = np.maximum(sizes[1:], 1e-9)
-    return _posterior(columns, told, seen, prior[group], spread), spread
+    return _posterior(columns, told, seen, prior[group], spread)
 
 
 class Explained(NamedTuple):
@@ -445,21 +435,15 @@ def learn_similarity(
     facts: ItemFacts,
     features: ItemFeatures | None,
     similar: Similar,
-    strength: float = 0.0,
 ) -> Similarity:
-    """Return the similarity for devices, its columns scaled by how bits say vectors spread.
-
-    ``strength`` says how many users count for leaving the columns as they are.
-    """
+    """Return the similarity for devices, its columns scaled by how bits say vectors spread."""
     n = len(facts.bias)
     _, fixed, ridges = device_columns(facts, features)
     left = bits._replace(
         values=bits.values - facts.bias[bits.items],
         variance=bits.variance + facts.variance[bits.items],
     )
-    columns = learn_columns(
-        left, fixed, ridges / NOISE, for_all(similar, similar.columns, n), strength
-    )
+    columns = learn_columns(left, fixed, ridges / NOISE, for_all(similar, similar.columns, n))
     centre = facts.popularity @ columns / max(float(facts.popularity.sum()), 1e-9)
     return Similarity(
         items=similar.items.astype(np.int64),

@@ -22,7 +22,7 @@ from hdpmf.common.model.device_fit import DeviceFit, log_popularity, with_more_i
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.untrusted.recommender.rounds import Catalogue
-from hdpmf.untrusted.recommender.sums import BIASES, SPREAD, with_constant
+from hdpmf.untrusted.recommender.sums import RIDGE, SPREAD, with_constant
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,7 +77,7 @@ class NewItems:
         """
         columns = self._columns[: self.n_known]
         weighted = columns if alike else columns * (self.counts / self.counts.mean())[:, None]
-        ridge = np.full(columns.shape[1], BIASES.ridge)
+        ridge = np.full(columns.shape[1], RIDGE)
         ridge[0] = 1e-3
         system = weighted.T @ columns + np.diag(ridge)
         placed = self._columns[self.n_known :] @ np.linalg.solve(system, weighted.T @ known)

@@ -25,7 +25,7 @@ from hdpmf.common.protocol import (
 from hdpmf.errors import ProtocolError
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.pattern_choice import choose_patterns
-from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike
+from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.recommender.sums import (
     facts_from_sums,
 )
@@ -115,25 +115,19 @@ class OneRoundRecommender:
         """Item facts from the answers.
 
         Args:
-            answers: Of clients that share the noise of one sum, or of cohorts of one run with a
-                secure sum each.
-            n_sums: How many times the whole noise is in sums together: the more cohorts, the more
-                noise, and twice in a sum by two servers. Bits carry their noise each by itself.
-            earlier: What earlier runs released of other ratings, each with its own noise. Runs of
-                sums are weighed by what they hold; bits are put together as they are.
+            answers: Of clients that share the noise of one sum; or bits.
+            n_sums: How many times the whole noise is in sums together: twice by two servers.
+            earlier: What earlier runs released in sums of other ratings, each with its own noise.
+                They are weighed by what they hold.
         """
         matrix = None if self._features is None else self._features.matrix
         bits = [answer for answer in answers if isinstance(answer, BitContribution)]
         sums = [answer for answer in answers if isinstance(answer, SumContribution)]
-        if bits and sums:
+        if bits and (sums or earlier):
             raise ProtocolError("answers of different designs cannot be put together")
         if bits:
-            check_alike(self.survey, earlier)
-            before = [past.answer for past in earlier if isinstance(past.answer, BitContribution)]
-            if len(before) < len(earlier):
-                raise ProtocolError("answers of different designs cannot be put together")
-            everything, n_patterns = [*before, *bits], self._n_patterns
+            n_patterns = self._n_patterns
             if n_patterns is None:
-                n_patterns = choose_patterns(self.survey, everything, self._features)
-            return facts_from_bits(self.survey, everything, self._features, n_patterns)
+                n_patterns = choose_patterns(self.survey, bits, self._features)
+            return facts_from_bits(self.survey, bits, self._features, n_patterns)
         return facts_from_sums(self.survey, sums, matrix, n_sums, earlier, self._retired)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
-from hdpmf.common.protocol import BitContribution, SumContribution, Survey
+from hdpmf.common.protocol import SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 
@@ -39,14 +39,13 @@ class SurveyAnswer:
     Attributes:
         answer: What was answered, by ratings that no other run has: each is released once in its
             life.
-        noises: How many times the whole noise is in it: once by masks (more where more users added
-            a share than make it), twice where each of two servers added it.
+        noises: How many times the whole noise is in it: twice where each of two servers added it.
         retired: Positions of items that it did not ask about any more: of these there is only
             noise.
     """
 
     survey: Survey
-    answer: SumContribution | BitContribution
+    answer: SumContribution
     noises: float = 1.0
     retired: Sequence[int] = ()
 
@@ -60,7 +59,7 @@ class SurveyAnswer:
 def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
     """Refuse runs whose numbers do not mean the same.
 
-    The item table may have grown at its end. Epsilon may differ, but not for bits.
+    The item table may have grown at its end. Epsilon may differ.
 
     Raises:
         ProtocolError: Designs, codings, scales or item tables do not fit.
@@ -82,10 +81,6 @@ def check_alike(survey: Survey, earlier: Sequence[SurveyAnswer]) -> None:
             raise ProtocolError(
                 f"an earlier survey was about {asked.n_items} items, this one is about "
                 f"{survey.n_items}; items are added at the end of the table and never taken away"
-            )
-        if survey.design == "L" and asked.epsilon != survey.epsilon:
-            raise ProtocolError(
-                "bits of different epsilon cannot be put together; ask with the same epsilon"
             )
 
 

@@ -5,9 +5,8 @@ all scales.
 
 Sums beyond what their number of users can reach are clamped, because a secure sum hides which
 device sent wrong numbers. A user adds at most 64 weight units to an item, and to its score at most
-a rating's largest entry for each of them; in a round of ``hdpmf-paid`` at most 2 (|v| + the largest
-rating) to a number of an item with factors v. A margin is added for the noise. Honest noise exceeds
-it with a probability of e^-40 per number, so sums of honest devices stay as they are.
+a rating's largest entry for each of them. A margin is added for the noise. Honest noise exceeds it
+with a probability of e^-40 per number, so sums of honest devices stay as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -59,26 +57,15 @@ _GRID = np.linspace(-3.5, 3.5, 25)
 _CLEAR = 0.25
 
 
-class Spread(NamedTuple):
-    """A prior of a number per item: its spread around what features predict.
+LEAST_SPREAD, MOST_SPREAD = 0.05, 0.5
+"""Within which that variance may turn out to be."""
 
-    Attributes:
-        start: Variance.
-        low: The least that it may turn out to be.
-        high: The most.
-        strength: The number of items without uncertainty that it counts like, so that a few odd
-            items do not decide.
-        ridge: How strongly a feature's coefficient is held to zero.
-    """
+STEADY = 30.0
+"""The number of items without uncertainty that ``SPREAD`` counts like, so that a few odd items do
+not decide."""
 
-    start: float
-    low: float
-    high: float
-    strength: float
-    ridge: float
-
-
-BIASES = Spread(SPREAD, 0.05, 0.5, 30.0, 1.0)
+RIDGE = 1.0
+"""How strongly a feature's coefficient is held to zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +107,6 @@ def add_up_runs(
     totals = np.zeros(len(runs))
     for row, run in enumerate(runs):
         answer = run.answer
-        if not isinstance(answer, SumContribution):
-            raise ProtocolError("answers of different designs cannot be put together")
         n = run.survey.n_items
         scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, [answer])
     scores, weights = scores * known, weights * known
@@ -135,7 +120,7 @@ def add_up_runs(
 def _real_sums(
     survey: Survey, contributions: Sequence[SumContribution]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Scores, weights and the total."""
+    """Scores, weights and the total, in real units."""
     if any(len(part.scores) != survey.n_items for part in contributions):
         raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
@@ -174,28 +159,16 @@ def facts_from_sums(
         earlier: What earlier runs released of other ratings.
         retired: Positions of items that this run did not ask about.
     """
-    observed, more = all_sums(survey, contributions, n_sums, earlier, retired)
-    known = deconvolve(observed.weights, more * WEIGHT_SCALE / survey.epsilon)
-    bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, more), features)
-    return item_facts(survey, observed.mean, bias, variance, known.size_biased)
-
-
-def all_sums(
-    survey: Survey,
-    contributions: Sequence[SumContribution],
-    n_sums: float = 1,
-    earlier: Sequence[SurveyAnswer] = (),
-    retired: Sequence[int] = (),
-) -> tuple[NoisySums, float | np.ndarray]:
-    """Add this run and earlier ones; also return the scale of the noise, in those of one sum's.
-
-    Arguments are those of ``facts_from_sums``.
-    """
+    noise: float | np.ndarray
     if earlier:
         own = SurveyAnswer(survey, _joined(contributions), n_sums, retired)
-        return add_up_runs(survey, own, earlier)
-    # The sum of several Laplace noises counts as one of the same variance.
-    return add_up(survey, contributions), np.sqrt(n_sums)
+        observed, noise = add_up_runs(survey, own, earlier)
+    else:
+        observed = add_up(survey, contributions)
+        noise = np.sqrt(n_sums)  # several Laplace noises count as one of the same variance
+    known = deconvolve(observed.weights, noise * WEIGHT_SCALE / survey.epsilon)
+    bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, noise), features)
+    return item_facts(survey, observed.mean, bias, variance, known.size_biased)
 
 
 def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
@@ -213,70 +186,24 @@ def sharp_biases(
     noise: np.ndarray,
     features: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Design A: biases and how uncertain they are.
+    """Return biases and how uncertain they are.
 
     ``noise`` says, per item, how many times the scale of one sum's noise its score has.
     """
-    told = scores_of_biases(survey, observed, known, noise)
-    coefficients, spread = regress(told.scores, told.slopes, told.variance, features)
-    prior = with_constant(features, survey.n_items) @ coefficients
-    return posterior_biases(survey, observed, known, noise, prior, spread)
-
-
-class BiasScores(NamedTuple):
-    """Scores of items in the sums, as equations for their biases.
-
-    Attributes:
-        scores: Per item, its score without what the mean rating explains.
-        slopes: How much a bias of one star moves it.
-        variance: Of the score, given the bias.
-    """
-
-    scores: np.ndarray
-    slopes: np.ndarray
-    variance: np.ndarray
-
-
-def scores_of_biases(
-    survey: Survey, observed: NoisySums, known: Weights, noise: np.ndarray
-) -> BiasScores:
-    """Return what sums say about biases; arguments as for ``sharp_biases``."""
-    curve, level = coding_of(survey).curve, _level(observed)
+    curve = coding_of(survey).curve
+    # The mean of the curve over all ratings, less its middle.
+    level = float(observed.scores.sum() / max(float(observed.weights.sum()), 1.0))
+    scale = np.asarray(noise / (survey.epsilon * float(1 - MEAN_SHARE)))
     variance = (
-        curve.within * WEIGHT_RATIO * known.mean
-        + (level * known.deviation) ** 2
-        + 2.0 * _score_scale(survey, noise) ** 2
+        curve.within * WEIGHT_RATIO * known.mean + (level * known.deviation) ** 2 + 2.0 * scale**2
     )
-    return BiasScores(observed.scores - level * known.mean, curve.slope * known.mean, variance)
-
-
-def posterior_biases(
-    survey: Survey,
-    observed: NoisySums,
-    known: Weights,
-    noise: np.ndarray,
-    prior: np.ndarray,
-    spread: float | np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance of each bias given its sum, before which it is N(prior, spread)."""
+    coefficients, spread = regress(
+        observed.scores - level * known.mean, curve.slope * known.mean, variance, features
+    )
+    prior = with_constant(features, survey.n_items) @ coefficients
     return _posterior(
-        observed.scores,
-        _level(observed),
-        known.size_biased,
-        coding_of(survey).curve,
-        _score_scale(survey, noise)[:, None],
-        prior,
-        spread,
+        observed.scores, level, known.size_biased, curve, scale[:, None], prior, spread
     )
-
-
-def _level(observed: NoisySums) -> float:
-    """The mean of the curve over all ratings, less its middle."""
-    return float(observed.scores.sum() / max(float(observed.weights.sum()), 1.0))
-
-
-def _score_scale(survey: Survey, noise: np.ndarray) -> np.ndarray:
-    return np.asarray(noise / (survey.epsilon * float(1 - MEAN_SHARE)))
 
 
 def item_facts(
@@ -301,7 +228,6 @@ def regress(
     slopes: np.ndarray,
     noise: np.ndarray,
     features: np.ndarray | None,
-    prior: Spread = BIASES,
 ) -> tuple[np.ndarray, float]:
     """Biases on features, by generalised least squares, and the variance that features leave.
 
@@ -310,7 +236,6 @@ def regress(
         slopes: How much a bias of one star moves it.
         noise: Its variance given the bias.
         features: One row per item, or None for a constant alone.
-        prior: What is known of the spread of biases.
 
     Returns:
         The coefficients of a constant and the features, and the variance of biases around what they
@@ -318,12 +243,12 @@ def regress(
     """
     columns = with_constant(features, len(scores))
     design = slopes[:, None] * columns
-    ridge = np.full(columns.shape[1], prior.ridge)
+    ridge = np.full(columns.shape[1], RIDGE)
     ridge[0] = 1e-3
-    spread = prior.start
+    spread = SPREAD
     # Items that say more about the spread than about the noise; the rest would only add its error.
-    telling = slopes**2 * prior.start > _CLEAR * noise
-    held = prior.strength / prior.start**2
+    telling = slopes**2 * SPREAD > _CLEAR * noise
+    held = STEADY / SPREAD**2
     for _ in range(_ROUNDS):
         variance = noise + slopes**2 * spread
         weighted = design / variance[:, None]
@@ -333,7 +258,7 @@ def regress(
         moments = ((residual**2 - noise) / np.maximum(slopes**2, 1e-12) * information).sum()
         spread = float(
             np.clip(
-                (moments + held * prior.start) / (information.sum() + held), prior.low, prior.high
+                (moments + held * SPREAD) / (information.sum() + held), LEAST_SPREAD, MOST_SPREAD
             )
         )
     return coefficients, spread
