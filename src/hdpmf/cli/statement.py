@@ -13,14 +13,13 @@ import msgspec
 from hdpmf.cli.options.common import Seed, argument, command, option, privacy_option, run_option
 from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text
-from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
-    from hdpmf.common.data import Ratings
-    from hdpmf.common.privacy import PrivacyWeights
+    from hdpmf.common.privacy.accounting.costs import People
     from hdpmf.common.privacy.statement import PrivacyStatement
+    from hdpmf.models import Estimator
 
 
 @dataclass(frozen=True)
@@ -173,9 +172,7 @@ def _of_recommender(path: Path, run: str | None, options: StatementOptions) -> P
     )
 
 
-_BASELINES = ("user-mean", "global-mean")
 _PEOPLE = {"median": 0.5, "most": 1.0}
-_LIST_LENGTH = 10
 
 
 @dataclass(frozen=True)
@@ -196,9 +193,6 @@ class PersonOptions:
         ),
     ] = "median"
     delta: Annotated[float, privacy_option("Of that epsilon.", "D")] = 1e-5
-    repeats: Annotated[
-        int, run_option("Trainings of each design, with noise of their own.", "N", min=1)
-    ] = 1
 
     def __post_init__(self) -> None:
         if self.who not in _PEOPLE:
@@ -216,9 +210,7 @@ def compare(
     source: ExplicitRatingsOptions,
     cut: SplitOptions,
     wishes: WeightOptions,
-    ranking: Annotated[
-        bool, run_option(f"Measure lists of {_LIST_LENGTH}, too.", None, "--ranking")
-    ] = False,
+    ranking: Annotated[bool, run_option("Measure lists of ten, too.", None, "--ranking")] = False,
     seed: Seed = 0,
 ) -> Result:
     """Compare designs at equal epsilon per person, with their accuracy on your data.
@@ -226,24 +218,32 @@ def compare(
     Each design's own epsilon is found by its accountant, and rounded down. Both trivial baselines
     are in the table.
     """
-    for name in methods:
-        method_named(name)
+    from hdpmf.common.privacy.accounting.costs import People
+    from hdpmf.models import compare as measured
+
     training, held_out = cut.split(source, seed)
     weights = wishes.draw(training, seed, source)
-    rows = []
-    names = list(dict.fromkeys((*methods, *_BASELINES)))
-    with progress_bar("comparing", len(names)) as advance:
-        for done, name in enumerate(names):
-            advance(done, len(names))
-            rows.append(_compared(name, options, training, held_out, weights, seed, ranking))
-    rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
+    people = People(training, weights)
+    names = list(dict.fromkeys((*map(_known, methods), "user-mean", "global-mean")))
+    designs = {METHODS[name].label: _design(name, options, people, seed) for name in names}
+    found = measured(
+        [model for model, _ in designs.values()],
+        (training, held_out),
+        weights=weights,
+        lists=ranking,
+        progress=True,
+    )
+    rows = [
+        {**designs[row["model"]][1], **{name: row.get(name) for name in _MEASURED}} for row in found
+    ]
     columns = ["method", "epsilon per rating", "of a person: values", "presence", "MSE", "MAE"]
     columns += ["NDCG@10"] if ranking else []
+    who = "median person" if options.who == "median" else "person with most"
     table = Table(
         (*columns, "claim"),
         [_compared_cells(row, ranking) for row in rows],
         numeric=tuple(columns[1:]),
-        title=f"{training.name}: all ratings of the {_WHO[options.who]} together at epsilon "
+        title=f"{training.name}: all ratings of the {who} together at epsilon "
         f"{options.person:g}, delta {options.delta:g}; {len(held_out):,} ratings to test on",
     )
     text: list[Block] = [table]
@@ -261,7 +261,6 @@ def compare(
         "person": options.person,
         "who": options.who,
         "delta": options.delta,
-        "repeats": options.repeats,
         "data": training.name,
         "n_train": len(training),
         "n_test": len(held_out),
@@ -272,53 +271,36 @@ def compare(
     return Result(fields, text)
 
 
-_WHO = {"median": "median person", "most": "person with most"}
+_MEASURED = ("mse", "mae", "ndcg_at_10")
 
 
-def _compared(
-    name: str,
-    options: PersonOptions,
-    training: Ratings,
-    held_out: Ratings,
-    weights: PrivacyWeights,
-    seed: int,
-    ranking: bool,
-) -> dict[str, Any]:
-    """Return a design at the wanted cost per person, and its accuracy."""
-    import numpy as np
+def _known(name: str) -> str:
+    return method_named(name).name
 
-    from hdpmf.cli.train import fit
+
+def _design(
+    name: str, options: PersonOptions, people: People, seed: int
+) -> tuple[Estimator, dict[str, Any]]:
+    """Return a design at the wanted cost per person, and what it costs."""
     from hdpmf.common.privacy.accounting import Setting
-    from hdpmf.common.privacy.accounting.costs import People
     from hdpmf.models import make_model
 
     method = method_named(name)
-    people = People(training, weights)
     person = people.at(_PEOPLE[options.who])
-    chosen: dict[str, Any] = {}
+    scale = people.ratings.scale
+    chosen: dict[str, Any] = {"rng": seed} if "rng" in method.options else {}
+    setting = replace(Setting.from_params(name, make_model(name).get_params()), scale=scale)
     if "epsilon" in method.options:
-        setting = Setting.from_params(name, make_model(name).get_params())
-        setting = replace(setting, scale=training.scale)
         chosen["epsilon"] = people.epsilon_for(
             setting, method.headline, person, options.person, delta=options.delta
         )
-    seeded = "rng" in method.options
-    errors, lists = [], []
-    for repeat in range(options.repeats if seeded else 1):
-        model = make_model(name, **chosen, **({"rng": seed + repeat} if seeded else {}))
-        fit(model, training, weights, lists=ranking)
-        if model.predicts_ratings:
-            score = model.score(held_out)
-            errors.append((score["mse"], score["mae"]))
-        if ranking and model.can_rank:
-            lists.append(model.rank(held_out, _LIST_LENGTH)["ndcg"])
-    used = replace(Setting.from_params(name, model.get_params()), scale=training.scale)
+    model = make_model(name, **chosen)
+    used = replace(Setting.from_params(name, model.get_params()), scale=scale)
     value, presence = (
         people.cost(used, method.headline, person, neighbours=about, delta=options.delta)
         for about in ("value", "presence")
     )
-    mse, mae = (float(mean) for mean in np.mean(errors, axis=0)) if errors else (None, None)
-    return {
+    return model, {
         "method": name,
         "epsilon": chosen.get("epsilon"),
         "status": method.claim().status,
@@ -326,12 +308,6 @@ def _compared(
         "value": _finite(value.epsilon_at_delta),
         "presence": _finite(presence.epsilon_at_delta),
         "ratings_of_person": people.n_ratings(person),
-        "mse": mse,
-        "mse_deviation": float(np.std([each[0] for each in errors], ddof=1))
-        if len(errors) > 1
-        else None,
-        "mae": mae,
-        "ndcg_at_10": float(np.mean(lists)) if lists else None,
     }
 
 
@@ -348,14 +324,13 @@ def _compared_cells(row: dict[str, Any], ranking: bool) -> list[str]:
     def measure(value: float | None) -> str:
         return "" if value is None else f"{value:.4f}"
 
-    spread = "" if row["mse_deviation"] is None else f" ± {row['mse_deviation']:.4f}"
     worth = {"proved": f"proved: {row['against']}", "nominal": "NOMINAL", "none": "not private"}
     return [
         METHODS[row["method"]].label,
         "" if row["epsilon"] is None else f"{row['epsilon']:g}",
         epsilon(row["value"]),
         epsilon(row["presence"]),
-        measure(row["mse"]) + spread,
+        measure(row["mse"]),
         measure(row["mae"]),
         *([measure(row["ndcg_at_10"])] if ranking else []),
         worth.get(row["status"], row["status"].upper()),
