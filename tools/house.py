@@ -267,18 +267,7 @@ def _commands(job: str, folder: Path) -> list[list[str]]:
         case "evaluate":
             return [["evaluate", "hdp-sum", *synthetic]]
         case "two servers":
-            by = [
-                "--method",
-                "hdp-sum",
-                "--sums",
-                "two-servers",
-                "--sample",
-                "12",
-                "--minimum",
-                "3",
-                "--processes",
-                "1",
-            ]
+            by = ["--method", "hdp-sum", "--sample", "12"]
             return [["federate", "simulate", *synthetic, *by]]
         case "experiment":
             file, results, page = folder / "house.toml", folder / "results", folder / "page"

@@ -7,7 +7,7 @@ import pytest
 
 from hdpmf.common.base.progress import LiveView, clock
 from hdpmf.lab.experiments import Experiment, Result, expected_runs, watch
-from hdpmf.lab.experiments.progress import StageProgress
+from hdpmf.lab.experiments.runner import StageProgress
 
 
 def _results(experiment: Experiment) -> list[Result]:

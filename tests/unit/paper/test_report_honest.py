@@ -202,7 +202,6 @@ def test_lists_have_a_section_of_their_own(tmp_path, fill_store: Fill, experimen
         c.method for c in cells
     }
     assert "proved: values and presence; secure sums seen" in section  # hdp-sum
-    assert "proved: values; all messages seen" in section  # hdp-bit
     assert "proved: presence; secure sums seen" in section  # private-popular
     # A table of errors has no lists beside it, though its runs were measured.
     table = page.split('id="table3-table"')[1].split("</table>")[0]

@@ -113,6 +113,13 @@ def symbol_parts(name: str) -> tuple[str, str]:
     return "", ""
 
 
+def axis_name(experiment: Experiment) -> dict[str, str]:
+    """Return the label of the axis, its subscript apart."""
+    letter, subscript = symbol_parts(experiment.varied)
+    label = "" if experiment.vary is None else experiment.vary.label
+    return {"base": letter or label or experiment.varied, "low": subscript}
+
+
 def axis_value(x: float, experiment: Experiment) -> str:
     """Format a value of the axis."""
     return f"{100 * x:g} %" if experiment.varied == "fraction" else plain(x)

@@ -12,12 +12,12 @@ from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.plots import figure_bytes, new_figure
-from hdpmf.lab.report.charts import axis_name
 from hdpmf.lab.report.content import (
     LABELS,
     METRIC_LABELS,
     NDCG,
     Content,
+    axis_name,
     axis_value,
     by_dataset,
     guarantee,
