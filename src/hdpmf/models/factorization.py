@@ -312,7 +312,7 @@ class HDPMF(HDPMFOptions, PrivateFactorization):
                 f"rescale is for the mechanism 'stretch'; {self.mechanism!r} has nothing to rescale"
             )
         if self.mechanism == "paid":
-            # Each of these would void the guarantee: nobody can run the first as secure sums, the
+            # Each of these would void the guarantee: nobody can run the first as sums, the
             # second is removed by subtracting two rounds, the third stops at a time that depends on
             # ratings.
             for wrong, what in (

@@ -308,7 +308,7 @@ class OneRoundOptions(Placement):
 
 @dataclass(eq=False, repr=False)
 class SumOptions(OneRoundOptions):
-    """The same by secure sums."""
+    """The same by sums."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ def load_module(name: str, beside: Path | None = None) -> None:
 
 
 OBSERVERS = {
-    "messages": "Sees every message of every device (no secure sums)",
+    "messages": "Sees every message of every device",
     "sums": "Sees only sums over users",
     "sums-h-known": "Sees only sums over users, but made half of the noise (h): the recommender",
     "sums-h-hidden": "Sees only sums over users, and none of the noise: somebody else",

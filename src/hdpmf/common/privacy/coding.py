@@ -166,7 +166,7 @@ def _centred(heights: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One kind of entry of the secure sum.
+    """One kind of entry of the sums.
 
     Attributes:
         value_step: The most that a rating of one weight unit moves it by changing its value.
@@ -191,7 +191,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """The releases of one round of secure sums, and their cost for a rating.
+    """The releases of one round of sums, and their cost for a rating.
 
     Attributes:
         score: Per item, the weighted coded ratings.
@@ -216,7 +216,7 @@ class Channels:
 
 @lru_cache(maxsize=32)
 def sum_channels(coding: Coding, epsilon: float) -> Channels:
-    """The entries of the secure sums and their noise, in exact fractions."""
+    """The entries of the sums and their noise, in exact fractions."""
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise PrivacyError(f"epsilon must be a positive number, not {epsilon}")
     budget = Fraction(epsilon)

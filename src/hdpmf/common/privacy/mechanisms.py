@@ -353,7 +353,7 @@ def bound_contributions(users: np.ndarray, most: int, draws: np.ndarray) -> np.n
 
 
 def bound_weights(users: np.ndarray, most: int, draws: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Return the weight, in 64ths, with which each rating enters secure sums under a limit.
+    """Return the weight, in 64ths, with which each rating enters sums under a limit.
 
     A user's ratings enter in the order of draws until they have as much weight as ``most`` ratings
     of weight 1, the last one with what is left. So one rating more takes away no more weight from

@@ -428,5 +428,5 @@ def guarantee(cell: Cell) -> str:
         hidden = "values and presence"
     if method.family == "bits":
         hidden = "values (who rated what: no guarantee against anybody with the model)"
-    seen = "secure sums" if method.headline == "sums" else "all messages"
+    seen = "sums" if method.headline == "sums" else "all messages"
     return f"proved: {hidden}; {seen} seen"

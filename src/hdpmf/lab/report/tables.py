@@ -25,7 +25,7 @@ RATERS = 100
 noise.
 """
 
-_VIEW_WORDS = {"messages": "all messages seen", "sums-h-known": "secure sums seen"}
+_VIEW_WORDS = {"messages": "all messages seen", "sums-h-known": "sums seen"}
 
 
 @dataclass(frozen=True, slots=True)

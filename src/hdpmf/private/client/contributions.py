@@ -49,7 +49,7 @@ class SurveyCharge:
 def bound_in_sums(
     ratings: Ratings, weights: PrivacyWeights, most: int, draws: np.ndarray
 ) -> tuple[Ratings, PrivacyWeights]:
-    """Return the ratings that enter secure sums under a limit, with the weights that are left.
+    """Return the ratings that enter sums under a limit, with the weights that are left.
 
     Each user's have the weight of ``most`` ratings of weight 1 at most (`bound_weights`).
     """

@@ -3,7 +3,7 @@
 Everything is in stars: a rating scale is mapped to one to five, so that one set of constants serves
 all scales.
 
-Sums beyond what their number of users can reach are clamped, because a secure sum hides which
+Sums beyond what their number of users can reach are clamped, because a sum hides which
 device sent wrong numbers. A user adds at most 64 weight units to an item, and to its score at most
 a rating's largest entry for each of them. A margin is added for the noise. Honest noise exceeds it
 with a probability of e^-40 per number, so sums of honest devices stay as they are.
@@ -149,7 +149,7 @@ def facts_from_sums(
     earlier: Sequence[SurveyAnswer] = (),
     retired: Sequence[int] = (),
 ) -> ItemFacts:
-    """Item facts from secure sums.
+    """Item facts from sums.
 
     Args:
         features: Public features of the items, one row each, or None.

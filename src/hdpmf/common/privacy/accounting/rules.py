@@ -311,9 +311,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
         *releases(channels.weight, per_item),
         *releases(channels.total, [math.fsum([*units, *others])]),
     ]
-    reason = (
-        "One round of secure sums with discrete Laplace noise; everything after is post-processing."
-    )
+    reason = "One round of sums with discrete Laplace noise; everything after is post-processing."
     if view == "two-servers":
         # What its own server drew, this observer subtracts. Whoever is neither server meets both
         # noises.
@@ -334,7 +332,7 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
     return Observation(
         e.Composed(tuple(_moved_entries(setting.epsilon, moved))),
         "everything",
-        "One secure sum of weights with discrete Laplace noise.",
+        "One sum of weights with discrete Laplace noise.",
         reference,
     )
 

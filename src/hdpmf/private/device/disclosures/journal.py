@@ -150,7 +150,7 @@ class Journal:
             wanted: Which entries count.
             held: Count what is held for runs from which nothing has left, too.
             in_full: Weights of ratings by tag: those of them that a limit cut short or left out in
-                a secure sum count as if they had paid for all of their weight.
+                a sum count as if they had paid for all of their weight.
         """
         runs: dict[str, dict[bytes, float]] = {}
         prices: dict[str, dict[bytes, float]] = {}

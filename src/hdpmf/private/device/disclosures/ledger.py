@@ -115,7 +115,7 @@ class Ledger:
         """Return a mask of the ratings that can pay these epsilons.
 
         `charge` takes these, up to ``max_total``. A rating that a limit cut short or left out in a
-        secure sum counts as if it had paid in full: otherwise hidden ratings would decide what
+        sum counts as if it had paid in full: otherwise hidden ratings would decide what
         others can afford later.
         """
         own = weights.for_ratings(ratings)
