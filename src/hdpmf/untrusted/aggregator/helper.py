@@ -36,10 +36,6 @@ class Helper(Aggregator):
 
     role = "helper"
 
-    def add_task(self, document: bytes) -> bytes:
-        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent."""
-        return self._task_store.add(document)
-
     def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
         """Check reports with the leader, and add the valid ones to the sums. Idempotent.
 

@@ -155,24 +155,15 @@ async def read_body(
     request: Request, media_type: str, most: int, *, exactly: bool = False
 ) -> bytes:
     """Read a body of announced length; raise HTTPException, before reading, if it is wrong."""
-    size = check_body(request, media_type, most, exactly=exactly)
-    chunks: list[bytes] = []
-    read = 0
+    check_body(request, media_type, most, exactly=exactly)
     try:
-        async for chunk in request.stream():
-            chunks.append(chunk)
-            read += len(chunk)
-            if read > size:
-                raise HTTPException(413, "more was sent than was announced", _CLOSE)
+        return await request.body()
     except ClientDisconnect:
         raise HTTPException(400, "the request was cut") from None
-    if read != size:
-        raise HTTPException(400, "less was sent than was announced", _CLOSE)
-    return b"".join(chunks)
 
 
-def check_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> int:
-    """Return the announced length of the body; raise HTTPException unless it is acceptable."""
+def check_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> None:
+    """Raise HTTPException unless type and announced length of the body are acceptable."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != media_type:
         raise HTTPException(415, f"expected {media_type}", _CLOSE)
@@ -185,7 +176,6 @@ def check_body(request: Request, media_type: str, most: int, *, exactly: bool = 
         raise HTTPException(
             413 if size > most else 400, f"expected {limit} bytes, not {size}", _CLOSE
         )
-    return size
 
 
 T = TypeVar("T")
@@ -265,17 +255,15 @@ class Resources:
 
         return Route(path, answer, methods=list(handlers), include_in_schema=False)
 
-    @property
-    def _retry_after(self) -> int:
-        return self._limits.retry_after
+    def _later(self, outcome: str, why: str) -> _TryLaterError:
+        return _TryLaterError(outcome, why, self._limits.retry_after)
 
     def _check_clocks(self) -> None:
         """Raise if the clocks of the two servers differ: reports would be lost, or batches cut."""
         if self._engine.partner_clock.differs:
-            raise _TryLaterError(
+            raise self._later(
                 "clock",
                 "the clocks of the two servers differ; nothing is taken until they are right",
-                self._retry_after,
             )
 
     def _check_partner(self, request: Request) -> None:
@@ -306,8 +294,6 @@ class Resources:
 
     async def _get_signed_keys(self, request: Request) -> Response:
         found = await self._in_thread(self._engine.signed_keys)
-        if not found:
-            raise HTTPException(404, "this server has one key, which is on its card")
         fresh = {"cache-control": "no-cache"}
         return Response(found, media_type=SIGNED_KEYS_MEDIA_TYPE, headers=fresh)
 
@@ -413,9 +399,7 @@ class LeaderResources(Resources):
         token = _token(request) if task.document.token_key else None
         self._check_clocks()
         if self._driver.overloaded(self._writer.expected) or not await self._has_room():
-            raise _TryLaterError(
-                "busy", "too many reports are waiting; come back later", self._retry_after
-            )
+            raise self._later("busy", "too many reports are waiting; come back later")
         try:
             report = await read_body(request, media_type, task.report_size, exactly=True)
             await self._writer.put(Upload(task.id, report, token))
@@ -425,9 +409,7 @@ class LeaderResources(Resources):
     def _check_clocks(self) -> None:
         """Raise unless the helper was asked for its time, and it is about that of this server."""
         if self._leader.partner_clock.skew is None:
-            raise _TryLaterError(
-                "clock", "the two servers have not compared their clocks yet", self._retry_after
-            )
+            raise self._later("clock", "the two servers have not compared their clocks yet")
         super()._check_clocks()
 
     async def _has_room(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -84,27 +84,19 @@ class Leader(Aggregator):
         self._helper = helper
         self._partner_keys = PartnerKeys(keys.partner)
         shared = (database, self._task_store, self._seals, self._rules)
-        self._uploads = Uploads(
+        self.upload_many = Uploads(
             *shared,
             self.partner_clock.earlier,
             knows_key=keys.hpke.knows,
             helper_knows_key=self._partner_keys.knows,
-        )
+        ).take
         self._jobs = AggregationJobs(*shared, self._clock)
-
-    def add_task(self, document: bytes) -> bytes:
-        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent."""
-        return self._task_store.add(document)
 
     def upload(self, task_id: bytes, report: bytes, token: Token | None = None) -> None:
         """Store a report durably; raise DapError if it is refused."""
         (refused,) = self.upload_many([Upload(task_id, report, token)])
         if refused is not None:
             raise refused
-
-    def upload_many(self, uploads: Sequence[Upload]) -> list[DapError | None]:
-        """Store reports with one commit; return for each None or the reason it was refused."""
-        return self._uploads.take(uploads)
 
     @property
     def lacks_partner_keys(self) -> bool:

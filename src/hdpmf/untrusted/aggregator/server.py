@@ -107,6 +107,10 @@ class Aggregator:
         self._batches = Batches(database, keys, self._rules, self._seals, noise_key, noise)
         self._seals.erase_closed(database)
 
+    def add_task(self, document: bytes) -> bytes:
+        """Add a task and return its id; raise ProtocolError if it is refused. Idempotent."""
+        return self._task_store.add(document)
+
     def task(self, task_id: bytes) -> AggregatorTask:
         """Return a task that this server takes part in."""
         return self._task_store.get(task_id)
