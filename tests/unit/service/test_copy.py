@@ -5,23 +5,31 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.untrusted.service.folder import Config, ServiceFolder
-from tests.world import table
+from hdpmf.untrusted.service.folder import ServiceFolder
+
+from .test_two_servers import make_service, service_at
+from .two_servers_world import SETTINGS, World
 
 
-def test_a_copied_folder_is_the_same_recommender_and_gives_no_token_twice(tmp_path: Path) -> None:
-    folder = ServiceFolder.create(tmp_path / "r", Config(name="town"), table())
-    run = folder.path / "runs" / "ab"
-    run.mkdir()
-    (run / ".tokens-ab.sqlite").touch()
+def test_a_copied_folder_goes_on_as_the_same_recommender_and_gives_no_token_twice(
+    tmp_path: Path,
+) -> None:
+    world = World()
+    service = make_service(world, tmp_path / "shop")
+    first = service.conduct(service.begin(SETTINGS))
+    under_way = service.begin(SETTINGS)
+    (tmp_path / "shop" / "runs" / under_way.hex() / ".tokens-ab.sqlite").touch()
     shutil.copytree(
-        folder.path, tmp_path / "copy", ignore=shutil.ignore_patterns(".*"), symlinks=True
+        tmp_path / "shop", tmp_path / "copy", ignore=shutil.ignore_patterns(".*"), symlinks=True
     )
-    shutil.rmtree(folder.path)
+    shutil.rmtree(tmp_path / "shop")
     again = ServiceFolder(tmp_path / "copy")
-    assert (again.config.name, again.known.fingerprint) == (
-        "town",
-        known_items(table()).fingerprint,
-    )
     assert not list((again.path / "runs").rglob(".tokens-*"))
+    assert again.enrolled.cards == tuple(world.cards)
+    model = again.model()
+    assert model is not None
+    assert model.about["run"] == first.run.hex()
+    assert again.unfinished() == under_way
+    world.shards = [world.shard(user) for user in range(len(world.devices))]
+    second = service_at(world, again).conduct(under_way)
+    assert (second.summary["users"], second.summary["combined_runs"]) == (4, 2)

@@ -348,6 +348,11 @@ def make_service(world: World, folder: Any) -> Service:
     place = ServiceFolder.create(folder, Config(name="shop", pace=PACE), world.table)
     place.enroll(world.cards)
     world.collector = pin_servers(folder, "shop", world.servers)
+    return service_at(world, place)
+
+
+def service_at(world: World, place: ServiceFolder) -> Service:
+    """The service of a folder that uses the world's servers."""
     service = Service(
         place,
         issuer=world.issuer,
