@@ -301,7 +301,7 @@ def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) 
     assert (together["proved"], together["delta"]) == (True, 1e-5)
     assert together["pure_epsilon"] == pytest.approx(1.5)
     assert together["epsilon_at_delta"] == pytest.approx(1.5, rel=1e-3)
-    assert "the ratings of one user have used epsilon 1.5" in said
+    assert "your ratings have used epsilon 1.5" in said
     assert [one["action"] for one in document["entries"]] == ["agreed", "sent"]
 
 

@@ -80,6 +80,5 @@ def facts(path: Path, passphrase: str | None = None) -> object:
             entries,
             store.policy,
             store.scale,
-            store.users,
             store.records(),
         )

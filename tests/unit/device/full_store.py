@@ -44,14 +44,14 @@ TABLE = CatalogueTable(
 def full_store(path: Path, passphrase: str | None) -> Path:
     """A store with a row in every table; one of its ratings has paid and is gone."""
     with new_device(
-        path, name="mine", passphrase=passphrase, users=2, policy=whole_life_policy(epsilon=2.0)
+        path, name="mine", passphrase=passphrase, policy=whole_life_policy(epsilon=2.0)
     ) as store:
         store.pin_catalogue(TABLE)
-        for user, item, value in (("ana", "10", 4.0), ("ana", "20", 1.0), ("bob", "10", 5.0)):
-            store.rate(item, value, user=user)
-        store.set_weight(user="ana", beta=0.5, item="20", gamma=0.25)
+        for item, value in (("10", 4.0), ("20", 1.0), ("30", 5.0)):
+            store.rate(item, value)
+        store.set_weight(beta=0.5, item="20", gamma=0.25)
         spend(store)
-        store.remove("10", user="bob")
+        store.remove("30")
         store.runs.save(RUN, b"how far it is")
         store.runs.put_part(RUN, b"request", b"what was answered")
         _fill(store)
@@ -115,7 +115,6 @@ def facts(path: Path, passphrase: str | None) -> object:
             store.ledger.entries(),
             store.records(),
             store.policy,
-            store.users,
             store.device.name,
             store.runs.load(RUN),
             store.runs.get_part(RUN, b"request"),

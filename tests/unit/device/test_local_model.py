@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf.common.data import ItemFilter, Ratings, synthetic_world
+from hdpmf.common.data import ItemFilter, synthetic_world
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import encode
@@ -16,44 +16,37 @@ from hdpmf.models.base import Estimator
 from hdpmf.private.device.recommendations import (
     LocalModel,
     keep_model,
-    local_model,
     recommend,
-    recommend_each,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
 
 WORLD = synthetic_world(25, 40, 500, rng=2)
 
 
-def _silo(ratings: Ratings, weights: PrivacyWeights) -> DeviceStore:
-    store = DeviceStore.create(":memory:", users=ratings.n_users)
-    store.add(ratings)
-    store.set_weights(weights, ratings)
+NOW = float(WORLD.timestamps.max())  # type: ignore[union-attr]
+
+
+def _store_of(user: int, weights: PrivacyWeights) -> DeviceStore:
+    own = WORLD.take(WORLD.user_codes == user)
+    store = DeviceStore.create(":memory:")
+    store.add(own)
+    store.set_weights(weights, own)
     store.pin_catalogue(catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table))
     return store
 
 
-NOW = float(WORLD.timestamps.max())  # type: ignore[union-attr]
-
-
-def _agrees(store: DeviceStore, model: Estimator, users: list[int]) -> None:
-    for user in users:
-        ours = recommend(store, 5, user=str(user), now=NOW)
-        theirs = model.recommend(user, 5, now=NOW)
-        assert [one.item for one in ours] == [str(one.item) for one in theirs]
-        assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
-        assert [one.title for one in ours] == [one.title for one in theirs]
-        assert [one.reason for one in ours] == [one.reason for one in theirs]
-        wanted = ItemFilter(genres=["Drama"], items=[str(item) for item in WORLD.items.ids[:30]])
-        same = ItemFilter(genres=["Drama"], items=WORLD.items.ids[:30])
-        some = recommend(store, 5, user=str(user), keep_rated=True, only=wanted, now=NOW)
-        assert [one.item for one in some] == [
-            str(one.item) for one in model.recommend(user, 5, keep_rated=True, only=same, now=NOW)
-        ]
-    each = dict(recommend_each(store, n=5, now=NOW))
-    assert list(each) == list(map(str, store.ratings().users.ids.tolist()))
-    assert [one.item for one in each[str(users[0])]] == [
-        one.item for one in recommend(store, 5, user=str(users[0]), now=NOW)
+def _agrees(store: DeviceStore, model: Estimator, user: int) -> None:
+    ours = recommend(store, 5, now=NOW)
+    theirs = model.recommend(user, 5, now=NOW)
+    assert [one.item for one in ours] == [str(one.item) for one in theirs]
+    assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+    assert [one.title for one in ours] == [one.title for one in theirs]
+    assert [one.reason for one in ours] == [one.reason for one in theirs]
+    wanted = ItemFilter(genres=["Drama"], items=[str(item) for item in WORLD.items.ids[:30]])
+    same = ItemFilter(genres=["Drama"], items=WORLD.items.ids[:30])
+    some = recommend(store, 5, keep_rated=True, only=wanted, now=NOW)
+    assert [one.item for one in some] == [
+        str(one.item) for one in model.recommend(user, 5, keep_rated=True, only=same, now=NOW)
     ]
 
 
@@ -63,20 +56,20 @@ def test_from_item_facts() -> None:
     # its owner's.
     weights = PrivacyWeights(WORLD.users, WORLD.items, drawn.beta, np.ones(WORLD.n_items))
     model = HDPSum(rng=0).fit(WORLD, weights)
-    store = _silo(WORLD, weights)
-    keep_model(
-        store,
-        LocalModel(
-            recommender="r",
-            run="ab",
-            method="hdp-sum",
-            view="sums",
-            survey=None,
-            numbers=encode(model.facts_),
-        ),
-    )
-    _agrees(store, model, WORLD.users.ids[:6].tolist())
-    assert local_model(store) is not None
+    for code in range(6):
+        store = _store_of(code, weights)
+        keep_model(
+            store,
+            LocalModel(
+                recommender="r",
+                run="ab",
+                method="hdp-sum",
+                view="two-servers",
+                survey=None,
+                numbers=encode(model.facts_),
+            ),
+        )
+        _agrees(store, model, WORLD.users.ids[code])
     store.forget()
     with pytest.raises(NotFittedError, match="no model"):
         recommend(store)

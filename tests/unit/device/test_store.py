@@ -123,7 +123,6 @@ def test_nothing_private_in_what_is_printed(
         lambda: store.rate("film-of-shame", 4.6875),
         lambda: store.rate("film-of-shame", float("nan")),
         lambda: store.remove("a-known-thing"),
-        lambda: store.rate("quiet-romance", 4.0, user="somebody"),
         lambda: store.set_weight(beta=1.71875),
         lambda: charge_all(store, 0.71875),
     ):

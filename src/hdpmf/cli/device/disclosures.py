@@ -244,12 +244,11 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     bounds = privacy_bounds(store)
     together = bounds.spent
     limit = store.policy.own_total
-    whose = "one user" if store.users == 1 else "the user here who has spent most"
     proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
     total = "" if math.isinf(limit) else f", and all ratings together {limit:g}"
     yield Paragraph(
-        f"Together, the ratings of {whose} have used {together}. This is about the person: all of "
-        f"their ratings against completely different ones. {proof}{' '.join(bounds_words(bounds))} "
+        f"Together, your ratings have used {together}. This is about the person: all of "
+        f"your ratings against completely different ones. {proof}{' '.join(bounds_words(bounds))} "
         f"From now on, a single rating of weight 1 may use epsilon {store.policy.own_epsilon:g} "
         f"over its lifetime, whoever asks{total}. Once that is used up, this device sends nothing "
         "about it again. Each of your devices has its own ledger, and what the others have used "

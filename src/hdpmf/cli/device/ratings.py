@@ -15,7 +15,7 @@ from hdpmf.cli.options.common import (
     option,
     read_bytes,
 )
-from hdpmf.cli.output import Block, Paragraph, Result, Table, emit, note
+from hdpmf.cli.output import Block, Paragraph, Result, Table, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,12 +121,12 @@ def _change_rating(
             store.remove(item)
             return {
                 "done": "Removed. What it has spent stays spent",
-                "released": _releases(store, ME, item, "removed"),
+                "released": _releases(store, item, "removed"),
             }
         if value is not None and item is not None:
             store.rate(item, value)
         if weight is not None and item is None:
-            store.set_weight(user=ME, beta=weight)
+            store.set_weight(beta=weight)
         elif weight is not None:
             store.set_weight(item=item, gamma=weight)
         if unmark and item is not None:
@@ -149,9 +149,9 @@ def _change_rating(
         return {
             "done": "Weighed" if weight is not None else "Unmarked",
             "held": told,
-            "released": _releases(store, ME, item, "marked") if weight is not None else [],
+            "released": _releases(store, item, "marked") if weight is not None else [],
         }
-    return {"done": "Rated", "held": told, "released": _releases(store, ME, item, "changed")}
+    return {"done": "Rated", "held": told, "released": _releases(store, item, "changed")}
 
 
 def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:
@@ -228,14 +228,14 @@ def _own_file(store: DeviceStore, file: Path, take: bool) -> Result:
 
 
 def _releases(
-    store: DeviceStore, user: str, item: str, done: Literal["changed", "removed", "marked"]
+    store: DeviceStore, item: str, done: Literal["changed", "removed", "marked"]
 ) -> list[dict[str, str]]:
     """Return the releases of a rating before now: nothing that is done to it undoes them."""
     from hdpmf.private.device.disclosures.history import released_words, releases
 
     return [
         {**_release_fields(run), "words": released_words(run.sent, done)}
-        for run in releases(store, user, item)
+        for run in releases(store, ME, item)
     ]
 
 
@@ -352,7 +352,7 @@ def recommend(
         str | None, option("Leave this item off your list: not interested.", "ITEM")
     ] = None,
     show: Annotated[str | None, option("Show this item again.", "ITEM")] = None,
-) -> None:
+) -> Result:
     """Print the items that you would soonest choose and like, and the reasons. Nothing is sent."""
     from hdpmf.private.device import recommendations
 
@@ -362,21 +362,16 @@ def recommend(
                 recommendations.hide(store, store.name_of(item), hidden)
         model = recommendations.local_model(store)
         run, method = ("", "") if model is None else (model.run, model.method)
-        left_out = recommendations.hidden_ids(store)
-        lists = recommendations.recommend_each(
-            store,
-            n=options.number + len(left_out),
-            keep_rated=options.keep_rated,
-            only=options.only(),
+        found = recommendations.owner_recommendations(
+            store, options.number, keep_rated=options.keep_rated, only=options.only()
         )
-        result = options.result(
-            recommendations.without(left_out, options.number, lists),
-            {"method": method, "run": run},
-            alone="me",
-            total=1,
-            notes=[
-                f"From the model of run {run[:8]} ({method}) and your own ratings, on this "
-                "device; nothing was sent."
-            ],
-        )
-        emit(result)  # lists are made while they are printed, which needs the store
+    return options.result(
+        iter([("me", found)]),
+        {"method": method, "run": run},
+        alone="me",
+        total=1,
+        notes=[
+            f"From the model of run {run[:8]} ({method}) and your own ratings, on this device; "
+            "nothing was sent."
+        ],
+    )

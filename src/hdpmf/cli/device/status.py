@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 @command
 def init(
     target: StoreOptions,
-    users: Annotated[int, option("Users that it speaks for: 1, or a silo's.", "N")] = 1,
     policy: Annotated[
         Path | None, option("What it agrees to (TOML).", "FILE", default="hdp-sum, in sums")
     ] = None,
@@ -55,7 +54,6 @@ def init(
     with new_device(
         path,
         name=name,
-        users=users,
         policy=Policy() if policy is None else Policy.from_toml(read_text(policy)),
         passphrase=new_passphrase() if encrypt else None,
         scale=None if scale is None else RatingScale.of(scale),
@@ -68,7 +66,6 @@ def init(
         "card": str(card_file),
         "name": identity.name,
         "identity": identity.identity,
-        "users": users,
         "encrypted": encrypted,
     }
     sealed = "encrypted" if encrypt else "not encrypted; --encrypt would seal it"
@@ -161,7 +158,6 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
     return {
         "name": store.device.name or None,
         "identity": store.identity.public.hex(),
-        "users": store.users,
         "encrypted": store.encrypted,
         "moved": moved and {"at": moved.at, "to": moved.file},
         "ratings": store.n_ratings,
@@ -254,8 +250,7 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
     model = fields["model"]
     moved = fields["moved"]
     sealed = "encrypted" if fields["encrypted"] else "not encrypted"
-    users = f"{fields['users']} user{'s' if fields['users'] > 1 else ''}"
-    yield f"{fields['store']}: {fields['name'] or 'a device'} for {users}, {sealed}"
+    yield f"{fields['store']}: {fields['name'] or 'a device'}, {sealed}"
     if moved is not None:
         yield (
             f"MOVED AWAY ({moved['at']}, to {moved['to']}): closed here; hdpmf device unmove "
@@ -286,11 +281,10 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
             f"{budget['untouched']} ratings untouched, {budget['partly_spent']} partly spent, "
             f"{budget['spent']} spent"
         )
-    whose = "your" if fields["users"] == 1 else "of the user who has spent most, the"
     spent = "without any protection"
     if not fields["unprotected"]:
         spent = f"epsilon {rounded_up(fields['spent_total'], 4)} in all"
-    yield f"Ledger: {fields['ledger_entries']} entries; {whose} ratings have spent {spent}"
+    yield f"Ledger: {fields['ledger_entries']} entries; your ratings have spent {spent}"
     bounds = fields["guess_at_most"]
     if bounds["person"] is None:
         yield "What others can guess: no limit (methods without a proof)"

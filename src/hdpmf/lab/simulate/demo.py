@@ -28,7 +28,6 @@ from hdpmf.private.device.memberships import join
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import predict_ratings
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.daemon import ask_for_run
@@ -249,7 +248,7 @@ def _errors(test: Ratings, stores: Mapping[str, Path]) -> np.ndarray:
         own = np.flatnonzero(users == user)
         if len(own):
             with DeviceStore.open(path) as store:
-                found = predict_ratings(store, [ME] * len(own), items[own].tolist())
+                found = predict_ratings(store, items[own].tolist())
             errors[own] = found - test.values[own]
     if np.isnan(errors).any():
         raise FederationError("some test ratings are of users whom no device holds")

@@ -22,7 +22,6 @@ def new_device(
     path: Path,
     *,
     name: str | None = None,
-    users: int = 1,
     policy: Policy | None = None,
     passphrase: str | None = None,
     scale: RatingScale | None = None,
@@ -31,9 +30,7 @@ def new_device(
 
     There must be nothing at ``path``. Without a scale it is that of the first file of ratings.
     """
-    store = DeviceStore.create(
-        path, users=users, passphrase=passphrase, policy=policy or Policy(), scale=scale
-    )
+    store = DeviceStore.create(path, passphrase=passphrase, policy=policy or Policy(), scale=scale)
     store.change_device(name=name or f"device-{store.identity.public.hex()[:8]}")
     return store
 

@@ -6,7 +6,7 @@ Nothing is sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -18,7 +18,7 @@ from hdpmf.common.model.device_fit import device_fit, taste_columns
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.priors import SHIPPED, Prior, load_prior
 from hdpmf.common.protocol import ItemFacts, decode
-from hdpmf.errors import NotFittedError, StorageError, UnknownIdError
+from hdpmf.errors import NotFittedError, RatingsError, StorageError
 from hdpmf.private.client.devices import (
     Devices,
     fit_vectors,
@@ -35,7 +35,6 @@ from hdpmf.private.client.ranking import (
 )
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, read_lists
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.device.store.schema import HiddenItem, LocalModel
 
 
@@ -54,64 +53,39 @@ def recommend(
     store: DeviceStore,
     n: int = 10,
     *,
-    user: str = "me",
     keep_rated: bool = False,
     only: ItemFilter | None = None,
     model: LocalModel | None = None,
     prior: Prior | None = None,
     now: float | None = None,
 ) -> list[Recommendation]:
-    """Return the ``n`` items that a user would most likely choose and like, with reasons.
+    """Return the ``n`` items that the owner would most likely choose and like, with reasons.
 
-    Best first. Nothing is sent.
+    Best first; hidden ones are among them. Nothing is sent.
 
     Args:
-        user: Whose list, on a device of several users.
-        keep_rated: Keep items that the user has rated.
+        keep_rated: Keep items that the owner has rated.
         only: What items have to be like; ids are texts.
         model: A finished run; without it the one in the store.
-        prior: For the one-round designs.
+        prior: To fit vectors with.
         now: When the list is asked for, in seconds since 1970: what was rated shortly before
             counts more. None: by this machine's clock, to the hour.
 
     Raises:
         NotFittedError: No run has finished here yet.
-        UnknownIdError: There is no such user.
+        RatingsError: There are no ratings here.
     """
-    lists = recommend_each(
-        store, [user], n, keep_rated=keep_rated, only=only, model=model, prior=prior, now=now
-    )
-    return next(iter(lists))[1]
-
-
-def recommend_each(
-    store: DeviceStore,
-    users: Sequence[str] | None = None,
-    n: int = 10,
-    *,
-    keep_rated: bool = False,
-    only: ItemFilter | None = None,
-    model: LocalModel | None = None,
-    prior: Prior | None = None,
-    now: float | None = None,
-) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Yield each of these users, all by default, with their list; see ``recommend``."""
     ready = prepare(store, model, prior)
     here = ready.devices
     here = here.at_full_hour(time.time()) if now is None else here.at_time(now)
     ready = replace(ready, devices=here)
-    everyone = ready.devices.users
-    codes = np.arange(len(everyone)) if users is None else everyone.find(list(users))
-    if (codes < 0).any():
-        raise UnknownIdError(
-            "this device has no such user; --user takes the name that ratings were given under"
-        )
+    if not len(here.users):
+        raise RatingsError("there are no ratings here yet; rate something first")
     if only is not None and only.items is not None:
         ids = ready.catalogue.by_id.items
         only = replace(only, items=[ids.parse(str(item)) for item in only.items])
-    lists = ready.maker.lists(codes, n, keep_rated=keep_rated, only=only)
-    for name, found in zip(everyone.ids[codes].tolist(), lists, strict=True):
-        yield name, [replace(entry, item=str(entry.item)) for entry in found]
+    (found,) = ready.maker.lists(np.zeros(1, np.intp), n, keep_rated=keep_rated, only=only)
+    return [replace(entry, item=str(entry.item)) for entry in found]
 
 
 def prepare(
@@ -227,29 +201,16 @@ def _after_facts(
     )
 
 
-def predict_ratings(
-    store: DeviceStore,
-    users: Sequence[str],
-    items: Sequence[str],
-    *,
-    model: LocalModel | None = None,
-    prior: Prior | None = None,
-) -> np.ndarray:
-    """The rating that each of these users would give the item beside it.
+def predict_ratings(store: DeviceStore, items: Sequence[str]) -> np.ndarray:
+    """The ratings that the owner would give these items, by the model in the store.
 
-    Users without ratings here, and items that the catalogue lacks, are predicted all the same (the
-    latter by the user's own mean). Without ``model`` it is the one in the store. The ``prior`` is
-    for the one-round designs.
+    Items that the catalogue lacks are predicted by the owner's own mean.
 
     Raises:
         NotFittedError: No run has finished here yet.
     """
-    ready = prepare(store, model, prior)
-    people = (
-        ready.devices.users.find(list(users))
-        if len(ready.devices.users)
-        else np.full(len(users), -1, np.int32)
-    )
+    ready = prepare(store)
+    people = np.full(len(items), 0 if len(ready.devices.users) else -1, np.int32)
     positions = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
     return ready.expected(people, positions)
 
@@ -266,10 +227,8 @@ def owner_recommendations(
         NotFittedError: No run has finished here yet.
     """
     hidden = hidden_ids(store)
-    lists = without(
-        hidden, n, recommend_each(store, [ME], n + len(hidden), only=only, keep_rated=keep_rated)
-    )
-    return next(iter(lists))[1]
+    found = recommend(store, n + len(hidden), only=only, keep_rated=keep_rated)
+    return [entry for entry in found if str(entry.item) not in hidden][:n]
 
 
 def popular_positions(store: DeviceStore, catalogue: PinnedCatalogue) -> list[int]:
@@ -290,17 +249,6 @@ def popular_positions(store: DeviceStore, catalogue: PinnedCatalogue) -> list[in
     order = np.argsort(-popularity, kind="stable")
     retired = set(catalogue.known.retired.tolist())
     return [position for position in order.tolist() if position not in retired]
-
-
-def without(
-    hidden: Set[str], n: int, lists: Iterable[tuple[str, list[Recommendation]]]
-) -> Iterator[tuple[str, list[Recommendation]]]:
-    """Yield lists of at most ``n``, the owner's without hidden items.
-
-    Other users of the device cannot hide items.
-    """
-    for user, found in lists:
-        yield user, [entry for entry in found if user != ME or str(entry.item) not in hidden][:n]
 
 
 def hidden_ids(store: DeviceStore) -> set[str]:

@@ -65,11 +65,8 @@ class DeviceStore:
         self._cipher = cipher
         self.tables = Tables(database, cipher)
         device = self.device
-        self.users = device.users
         self.identity = Identity(device.identity)
-        self.rated = SealedRatings(
-            database, cipher, self.users, lambda names: self.marks.weights(names)
-        )
+        self.rated = SealedRatings(database, cipher, lambda names: self.marks.weights(names))
         self.marks = MarkedItems(database, self.tables, self._all_items, self.rated.touch)
         self.runs = Runs(database, cipher)
         self.ledger = Ledger(database, cipher, self.rated, lambda: self.policy)
@@ -83,7 +80,6 @@ class DeviceStore:
         cls,
         path: str | os.PathLike[str],
         *,
-        users: int = 1,
         passphrase: str | None = None,
         policy: Policy | None = None,
         scale: RatingScale | None = None,
@@ -92,7 +88,6 @@ class DeviceStore:
 
         Args:
             path: The file, which must not exist; ``":memory:"`` for simulation.
-            users: Users that this device speaks for: 1 for a person's, more for a silo.
             passphrase: Seal everything with it.
             policy: What the device agrees to.
             scale: The scale of its owner's ratings; None takes that of the first table of ratings.
@@ -101,8 +96,6 @@ class DeviceStore:
             ConfigError: There is a file already.
             StorageError: The disk refused.
         """
-        if users < 1:
-            raise ConfigError("a device speaks for 1 user or more")
         cipher = StoreCipher.new(passphrase)
         database = Database(path, make=True)
         try:
@@ -111,7 +104,6 @@ class DeviceStore:
                 write_header(database, cipher)
                 scales = {} if scale is None else {PLAIN: (scale.low, scale.high, scale.step)}
                 device = Device(
-                    users=users,
                     identity=Identity.generate().secret_bytes(),
                     policy=policy or Policy(),
                     scales=scales,
@@ -280,9 +272,7 @@ class DeviceStore:
         """
         return self._items.scale
 
-    def rate(
-        self, item: str, value: float, *, user: str = ME, at: int | Literal["now"] | None = "now"
-    ) -> None:
+    def rate(self, item: str, value: float, *, at: int | Literal["now"] | None = "now") -> None:
         """Add or change a rating, made at a time in seconds since 1970 (None: not known).
 
         It has to be on the owner's scale and, once a catalogue is pinned, on that one's.
@@ -292,15 +282,15 @@ class DeviceStore:
             raise RatingsError(
                 f"a rating is not on this device's scale {scale}; nothing was changed"
             )
-        made = Record(user, item, float(value), at=int(time.time()) if at == "now" else at)
+        made = Record(ME, item, float(value), at=int(time.time()) if at == "now" else at)
         self.rated.put([made], self.pinned_catalogue)
 
-    def remove(self, item: str, *, user: str = ME) -> None:
+    def remove(self, item: str) -> None:
         """Take a rating out. What it has spent stays spent, also if it comes back."""
-        self.rated.remove(user, item)
+        self.rated.remove(ME, item)
 
     def add(self, ratings: Ratings) -> None:
-        """Add many ratings, for a silo or a simulation.
+        """Add many ratings of one person, as from a file.
 
         Ids become text. The first table sets the scale.
         """
@@ -315,17 +305,12 @@ class DeviceStore:
                 self._items.set_scale(ratings.scale)
 
     def set_weight(
-        self,
-        *,
-        user: str = ME,
-        beta: float | None = None,
-        item: str | None = None,
-        gamma: float | None = None,
+        self, *, beta: float | None = None, item: str | None = None, gamma: float | None = None
     ) -> None:
-        """Set the privacy weight of a user (``beta``), of an item (``gamma``), or both."""
+        """Set the privacy weight of the owner (``beta``), of an item (``gamma``), or both."""
         if (item is None) != (gamma is None):
             raise ConfigError("an item's weight needs both item and gamma")
-        betas = {} if beta is None else {user: beta}
+        betas = {} if beta is None else {ME: beta}
         self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:

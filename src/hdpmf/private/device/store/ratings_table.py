@@ -85,12 +85,10 @@ class SealedRatings:
         self,
         database: Database,
         cipher: StoreCipher,
-        users: int,
         marks: Callable[[Set[str] | None], Mapping[str, float]] = lambda names: {},
     ) -> None:
         self._database = database
         self._cipher = cipher
-        self._users = users
         self._marks = marks
         self.changes = 0
 
@@ -149,28 +147,30 @@ class SealedRatings:
         """
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
+        if len(set(ratings.user_codes.tolist())) > 1:
+            raise RatingsError(
+                "a store has the ratings of one person, and these are of several; each person has "
+                "a store of their own (hdpmf device init)"
+            )
         own = [None] * len(ratings) if weights is None else weights.tolist()
         items = [_name(catalogue, str(item)) for item in ratings.item_ids.tolist()]
         times = ratings.timestamps
         made = [None] * len(ratings) if times is None else times.tolist()
-        columns = (ratings.user_ids.tolist(), items, ratings.values.tolist(), own, made)
+        columns = (items, ratings.values.tolist(), own, made)
         self.put(
-            [Record(str(u), i, v, w, at=at) for u, i, v, w, at in zip(*columns, strict=True)],
+            [Record(ME, i, v, w, at=at) for i, v, w, at in zip(*columns, strict=True)],
             catalogue,
         )
 
     def weigh_table(
         self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None
     ) -> None:
-        """Set the weights of a table's users, items and, where they have their own, ratings."""
+        """Set the weights of a table's user, items and, where they have their own, ratings."""
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
-        users, items = ratings.users.ids, ratings.items.ids
-        people, things = (
-            sorted(set(codes.tolist())) for codes in (ratings.user_codes, ratings.item_codes)
-        )
+        items, things = ratings.items.ids, sorted(set(ratings.item_codes.tolist()))
         with self._database.transaction():
             self.weigh(
-                {str(users[code]): float(beta[code]) for code in people},
+                {ME: float(beta[ratings.user_codes[0]])} if len(ratings) else {},
                 {_name(catalogue, str(items[code])): float(gamma[code]) for code in things},
             )
             if weights.rating_weights is not None:
@@ -268,7 +268,7 @@ class SealedRatings:
 
     def resealed(self, cipher: StoreCipher) -> Iterator[tuple[str, Iterator[RawRow]]]:
         """Return the rows of each table as another cipher seals them, inside a transaction."""
-        other = SealedRatings(self._database, cipher, self._users)
+        other = SealedRatings(self._database, cipher)
 
         def rows(table: str, kind: type[T], tag_of: Callable[[T], bytes]) -> Iterator[RawRow]:
             query = f"SELECT tag, sealed FROM {table}"  # noqa: S608  # a name of ours
@@ -356,18 +356,12 @@ class SealedRatings:
         return [after(record) for record in records]
 
     def _admit(self, users: set[str]) -> None:
-        """Know these users from now on, if there is room for them."""
+        """Know these users from now on."""
         for user in sorted(users):
             _check_id(user, "user")
             tag = self.user_tag(user)
             if self._database.execute("SELECT 1 FROM user_weights WHERE tag = ?", (tag,)):
                 continue
-            if self._database.execute("SELECT count(*) FROM user_weights")[0][0] >= self._users:
-                raise RatingsError(
-                    f"this store was made for {self._users} user{'s' if self._users > 1 else ''}, "
-                    "and the noise that "
-                    "it adds depends on that; make one with more (hdpmf device init --users N)"
-                )
             self._write("user_weights", [(tag, _Weight(user, None))])
 
     def _item_tag(self, item: str) -> bytes:

@@ -58,7 +58,6 @@ class Device(Row, frozen=True, kw_only=True):
         server_keys: By the signing key of a server (hex), the newest list of its keys, signed.
     """
 
-    users: int
     identity: bytes
     policy: Policy
     name: str = ""

@@ -88,8 +88,7 @@ def resealed_rows(
     Inside a transaction.
     """
     yield from Tables(database, before).resealed(after)
-    # How many users there may be is checked when they come.
-    yield from SealedRatings(database, before, 1).resealed(after)
+    yield from SealedRatings(database, before).resealed(after)
     yield from Runs(database, before).resealed(after)
     yield "ledger", _resealed_ledger(database, before, after)
 
