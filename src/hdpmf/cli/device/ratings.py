@@ -114,7 +114,6 @@ def _change_rating(
     unmark: bool,
 ) -> dict[str, Any]:
     from hdpmf.private.device.choices.privacy_level import held_down, mark
-    from hdpmf.private.device.store.ratings_table import ME
 
     with store.transaction():
         if remove and item is not None:
@@ -232,6 +231,7 @@ def _releases(
 ) -> list[dict[str, str]]:
     """Return the releases of a rating before now: nothing that is done to it undoes them."""
     from hdpmf.private.device.disclosures.history import released_words, releases
+    from hdpmf.private.device.store.ratings_table import ME
 
     return [
         {**_release_fields(run), "words": released_words(run.sent, done)}
@@ -266,7 +266,6 @@ def _list_ratings(store: DeviceStore) -> Result:
         ]
         items.append(
             {
-                "user": record.user,
                 "item": item,
                 "item_namespace": namespace_of(record.item),
                 "title": title,
@@ -277,7 +276,6 @@ def _list_ratings(store: DeviceStore) -> Result:
         )
         rows.append(
             (
-                record.user,
                 item,
                 f"{record.value:g}",
                 f"{record.weight:.3g}",
@@ -285,7 +283,7 @@ def _list_ratings(store: DeviceStore) -> Result:
                 title or "",
             )
         )
-    columns = ("user", "item", "rating", "weight", "released", "title")
+    columns = ("item", "rating", "weight", "released", "title")
     return Result({"ratings": items}, [Table(columns, rows, numeric=("rating", "weight"))])
 
 
