@@ -13,7 +13,7 @@ from hdpmf.cli import output
 from hdpmf.cli.output import Csv, Paragraph, Result, Table
 from hdpmf.common.base.progress import progress_bar
 
-TABLE = Table(("a", "b"), [("[red]x", "1")], numeric=("b",), title="t", strong=(0,))
+TABLE = Table(("a", "b"), [("[red]x", "1")], numeric=("b",), title="t")
 
 
 class Terminal(io.StringIO):
@@ -65,18 +65,6 @@ def test_only_the_form_that_is_printed_is_made(capsys: pytest.CaptureFixture[str
         with output.json_output(wanted):
             output.emit(Result(fields, text()))
         assert made == expected
-
-
-def test_a_terminal_gets_a_table_and_no_colour_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    for no_color in (False, True):
-        monkeypatch.setattr(sys, "stdout", Terminal())
-        if no_color:
-            monkeypatch.setenv("NO_COLOR", "1")
-        output.emit(Result({}, [TABLE]))
-        shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
-        assert "[red]x" in shown
-        assert ("36m" in shown) is not no_color
 
 
 def test_progress_shows_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:

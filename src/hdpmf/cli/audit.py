@@ -226,7 +226,6 @@ def _audit_text(result: AuditResult) -> Iterator[Block]:
         numeric=("claimed epsilon", "audited, at least"),
         title=f"{result.data}: one rating of a user with {result.target['ratings_of_user']}, of an "
         f"item with {result.target['raters_of_item']} raters",
-        strong=(0,),
     )
     yield (
         f"The bound holds with {100 * result.confidence:g}% confidence: the attack said so in "

@@ -84,7 +84,6 @@ def demo(
         numeric=("MSE", "MAE"),
         title=f"{ratings.name}: {result.devices:,} devices, {result.reports} reports, "
         f"{result.n:,} ratings to test on",
-        strong=(0,),
     )
     text: list[Block] = [table, f"{result.seconds:.1f} s in all"]
     long_version: list[object] = ["explain", *explain_arguments(_SUMS, settings.model_params())]
@@ -154,7 +153,6 @@ def simulate(
         ],
         numeric=("MSE", "MAE"),
         title=f"{training.name}: {training.n_users:,} users, {len(held_out):,} ratings to test on",
-        strong=(0,),
     )
     text: list[Block] = [
         table,

@@ -1,8 +1,7 @@
 """The output of commands: results on stdout, notes and progress on stderr.
 
 A command returns a `Result`, which is printed as text or, with ``--json``, as one JSON document.
-Text for anything but a terminal is plain: no colours, no control characters, nothing cut to a
-width.
+Text is plain: no colours, no control characters, nothing cut to a width.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from io import StringIO
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from hdpmf.errors import ConfigError, NotConfirmedError, StorageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hdpmf.common.methods.method import PrivacyClaim
 
 _WIDTH = 100
@@ -37,13 +34,12 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Table:
-    """A small table: ``numeric`` columns are aligned right, ``strong`` rows stand out."""
+    """A small table; ``numeric`` columns are aligned right."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: Sequence[str] = ()
     title: str | None = None
-    strong: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -166,32 +162,12 @@ def note(text: str) -> None:
 
 
 def _print_block(block: Block) -> None:
-    if isinstance(block, Table) and sys.stdout.isatty():
-        _print_rich_table(block)
-        return
     lines = _plain_lines(block)
     if isinstance(block, Csv):
         for line in lines:
             _write_lines(line)
     else:
         _write_lines(*lines)
-
-
-def _print_rich_table(table: Table) -> None:
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    console = _console(sys.stdout)
-    if table.title:
-        console.print(clean(table.title), style="bold")
-    rich_table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in table.columns:
-        rich_table.add_column(column, justify="right" if column in table.numeric else "left")
-    for position, row in enumerate(table.rows):
-        style = "bold cyan" if position in table.strong else None
-        rich_table.add_row(*(Text(clean(cell)) for cell in row), style=style)
-    console.print(rich_table)
 
 
 def _plain_lines(block: Block) -> Iterator[str]:
@@ -328,9 +304,3 @@ def privacy_line(claim: PrivacyClaim, *long_version: object) -> str:
 def short_claim(claim: PrivacyClaim) -> str:
     """Return a privacy claim for the cell of a table."""
     return "none" if claim.epsilon is None else f"{claim.epsilon:g} ({claim.worth})"
-
-
-def _console(stream: IO[str]) -> Console:
-    from rich.console import Console
-
-    return Console(file=stream, highlight=False, markup=False, emoji=False)

@@ -325,7 +325,6 @@ def evaluate(
             numeric=("MSE", "MAE", "fit"),
             title=f"{training.name}: {len(training):,} ratings to learn from, {score['n']:,} to "
             "test on",
-            strong=(0,),
         )
         if own_score.get("n_off_scale"):
             yield off_scale(float(own_score["n_off_scale"]), float(own_score["n"]))
@@ -388,7 +387,6 @@ def _evaluate_implicit(
         numeric=tuple(names.values()),
         title=f"{training.name}: {len(training):,} choices to learn from, {len(held_out):,} "
         "to test on",
-        strong=(0,),
     )
     fields = {
         **about,
