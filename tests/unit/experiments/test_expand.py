@@ -19,7 +19,6 @@ from hdpmf.lab.experiments.expansion import (
     Configuration,
     configurations,
     evaluation_runs,
-    grid_of,
     method_names,
     tuning_cells,
     tuning_runs,
@@ -100,14 +99,6 @@ def test_a_run_has_options_of_its_method_only() -> None:
         make_run(Data("ml-100k"), Part("hold-out"), "hdpmf", {"n_factor": 3}, Privacy(), 0)
 
 
-def test_what_an_experiment_says_to_all_reaches_those_that_have_it() -> None:
-    text = 'name = "a"\ntitle = "A"\ndatasets = ["synthetic"]\nmethods = ["hdp-sum", "user-mean"]\n'
-    text += "params = { features = false }\n"
-    params = {run.method: run.params for run in expected_runs([parse_experiment(text, "a.toml")])}
-    assert params["hdp-sum"]["features"] is False
-    assert params["user-mean"] == {}
-
-
 DESCRIBED = {
     "mf": "40a735d1f04147c8",
     "hdpmf": "b13909209fb6c182",
@@ -172,26 +163,6 @@ def test_counts_of_a_small_experiment(small: Experiment) -> None:
     assert len(tuning_runs([small])) == 2 * 2 * 2
     # Three methods with randomness and the user's mean, two seeds each with a cut of its own.
     assert len(expected_runs([small])) == 8 + 8
-
-
-def test_counts_of_table_3() -> None:
-    table = msgspec.structs.replace(
-        paper.experiment("table3"), datasets=("ml-100k",), methods=("mf", "hdpmf", "pdpmf", "dpmf")
-    )
-    assert len(tuning_runs([table])) == 4 * 8 * 5 * 2
-    assert len(expected_runs([table])) - len(tuning_runs([table])) == 4 * 5 * 2
-
-
-def test_dpmf_has_the_papers_smaller_rates() -> None:
-    table = paper.experiment("table3")
-    assert {cell["learning_rate"] for cell in grid_of(table, "dpmf")} == {
-        0.005,
-        0.001,
-        0.0005,
-        0.0001,
-    }
-    assert {cell["learning_rate"] for cell in grid_of(table, "hdpmf")} == {0.05, 0.01, 0.005, 0.001}
-    assert grid_of(table, "user-mean") == [{}]
 
 
 def test_shared_runs_are_one_run() -> None:

@@ -5,7 +5,7 @@ import io
 import msgspec
 import pytest
 
-from hdpmf.common.base.progress import LiveView, clock
+from hdpmf.common.base.progress import LiveView
 from hdpmf.lab.experiments import Experiment, Result, expected_runs, watch
 from hdpmf.lab.experiments.runner import StageProgress
 
@@ -67,11 +67,3 @@ def test_the_best_is_the_best_mean(small: Experiment) -> None:
     wild = msgspec.structs.replace(runs[0], method="dpmf")
     accumulator.finished(Result(wild, "diverged", {}, None))
     assert accumulator.unusable == 1
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "?"), (0.4, "0:00"), (61, "1:01"), (3_600, "1:00:00"), (7_325.2, "2:02:05")],
-)
-def test_clock(seconds: float | None, text: str) -> None:
-    assert clock(seconds) == text

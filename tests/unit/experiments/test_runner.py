@@ -233,35 +233,6 @@ def test_a_choice_for_lists_is_the_highest_ndcg_over_the_folds(
     assert winner is max(grid, key=lambda row: row.ndcg)
 
 
-@pytest.mark.parametrize("measure", ["both", "errors"])
-def test_lists_are_measured_where_an_early_version_did_not(
-    tmp_path: Path, small: Experiment, measure: str
-) -> None:
-    """Where only errors are shown, runs stay as they are."""
-    small = msgspec.structs.replace(small, measure=measure)
-    with Store(tmp_path / "new", create=True) as store:
-        run_experiments([small], store, n_jobs=1)
-        complete = store.results()
-        events = store.events("start")
-    with Store(tmp_path / "old", create=True) as store:
-        for one in complete.values():
-            metrics = {
-                name: value
-                for name, value in one.metrics.items()
-                if name not in (*RANKING, "n_listed")
-            }
-            store.add(msgspec.structs.replace(one, metrics=metrics))
-        store.note("start", events[0].data)
-        assert run_experiments([small], store, n_jobs=1).total == (8 if measure == "both" else 0)
-        assert run_experiments([small], store, n_jobs=1).total == 0
-        for cell, before in zip(
-            collect(store, small), collect(store, small, complete), strict=True
-        ):
-            assert cell.mse == before.mse
-            if measure == "both":
-                assert cell.metrics == before.metrics
-
-
 def test_interrupting_keeps_what_was_finished(tmp_path: Path, small: Experiment) -> None:
     recorder = Recorder(stop_after=5)
     with Store(tmp_path, create=True) as store:
@@ -336,38 +307,6 @@ def test_long_runs_go_first_and_short_ones_together(small: Experiment) -> None:
     assert expected_seconds([long], 2) == pytest.approx(
         sum(map(estimated_seconds, expected_runs([long]))) / 2
     )
-
-
-@pytest.mark.slow
-def test_a_module_of_the_users_can_bring_a_method(tmp_path: Path) -> None:
-    (tmp_path / "my_method_for_a_test.py").write_text(
-        "from dataclasses import replace\n"
-        "from hdpmf.common.methods import METHODS\n"
-        "METHODS.add(replace(METHODS['user-mean'], name='mine', label='Mine'))\n"
-    )
-    (tmp_path / "mine.toml").write_text(
-        'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\nmethods = ["mine"]\n'
-        'imports = ["my_method_for_a_test"]\n[data.synthetic]\n'
-        "world = { n_users = 30, n_items = 20, n_ratings = 300 }\n"
-    )
-    words = [
-        "experiment",
-        "run",
-        str(tmp_path / "mine.toml"),
-        "--out",
-        str(tmp_path / "out"),
-        "--jobs",
-        "2",
-    ]
-    done = subprocess.run(
-        [*_command(), *words],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Mine" in done.stdout
 
 
 KILLED = """

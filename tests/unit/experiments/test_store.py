@@ -26,13 +26,6 @@ def add_many(store: Store) -> None:
         store.add(result(seed))
 
 
-def test_results_come_back_as_they_went_in(tmp_path: Path) -> None:
-    with Store(tmp_path / "new" / "folder", create=True) as store:
-        store.add(result())
-    with Store(tmp_path / "new" / "folder") as store:
-        assert store.results() == {result().run.id: result()}
-
-
 def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
     with Store(tmp_path, create=True) as store:
         store.add(result(mse=1.0))
@@ -128,37 +121,6 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(ConfigError, match="something else"):
         Store(tmp_path)
-
-
-def test_a_file_of_a_newer_version(tmp_path: Path) -> None:
-    Store(tmp_path, create=True).close()
-    connection = sqlite3.connect(tmp_path / FILE_NAME)
-    connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    with pytest.raises(ConfigError, match="newer hdpmf"):
-        Store(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"this is no database at all, but long enough", b"SQLite format 3\0" + b"\7" * 4096]
-)
-def test_a_file_that_is_no_database(tmp_path: Path, garbage: bytes) -> None:
-    (tmp_path / FILE_NAME).write_bytes(garbage)
-    with pytest.raises(StorageError, match="damaged or not a results file"):
-        Store(tmp_path, create=True)
-    assert (tmp_path / FILE_NAME).read_bytes() == garbage
-
-
-def test_a_file_with_a_hole(tmp_path: Path) -> None:
-    with Store(tmp_path, create=True) as store:
-        for seed in range(200):
-            store.add(result(seed))
-    path = tmp_path / FILE_NAME
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2 : len(content) // 2 + 8192] = b"\xaa" * 8192
-    path.write_bytes(content)
-    with pytest.raises(StorageError, match="damaged"), Store(tmp_path) as store:
-        store.results()
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
