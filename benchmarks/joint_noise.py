@@ -203,16 +203,14 @@ class Measured(HDPSum):
 class _Without(SeededNoise):
     """No noise: it is added to the sums here."""
 
-    def laplace_share(self, scale: Any, n_shares: int, size: Any, *, count: int = 1) -> np.ndarray:
+    def discrete_laplace(self, scale: Any, size: Any) -> np.ndarray:
         return np.zeros(size, np.int64)
 
 
 def drawn_noise(law: Law, survey: Survey, seed: int, noises: int) -> tuple[np.ndarray, ...]:
     """Return noise in the units of the sums: of scores, weights and the total."""
     coding = coding_of(survey)
-    channels = sum_channels(survey.design, coding, survey.epsilon)
-    if channels.total is None:
-        raise SystemExit("only design A is measured here")
+    channels = sum_channels(coding, survey.epsilon)
     total_scale = channels.total.scale
     weight_unit = WEIGHT_UNITS / survey.epsilon
     score_unit = weight_unit / coding.unit

@@ -49,7 +49,6 @@ def released(
             SeededNoise(1, run),
             epsilon=epsilon,
             catalogue="c",
-            n_users=N_USERS,
             simulation=True,
         )
         shard.accept(

@@ -35,7 +35,6 @@ def sent(stars: float, run: int, epsilon: float) -> np.ndarray:
         SeededNoise(3, run),
         epsilon=epsilon,
         catalogue="c",
-        n_users=1,
         simulation=True,
     )
     shard.accept(make_survey("A", epsilon, STARS, n_items=RATED, catalogue="c", contributors=1))

@@ -16,9 +16,8 @@ class SmallerNoise(SeededNoise):
         self._noise = noise
         self._factor = Fraction(factor)
 
-    def laplace_share(self, scale, n_shares, size, *, count=1):
-        smaller = Fraction(scale) * self._factor
-        return self._noise.laplace_share(smaller, n_shares, size, count=count)
+    def discrete_laplace(self, scale, size):
+        return self._noise.discrete_laplace(Fraction(scale) * self._factor, size)
 
 
 @dataclass(frozen=True)
@@ -27,5 +26,5 @@ class WeakDesign(Design):
 
     factor: float = 0.5
 
-    def client(self, ratings, weights, noise, n_users):
-        return super().client(ratings, weights, SmallerNoise(noise, self.factor), n_users)
+    def client(self, ratings, weights, noise):
+        return super().client(ratings, weights, SmallerNoise(noise, self.factor))

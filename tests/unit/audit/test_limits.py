@@ -67,7 +67,7 @@ def limited_scores(
     )
     survey = design.survey(ratings, _CONTRIBUTORS)
     coding, ruler = coding_of(survey), make_ruler(_STARS)
-    channels = sum_channels(design.kind, coding, design.epsilon)
+    channels = sum_channels(coding, design.epsilon)
     top = np.array([_STARS.high])
     steps = int(coding.encode(top)[0]), 1, int(ruler.encode(top)[0])
     sent = [_filled(weights, first, total, whole=whole) for first in (1, 0)]
@@ -78,7 +78,7 @@ def limited_scores(
         noise = SeededNoise(seed, _LIMITED + world)
         entries = np.empty((runs, 3, len(weights)))
         for run in range(runs):
-            client = design.client(ratings.take(rows), own, noise, _CONTRIBUTORS)
+            client = design.client(ratings.take(rows), own, noise)
             client.accept(survey)
             sums = client.contribute()
             assert isinstance(sums, SumContribution)

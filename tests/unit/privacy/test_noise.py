@@ -199,12 +199,6 @@ def test_scales_are_exact_or_rounded_up():
             grid_scale(scale)
 
 
-def test_what_is_released_has_the_whole_noise():
-    with pytest.raises(PrivacyError, match="released noise is whole"):
-        ReleasedNoise().laplace_share(3, 10, 5)
-    assert ReleasedNoise().laplace_share(3, 10, (0,), count=10).shape == (0,)
-
-
 def test_the_types_are_not_interchangeable():
     noise = ReleasedNoise()
     assert require_released(noise) is noise
@@ -219,9 +213,9 @@ def test_the_types_are_not_interchangeable():
 
 def test_simulated_noise_is_repeatable_and_streams_differ():
     first, again, other = SeededNoise(3), SeededNoise(3), SeededNoise(3, 1)
-    drawn = first.laplace_share(50, 2, 100)
-    np.testing.assert_array_equal(drawn, again.laplace_share(50, 2, 100))
-    assert (drawn != other.laplace_share(50, 2, 100)).any()
+    drawn = first.discrete_laplace(50, 100)
+    np.testing.assert_array_equal(drawn, again.discrete_laplace(50, 100))
+    assert (drawn != other.discrete_laplace(50, 100)).any()
 
 
 @pytest.mark.slow
@@ -494,15 +488,13 @@ def test_simulated_noise_is_the_same_for_ever() -> None:
     noise = SeededNoise(7, stream=3)
     drawn = [
         noise.discrete_laplace(3.5, 50),
-        noise.laplace_share(3.5, 10, 50),
-        noise.laplace_share(3.5, 10, 50, count=4),
         noise.bits(np.linspace(0.1, 0.9, 50)),
         noise.discrete_gaussian(np.full(20, 5.0)),
         np.round(noise.uniforms(5), 12),
         np.round(noise.normals((5,)).astype(float), 5),
         np.round(noise.exponentials((5,)).astype(float), 5),
     ]
-    assert _short(*drawn) == "f7f8de40d0f9"
+    assert _short(*drawn) == "e162678b63a1"
 
 
 def test_released_uniforms_are_numbers_from_0_to_1() -> None:

@@ -35,7 +35,6 @@ def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_
             SeededNoise(0, stream=1000 + 10 * run),
             epsilon=1.0,
             catalogue=survey.catalogue,
-            n_users=train.n_users,
             simulation=True,
         )
         shard.accept(survey)

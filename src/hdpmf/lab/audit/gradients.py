@@ -174,7 +174,7 @@ def messages(
     )
     weights = PrivacyWeights.per_rating(ratings, copies.weights.ravel())
     # Copies share no item, so that the noise on each row is that of one of them.
-    client = GradientClient(ratings, weights, path.mechanism, noise, seed, workers, n_users=1)
+    client = GradientClient(ratings, weights, path.mechanism, noise, seed, workers)
     client.accept(plan)
     counts = client.open(Opening(noise_budget=path.budget)).counts
     yield counts.reshape(n, m) > 0
@@ -388,9 +388,7 @@ def _train_copies(
     weights = PrivacyWeights.per_rating(inflated, np.tile(target.weights, n))
     seed, stream = streams
     # Copies share no item: the whole noise is on every row, wherever it comes from.
-    client = GradientClient(
-        inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers, n_users=1
-    )
+    client = GradientClient(inflated, weights, mechanism, SeededNoise(seed, stream), seed, workers)
     start = _SameStart(seed, stream + 1, ratings.n_items)
     recommender = Recommender(plan, mechanism, start, h_per_item)
     recommender.start([client.open(recommender.open([client.accept(plan)]))])

@@ -65,16 +65,15 @@ class Design:
         return OneRoundRecommender(survey, None, n_patterns=patterns)
 
     def client(
-        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise, n_users: int
+        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise
     ) -> OneRoundClient:
-        """Return a client with these ratings, which holds ``n_users`` of all contributors."""
+        """Return a client with these ratings."""
         return OneRoundClient(
             ratings,
             weights,
             noise,
             epsilon=self.epsilon,
             catalogue="audit",
-            n_users=n_users,
             simulation=True,
         )
 
@@ -98,7 +97,7 @@ def sum_scores(
         noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
-            (sent,) = recommender.hear([design.client(alone, weights, noise, contributors)])
+            (sent,) = recommender.hear([design.client(alone, weights, noise)])
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
         worlds.append(entries)
@@ -155,7 +154,7 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
             recommender = design.recommender(design.survey(copies, copies.n_users))
-            (sent,) = recommender.hear([design.client(copies, weights, noise, copies.n_users)])
+            (sent,) = recommender.hear([design.client(copies, weights, noise)])
             if isinstance(sent, BitContribution):
                 blocks.append(_bit_sums(sent, n, epsilon))
         worlds.append(np.concatenate(blocks))
@@ -201,7 +200,7 @@ def final_scores(
         noise = SeededNoise(seed, _FINAL + world)
         published = []
         for _ in range(pilot + runs):
-            client = design.client(present, weights, noise, ratings.n_users)
+            client = design.client(present, weights, noise)
             published.append(_published(recommender.facts(recommender.hear([client])), target.item))
         worlds.append(np.array(published))
     return discriminated(worlds[0], worlds[1], pilot).split(pilot)

@@ -72,9 +72,7 @@ def noisy_weights(
     units = weight_units(weights.for_ratings(ratings))
     sums = np.bincount(ratings.item_codes, units, ratings.n_items).astype(np.int64)
     scale = WEIGHT_UNITS / Fraction(epsilon)
-    n_users = ratings.n_users
-    noises = noise.laplace_share(scale, n_users, ratings.n_items, count=n_users)
-    return np.asarray(sums + noises)
+    return np.asarray(sums + noise.discrete_laplace(scale, ratings.n_items))
 
 
 class OneRoundClient:
@@ -89,8 +87,6 @@ class OneRoundClient:
             its order.
         epsilon: The largest budget that these users agree to, once.
         catalogue: Fingerprint of the item table that these users know.
-        n_users: How many users take part here; those without ratings add their share of the noise
-            too.
         simulation: Allow seeded noise. Never for anything that leaves this process.
     """
 
@@ -102,7 +98,6 @@ class OneRoundClient:
         *,
         epsilon: float,
         catalogue: str,
-        n_users: int | None = None,
         simulation: bool = False,
     ) -> None:
         self._ratings = ratings
@@ -110,16 +105,14 @@ class OneRoundClient:
         self._noise = noise if simulation else require_released(noise)
         self._epsilon = epsilon
         self._catalogue = catalogue
-        self._n_users = ratings.n_users if n_users is None else n_users
         self._survey: Survey | None = None
         self._spent: SurveyCharge | None = None
         self._answered = False
         self._n_silent = 0
 
     def __repr__(self) -> str:
-        return (
-            f"OneRoundClient({self._n_users} users, {'spent' if self._spent else 'nothing spent'})"
-        )
+        spent = "spent" if self._spent else "nothing spent"
+        return f"OneRoundClient({self._ratings.n_users} users, {spent})"
 
     @property
     def spent(self) -> SurveyCharge | None:
@@ -164,11 +157,6 @@ class OneRoundClient:
         if survey.catalogue != self._catalogue:
             raise ProtocolError(
                 "refused: the survey is about another item table than the one these users know"
-            )
-        if survey.design != "L" and survey.contributors < self._n_users:
-            raise ProtocolError(
-                f"refused: the survey counts on {survey.contributors} users' noise, fewer than "
-                "this client alone has"
             )
         self._survey = survey
 
@@ -255,16 +243,11 @@ class OneRoundClient:
             weights += np.bincount(positions, units, size).astype(np.int64)
             total += int((units * ruler.encode(values)).sum())
             silent += int(np.count_nonzero(units == 0))
-        n = survey.contributors
-        scores += self._share(channels.score.scale, n, size)
-        weights += self._share(channels.weight.scale, n, size)
-        total += int(self._share(channels.total.scale, n, 1)[0])
+        scores += self._noise.discrete_laplace(channels.score.scale, size)
+        weights += self._noise.discrete_laplace(channels.weight.scale, size)
+        total += int(self._noise.discrete_laplace(channels.total.scale, 1)[0])
         self._n_silent = silent
         return compose(SumContribution, scores=scores, weights=weights, total=total)
-
-    def _share(self, scale: Fraction, contributors: int, size: int) -> np.ndarray:
-        """The sum of the shares of this client's users."""
-        return self._noise.laplace_share(scale, contributors, size, count=self._n_users)
 
     def _bits(self, survey: Survey) -> BitContribution:
         ratings = self._ratings

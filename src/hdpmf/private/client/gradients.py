@@ -127,9 +127,6 @@ class GradientClient:
             its order.
         mechanism: How their ratings enter. A plan that names another one is refused.
         seed: Of the first user vectors.
-        n_users: Users here, with or without ratings; by default those of ``ratings``.
-        sharing: Users whose shares of ``hdpmf-paid``'s noise make the whole of it; by default those
-            here.
         min_raters: Items with fewer raters are left out of noise on a grid.
     """
 
@@ -142,12 +139,8 @@ class GradientClient:
         seed: int,
         workers: Workers,
         *,
-        n_users: int | None = None,
-        sharing: int | None = None,
         min_raters: int = 1,
     ) -> None:
-        self._n_users = ratings.n_users if n_users is None else n_users
-        self._sharing = self._n_users if sharing is None else sharing
         self._min_raters = min_raters
         self._ratings = ratings
         self._weights = weights.for_ratings(ratings)
@@ -473,7 +466,7 @@ class GradientClient:
         return shares
 
     def _dense_units(self, plan: Plan) -> np.ndarray:
-        """Return ``hdpmf-paid``'s gradients as whole numbers, with each user's share of the noise.
+        """Return ``hdpmf-paid``'s gradients as whole numbers, with the whole noise.
 
         All items have a row; user vectors are stand-ins. Items with too few raters have noise only.
         """
@@ -483,9 +476,7 @@ class GradientClient:
         scale = dense_laplace_scale(
             plan.n_factors, width, self._noise_budget, plan.epochs, GRADIENT_STEP
         )
-        units = self._noise.laplace_share(
-            scale, self._sharing, (plan.n_items, plan.n_factors), count=self._n_users
-        )
+        units = self._noise.discrete_laplace(scale, (plan.n_items, plan.n_factors))
         stand_ins = stand_in_vectors(self._by_user, self._V)[:, : plan.n_factors]
         rows = self._whole.sums(stand_ins, self._V[:, : plan.n_factors])
         rows[self._quiet()] = 0

@@ -155,17 +155,6 @@ class SeededNoise:
         )
         return drawn
 
-    def laplace_share(
-        self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1
-    ) -> np.ndarray:
-        """Draw ``count`` of ``n_shares`` shares that add up to discrete Laplace noise."""
-        if count == n_shares:
-            return self.discrete_laplace(scale, size)
-        shape, stop = count / n_shares, _stop_probability(scale)
-        plus = self._generator.negative_binomial(shape, stop, size)
-        drawn: np.ndarray = plus - self._generator.negative_binomial(shape, stop, size)
-        return drawn
-
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         """As ``ReleasedNoise.discrete_gaussian``, by rounding: the variance is larger by 1/12."""
         whole = whole_sigmas(sigma)
@@ -226,17 +215,6 @@ class ReleasedNoise:
     def discrete_laplace(self, scale: float | Fraction, size: Size) -> np.ndarray:
         """Two-sided geometric noise, P(k) proportional to exp(-abs(k) / scale), as int64."""
         return _discrete_laplace(_entropy, scale, size)
-
-    def laplace_share(
-        self, scale: float | Fraction, n_shares: int, size: Size, *, count: int = 1
-    ) -> np.ndarray:
-        """The whole noise: what is released has all of it, whoever else takes part."""
-        if count != n_shares:
-            raise PrivacyError(
-                f"released noise is whole, not {count} of {n_shares} shares; simulate shares with "
-                "SeededNoise"
-            )
-        return self.discrete_laplace(scale, size)
 
     def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         """Draw k with P(k) ~ exp(-k^2 / (2 sigma^2)) for each sigma in grid units, as int64.

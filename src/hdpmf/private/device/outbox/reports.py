@@ -364,7 +364,6 @@ class Reports:
             self._setup.noise,
             epsilon=read.terms.epsilon,
             catalogue=read.terms.catalogue,
-            n_users=1,
             simulation=self._setup.simulation,
         )
         client.accept(read.survey)
