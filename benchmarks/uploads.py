@@ -62,7 +62,7 @@ def run_leader(
     AggregationJobDriver.start = (  # type: ignore[method-assign]  # no helper here
         lambda self: self._leader.partner_clock.compare(time.time())
     )
-    run_worker(path, listener, lambda: pipe.send("ready"), tls=tls)
+    run_worker(path, [listener], lambda: pipe.send("ready"), tls=tls)
 
 
 def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:

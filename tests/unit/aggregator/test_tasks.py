@@ -106,7 +106,6 @@ def test_keys_are_what_the_card_shows(pair: Pair) -> None:
     for wrong in (
         {"own": keys.partner},
         {"partner": keys.own},
-        {"role": "boss"},
         {"hpke": pair.keys[1].hpke},
     ):
         with pytest.raises(ConfigError):

@@ -21,7 +21,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     combine_checksums,
 )
 from hdpmf.common.privacy.sampling import KeyedNoise, Noise
-from hdpmf.errors import ConfigError, DapError, PrivacyError, needs
+from hdpmf.errors import DapError, PrivacyError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
@@ -52,7 +52,6 @@ class Batch:
         other: The helper's share, at the leader.
     """
 
-    interval: Interval
     count: int
     checksum: bytes
     times: Interval
@@ -124,7 +123,6 @@ class Batches:
         self.check(task, interval)
         batch = self.find(task, interval)
         if batch is None:
-            self.check_overlap(task, interval)
             with self._database.write() as connection:
                 if not lock_task(connection, task.number, alone=True):
                     raise DapError("the task is over", Problem.BATCH_INVALID)
@@ -147,10 +145,7 @@ class Batches:
         here = sa.and_(_here(task, interval), batches.c.other.is_(None))
         with self._database.write() as connection:
             connection.execute(sa.update(batches).where(here), {"other": share.encode()})
-            found = _find(connection, task, interval)
-        if found is None:
-            raise DapError("the batch is not closed", Problem.BATCH_INVALID)
-        return found
+            return _get(connection, task, interval)
 
     def _draw(
         self,
@@ -195,25 +190,18 @@ class Batches:
         connection.execute(batches.insert(), row_)
         connection.execute(sa.delete(accumulators).where(within))
         _LOG.info("closed a batch of task %s with %d reports", task.id.hex()[:16], count)
-        found = _find(connection, task, interval)
-        if found is None:
-            raise ConfigError(
-                "a batch that was written is not there"
-            )  # pragma: no cover - a broken database
-        return found
+        return _get(connection, task, interval)
 
     def _noises(self, task: AggregatorTask, total: bytes) -> np.ndarray:
         noise: Noise | KeyedNoise | None = self._noise
         if noise is None:
             noise = self._noise_key.noise(task.id, task.document.end, total)
-        parts = []
-        for part in task.document.noise:
-            zero = part.fraction == 0
-            parts.append(
-                np.zeros(part.entries, np.int64)
-                if zero
-                else noise.discrete_laplace(part.fraction, part.entries).astype(np.int64)
-            )
+        parts = [
+            noise.discrete_laplace(part.fraction, part.entries).astype(np.int64)
+            if part.fraction
+            else np.zeros(part.entries, np.int64)
+            for part in task.document.noise
+        ]
         return np.concatenate(parts)
 
 
@@ -255,12 +243,14 @@ def _within(
 
 def _waits(connection: sa.Connection, task: AggregatorTask, interval: Interval) -> bool:
     waiting = sa.and_(_within(reports, task, interval), reports.c.state < ReportState.COUNTED)
-    return (
-        connection.execute(
-            sa.select(sa.literal(1)).select_from(reports).where(waiting).limit(1)
-        ).first()
-        is not None
-    )
+    return bool(connection.execute(sa.select(sa.exists().where(waiting))).scalar())
+
+
+def _get(connection: sa.Connection, task: AggregatorTask, interval: Interval) -> Batch:
+    found = _find(connection, task, interval)
+    if found is None:
+        raise DapError("the batch is not closed", Problem.BATCH_INVALID)
+    return found
 
 
 def _find(connection: sa.Connection, task: AggregatorTask, interval: Interval) -> Batch | None:
@@ -268,7 +258,6 @@ def _find(connection: sa.Connection, task: AggregatorTask, interval: Interval) -
     if row is None:
         return None
     return Batch(
-        interval=interval,
         count=row.amount,
         checksum=row.checksum,
         times=Interval(row.first, row.last + task.document.precision - row.first),

@@ -172,13 +172,11 @@ def _toml(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-_PARTY = "party.key"
-_SIGNING = "signing.key"
-
+_PARTY = "keys/party.key"
+_SIGNING = "keys/signing.key"
+_METRICS = "keys/metrics.token"
 
 LAYOUT = FolderLayout(3)
-
-_METRICS = "metrics.token"
 
 
 class AggregatorFolder:
@@ -219,12 +217,12 @@ class AggregatorFolder:
     @property
     def party(self) -> PartyKey:
         """The secret key that authenticates it to servers and collectors."""
-        return PartyKey.from_bytes(self._read(f"keys/{_PARTY}"))
+        return PartyKey.from_bytes(self._read(_PARTY))
 
     @property
     def hpke(self) -> HpkeKeyRing:
         """The secret keys that decrypt reports."""
-        signing = SigningKey(self._read(f"keys/{_SIGNING}"))
+        signing = SigningKey(self._read(_SIGNING))
         return HpkeKeyRing(self.path, signing, self.config.keys.rotate)
 
     @property
@@ -235,7 +233,7 @@ class AggregatorFolder:
     @property
     def metrics_token(self) -> str:
         """The bearer token for /metrics."""
-        return self._read(f"keys/{_METRICS}").decode("ascii", "replace").strip()
+        return self._read(_METRICS).decode("ascii", "replace").strip()
 
     @property
     def database_url(self) -> str:
@@ -341,9 +339,9 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
         (folder / name).mkdir(mode=mode)
     party = PartyKey.generate()
     signing = SigningKey.generate()
-    atomic_write(folder / "keys" / _PARTY, party.to_bytes(), mode=0o600)
-    atomic_write(folder / "keys" / _SIGNING, signing.to_bytes(), mode=0o600)
-    atomic_write(folder / "keys" / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
+    atomic_write(folder / _PARTY, party.to_bytes(), mode=0o600)
+    atomic_write(folder / _SIGNING, signing.to_bytes(), mode=0o600)
+    atomic_write(folder / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
     # From the first day on, so that every copy of the folder has them.
     NoiseKey(KeyFile(folder / NOISE_KEY_FILE))
     made = ensure_certificates(folder / "tls", (config.name,))

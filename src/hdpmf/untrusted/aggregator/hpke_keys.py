@@ -136,9 +136,7 @@ class HpkeKeyRing:
     def rotate(self, now: float, *, erase: bool = False) -> None:
         """Make a new key and sign a list that begins with it.
 
-        Args:
-            now: The time.
-            erase: Erase all others at once, whatever is under way: for keys that may be stolen.
+        With ``erase``, all others are erased at once, whatever is under way.
         """
         with self._store.alone():
             names = self._add(now)
@@ -150,10 +148,8 @@ class HpkeKeyRing:
     def maintain(self, now: float, needed: Callable[[int], bool]) -> None:
         """Make a new key if it is time, and erase keys that nothing needs any more.
 
-        Args:
-            now: The time.
-            needed: Returns True if a task that had begun by a time may still have reports that
-                nobody has opened.
+        ``needed`` tells whether a task that had begun by a time may have reports that nobody has
+        opened.
         """
         with self._store.alone():
             names = self._names()

@@ -66,8 +66,6 @@ class ServerKeys:
     partner: Server
 
     def __post_init__(self) -> None:
-        if self.role not in ("leader", "helper"):
-            raise ConfigError(f"a server is a leader or a helper, not {self.role!r}")
         if isinstance(self.hpke, HpkeKeyRing):
             shown = self.hpke.is_on(self.own)
         else:
