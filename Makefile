@@ -90,7 +90,7 @@ docs: $(VENV)/.installed-dev
 # The privacy statement of the demo federation: docs/statement.
 statement: $(VENV)/.installed-dev
 	rm -rf out/statement && mkdir -p out/statement docs/statement
-	$(BIN)/hdpmf federate demo --devices 3 --keep out/statement/demo
+	$(BIN)/hdpmf federate demo --devices 20 --keep out/statement/demo
 	$(BIN)/hdpmf privacy statement out/statement/demo/recommender --out docs/statement/demo.html --out docs/statement/demo.json
 
 dist: $(VENV)/.installed-dev

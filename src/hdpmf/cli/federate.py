@@ -36,7 +36,7 @@ _SECONDS = 20
 def demo(
     devices: Annotated[
         int, data_option("Participants, one for each user, in one process.", "N", min=3)
-    ] = 60,
+    ] = 30,
     data: DatasetName = None,
     epsilon: Annotated[
         float, privacy_option("The largest budget of a rating.", "E", "--epsilon")
@@ -62,7 +62,7 @@ def demo(
     train, test = ratings.hold_out(per_user=_HELD_OUT, rng=seed)
     train, test = _sample_users(train, test, devices, seed)
     settings = RunSettings(
-        minimum=max(2, devices // 2), epsilon=epsilon, period=_SECONDS + devices // 2, precision=1
+        minimum=max(2, devices // 2), epsilon=epsilon, period=_SECONDS + devices, precision=1
     )
     with _folder(keep) as folder:
         result = run_demo(

@@ -210,7 +210,7 @@ def _plain(value: Any, arrays: Arrays, name: str) -> Any:
     if isinstance(value, IdIndex):
         return value.ids.tolist()
     if isinstance(value, msgspec.Struct):
-        names = getattr(value, "stated", value.__struct_fields__)
+        names = value.__struct_fields__
         plain = {"type": type(value).__name__}
     elif is_dataclass(value):
         names, plain = tuple(field.name for field in fields(value)), {}

@@ -11,7 +11,6 @@ from hdpmf.common.base import msgpack
 from hdpmf.common.protocol.catalogue import AnyCatalogue
 from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.messages import Message as TrainingMessage
-from hdpmf.common.protocol.messages import _Message
 from hdpmf.common.protocol.oneround import OneRoundMessage
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ProtocolError
@@ -63,18 +62,7 @@ _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, de
 
 def encode(message: Message) -> bytes:
     """The message as bytes."""
-    return _ENCODER.encode(_as_stated(message))
-
-
-def _as_stated(message: Any) -> Any:
-    """A message with what it states, also in the messages that it holds."""
-    if not isinstance(message, _Message):
-        return message
-    values = {name: getattr(message, name) for name in message.stated}
-    held = {name: _as_stated(value) for name, value in values.items()}
-    if not message.ADDED and all(held[name] is value for name, value in values.items()):
-        return message
-    return {"type": message.__struct_config__.tag, **held}
+    return _ENCODER.encode(message)
 
 
 def decode(data: bytes) -> Message:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -23,13 +22,7 @@ MAX_LEVELS = 10_000
 
 
 class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True, kw_only=True):
-    """Common manners: unknown fields are refused, and so is another version of the protocol.
-
-    A field that came after 1.0.0 is named in ``ADDED``. It is left out of the bytes while it has
-    its default, so that a peer of 1.0.0, which refuses it, reads whatever does not need it.
-    """
-
-    ADDED: ClassVar[frozenset[str]] = frozenset()
+    """Common manners: unknown fields are refused, and so is another version of the protocol."""
 
     version: int = PROTOCOL_VERSION
 
@@ -41,33 +34,12 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
             )
         self._check()
 
-    @property
-    def stated(self) -> tuple[str, ...]:
-        """Names of the fields that are written: all but those of ``ADDED`` that say nothing."""
-        silent = {
-            name
-            for name, default in _added(type(self))
-            if not isinstance(value := getattr(self, name), np.ndarray) and value == default
-        }
-        return tuple(name for name in self.__struct_fields__ if name not in silent)
-
     def _check(self) -> None:
         """Raise ProtocolError where a field cannot be right."""
 
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
             raise ProtocolError(f"{type(self).__name__} refused: {what}")
-
-
-@cache
-def _added(kind: type[_Message]) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of ``ADDED`` with their defaults."""
-    # Once: msgspec evaluates all annotations whenever it is asked.
-    return tuple(
-        (field.name, field.default)
-        for field in msgspec.structs.fields(kind)
-        if field.name in kind.ADDED
-    )
 
 
 class Plan(_Message, frozen=True):

@@ -1,7 +1,7 @@
 """One process of participants: ``python -m hdpmf.lab.simulate.participants FOLDER ADDRESS``.
 
-Each has a store of its own in the folder, takes part until its report has led to a model, and then
-stays as it is. The process ends when all have.
+Each has a store of its own in the folder, takes part until a model is there, and then stays as it
+is. The process ends when all have one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from hdpmf.common.net.web_client import WebClient
 from hdpmf.private.device.device_identity import follow
 from hdpmf.private.device.participant import Participant
+from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
 
 _EVERY = 1.0
@@ -23,19 +24,16 @@ _EVERY = 1.0
 def take_part(folder: Path, address: str) -> None:
     """Let every store in a folder take part once."""
     with ExitStack() as stack:
-        waiting = {
-            path.stem: _participant(stack.enter_context(_open(path)), address, path.stem)
+        stores = {
+            path.stem: stack.enter_context(DeviceStore.open(path, serving=True))
             for path in sorted(folder.glob("*.sqlite"))
         }
+        waiting = {name: _participant(store, address, name) for name, store in stores.items()}
         while waiting:
             pause = min(participant.step() for participant in waiting.values())
-            for name in [name for name, each in waiting.items() if each.finished_task]:
+            for name in [name for name in waiting if local_model(stores[name]) is not None]:
                 del waiting[name]
             time.sleep(min(pause, _EVERY))
-
-
-def _open(path: Path) -> DeviceStore:
-    return DeviceStore.open(path, serving=True)
 
 
 def _participant(store: DeviceStore, address: str, name: str) -> Participant:
