@@ -95,7 +95,7 @@ def test_nothing_is_imported_or_sent_without_an_endpoint(monkeypatch) -> None:
     program = """
 import sys
 import hdpmf.untrusted.aggregator.serve, hdpmf.untrusted.service.service
-from hdpmf.common.base import traces
+from hdpmf.common.base import logs as traces
 with traces.exporting("x"), traces.span("y", {"traceparent": "z"}, reports=1):
     traces.count(reports=2)
     assert traces.trace_headers() == {}

@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +65,8 @@ before the period ends.
 class Rehearsal:
     """Runs the page's lines on hosts, and says when."""
 
-    def __init__(
-        self,
-        hosts: Hosts,
-        log: Path,
-        names: Mapping[str, tuple[str, ...]] = NAMES,
-        trial: Mapping[str, str] = TRIAL,
-    ) -> None:
+    def __init__(self, hosts: Hosts, log: Path) -> None:
         self.hosts = hosts
-        self._names = names
-        self._trial = trial
         self._begun = time.monotonic()
         self._used: set[str] = set()
         self._log = log
@@ -97,16 +89,9 @@ class Rehearsal:
         text = self._for_trial(line.text)
         self.say(f"{line.prompt}$ {text}")
         match shlex.split(text):
-            case ["scp", file, target] | ["rsync", "-a", file, target]:
+            case ["scp", file, target]:
                 self._copy(host, file, target)
-            case ["hdpmf", "aggregator", "serve", *_] as words:
-                self.hosts.start(f"{host}-aggregator", host, *words)
-            case ["sudo", "systemctl", "enable", "--now", unit] | [
-                "sudo",
-                "systemctl",
-                "start",
-                unit,
-            ]:
+            case ["sudo", "systemctl", "enable", "--now", unit]:
                 self.start_unit(host, unit)
             case ["hdpmf", "device", "join", *_] as words:
                 self.hosts.start(line.prompt, host, *words)
@@ -150,10 +135,10 @@ class Rehearsal:
 
     def check_trial(self) -> None:
         """The page still has everything that a trial replaces."""
-        assert self._used == set(self._trial)
+        assert self._used == set(TRIAL)
 
     def _for_trial(self, text: str) -> str:
-        for written, tried in self._trial.items():
+        for written, tried in TRIAL.items():
             if written in text:
                 self._used.add(written)
                 text = text.replace(written, tried)
@@ -161,12 +146,9 @@ class Rehearsal:
 
     def _copy(self, host: str, file: str, target: str) -> None:
         name, _, path = target.partition(":")
-        other = next(known for known, names in self._names.items() if name in names)
+        other = next(known for known, names in NAMES.items() if name in names)
         source, copy = self.hosts.home(host) / file, self.hosts.home(other) / path
-        if source.is_dir():
-            shutil.copytree(source, copy, dirs_exist_ok=True)
-        else:
-            copy.write_bytes(source.read_bytes())
+        copy.write_bytes(source.read_bytes())
 
 
 def _everybody(line: Line) -> list[Line]:
