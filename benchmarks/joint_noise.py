@@ -47,8 +47,13 @@ from hdpmf.common.protocol import ItemFacts, Survey
 from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
-from hdpmf.untrusted.recommender.one_round import make_survey
-from hdpmf.untrusted.recommender.sums import add_up, coding_of, item_facts, sharp_biases
+from hdpmf.untrusted.recommender.sums import (
+    add_up,
+    coding_of,
+    item_facts,
+    make_survey,
+    sharp_biases,
+)
 from lists import find_data
 
 SCORE = 0.98

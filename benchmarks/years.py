@@ -34,9 +34,8 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts, SumContribution
 from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.recommender.one_round import make_survey
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.recommender.sums import facts_from_sums, make_survey
 from hdpmf.untrusted.service.scheduler import PAUSE, PastRun, worth_a_run
 from lists import find_data
 
@@ -61,7 +60,7 @@ class Replay:
             catalogue=fingerprint(train.items, self.features),
             contributors=train.n_users,
         )
-        self.recommender = OneRoundRecommender(self.survey, self.features)
+        self.columns = None if self.features is None else self.features.matrix
 
     def cut(self, how: str, n_runs: int) -> np.ndarray:
         """The run of each rating."""
@@ -135,11 +134,12 @@ class Replay:
     def weighed(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By the recommender."""
         *earlier, last = runs
-        return self.recommender.facts([last.answer], last.noises, earlier)
+        return facts_from_sums(self.survey, [last.answer], self.columns, last.noises, earlier)
 
     def added(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By plain addition: as if all of it were cohorts of one run."""
-        return self.recommender.facts([run.answer for run in runs], sum(run.noises for run in runs))
+        answers, noises = [run.answer for run in runs], sum(run.noises for run in runs)
+        return facts_from_sums(self.survey, answers, self.columns, noises)
 
     def model(self, facts: ItemFacts) -> HDPSum:
         """What people have on their devices."""

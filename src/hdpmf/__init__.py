@@ -95,7 +95,8 @@ def __getattr__(name: str) -> Any:
         return version("hdpmf")
     for home in _HOMES if name in __all__ else ():
         if hasattr(module := import_module(home), name):
-            return getattr(module, name)
+            found = globals()[name] = getattr(module, name)
+            return found
     raise AttributeError(f"module 'hdpmf' has no attribute {name!r}")
 
 

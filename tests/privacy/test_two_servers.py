@@ -18,7 +18,7 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.privacy.sampling import KeyedNoise
 from hdpmf.common.protocol.layout import survey_circuit
-from hdpmf.untrusted.recommender.one_round import make_survey
+from hdpmf.untrusted.recommender.sums import make_survey
 from tests.unit.aggregator.server_pair import Pair
 from tests.world import KnownNoise, make_report
 

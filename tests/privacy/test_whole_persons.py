@@ -16,7 +16,7 @@ from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.untrusted.recommender.one_round import make_survey
+from hdpmf.untrusted.recommender.sums import make_survey
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -16,15 +15,13 @@ from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.priors import load_prior
 from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import BitContribution, Survey
+from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import OneRound, wanted_features
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
-from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.lists.training import train_list_model
 from hdpmf.untrusted.recommender.new_items import NewItems
-from hdpmf.untrusted.recommender.one_round import Answer
-from hdpmf.untrusted.recommender.pattern_choice import PATTERNS
+from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
 from hdpmf.untrusted.recommender.release import Release, join_contributions
 
 
@@ -104,9 +101,9 @@ class HDPBit(BitOptions, OneRound):
         self._check_params()
         weights = PrivacyWeights.uniform(train) if weights is None else weights
         features, claim = wanted_features(self.features, train), super().privacy
-        recommender, _, answers = self._hear(train, weights, features, released=noise)
+        survey, _, bits = self._hear(train, weights, features, released=noise)
         claim = claim if noise is None else replace(claim, noise="")
-        return self._released(answers, recommender.survey, train, features, claim)
+        return self._released(bits, survey, train, features, claim)
 
     @classmethod
     def from_release(cls, release: Release, **parameters: Any) -> Self:
@@ -128,9 +125,7 @@ class HDPBit(BitOptions, OneRound):
         )
         model._check_params()
         prior = load_prior(model.prior)
-        facts = OneRoundRecommender(survey, features, n_patterns=model.patterns).facts(
-            [release.bits]
-        )
+        facts = facts_by_choice(survey, [release.bits], features, model.patterns)
         model.set_public(
             release.items,
             release.scale,
@@ -147,7 +142,7 @@ class HDPBit(BitOptions, OneRound):
 
     def _released(
         self,
-        answers: Sequence[Answer],
+        bits: Any,
         survey: Survey,
         train: Ratings,
         features: ItemFeatures | None,
@@ -155,9 +150,7 @@ class HDPBit(BitOptions, OneRound):
     ) -> Release:
         return Release(
             survey,
-            join_contributions(
-                [answer for answer in answers if isinstance(answer, BitContribution)]
-            ),
+            join_contributions([bits]),
             train.items,
             replace(claim, items="stated" if train.items.stated else "rated"),
             train.name,
@@ -166,14 +159,15 @@ class HDPBit(BitOptions, OneRound):
             features=features,
         )
 
+    def _facts(
+        self, survey: Survey, answer: BitContribution, features: ItemFeatures | None
+    ) -> ItemFacts:
+        return facts_by_choice(survey, [answer], features, self.patterns)
+
     def _keep(
-        self,
-        answers: Sequence[Answer],
-        survey: Survey,
-        train: Ratings,
-        features: ItemFeatures | None,
+        self, answer: Any, survey: Survey, train: Ratings, features: ItemFeatures | None
     ) -> None:
-        self.release_ = self._released(answers, survey, train, features, super().privacy)
+        self.release_ = self._released(answer, survey, train, features, super().privacy)
         self._lists = None
 
     def _place(self, new: NewItems) -> None:

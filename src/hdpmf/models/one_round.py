@@ -33,7 +33,7 @@ from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol import ItemFacts, Survey
+from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.later_ratings import FoldIn
@@ -49,9 +49,9 @@ from hdpmf.private.client.devices import (
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.private.kernels.gpu.availability import use_gpu
-from hdpmf.untrusted.recommender import Catalogue, OneRoundRecommender
+from hdpmf.untrusted.recommender import Catalogue
 from hdpmf.untrusted.recommender.new_items import NewItems
-from hdpmf.untrusted.recommender.one_round import Answer, chosen_coding, make_survey
+from hdpmf.untrusted.recommender.sums import chosen_coding, facts_from_sums, make_survey
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
@@ -152,7 +152,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         self.set_public(train.items, train.scale, train.item_table, facts, fit)
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
-        if use_gpu(self.on):
+        if self.on != "cpu" and use_gpu(self.on):
             self.devices_ = fit_devices(train, self.fit_, beta, gamma)
             return
         by_user = ratings_by_user(train)
@@ -253,10 +253,13 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         features: ItemFeatures | None,
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
-        recommender, client, answers = self._hear(train, weights, features)
-        self._keep(answers, recommender.survey, train, features)
-        facts = client.check(recommender.facts(answers))
-        return facts, client.n_silent
+        survey, client, answer = self._hear(train, weights, features)
+        self._keep(answer, survey, train, features)
+        return client.check(self._facts(survey, answer, features)), client.n_silent
+
+    @abstractmethod
+    def _facts(self, survey: Survey, answer: Any, features: ItemFeatures | None) -> ItemFacts:
+        """Return the facts that the recommender makes of an answer."""
 
     def _hear(
         self,
@@ -264,13 +267,12 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         weights: PrivacyWeights,
         features: ItemFeatures | None,
         released: ReleasedNoise | None = None,
-    ) -> tuple[OneRoundRecommender, OneRoundClient, list[Answer]]:
-        """The recommender that asked, the devices that answered, and what they said.
+    ) -> tuple[Survey, OneRoundClient, SumContribution | BitContribution]:
+        """What was asked, the devices that answered, and what they said.
 
         The noise is simulated by the seed unless ``released`` is given.
         """
         survey = self._survey(train, features)
-        recommender = OneRoundRecommender(survey, features, n_patterns=getattr(self, "patterns", 0))
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
             source: Noise = released or SeededNoise(seed, stream=4)
@@ -289,7 +291,8 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
             catalogue=survey.catalogue,
             simulation=released is None,
         )
-        return recommender, client, recommender.hear([client])
+        client.accept(survey)
+        return survey, client, client.contribute()
 
     def _survey(self, train: Ratings, features: ItemFeatures | None) -> Survey:
         return make_survey(
@@ -304,7 +307,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
 
     def _keep(
         self,
-        answers: Sequence[Answer],
+        answer: SumContribution | BitContribution,
         survey: Survey,
         train: Ratings,
         features: ItemFeatures | None,
@@ -390,3 +393,8 @@ class HDPSum(SumOptions, OneRound):
 
     def _design(self) -> str:
         return "A"
+
+    def _facts(
+        self, survey: Survey, answer: SumContribution, features: ItemFeatures | None
+    ) -> ItemFacts:
+        return facts_from_sums(survey, [answer], None if features is None else features.matrix)

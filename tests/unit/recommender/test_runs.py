@@ -13,7 +13,6 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution, Survey
 from hdpmf.errors import ConfigError, ProtocolError
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
-from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer, weigh
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 
@@ -52,14 +51,13 @@ def answered(seed, raters, survey=None, noises=1):
 def facts(runs, design="A", epsilon=1.0):
     """By the newest of them, with the others before it."""
     *earlier, own = runs
-    recommender = OneRoundRecommender(survey_for(design, epsilon))
-    return recommender.facts([own.answer], own.noises, earlier)
+    return facts_from_sums(survey_for(design, epsilon), [own.answer], None, own.noises, earlier)
 
 
 def added(runs):
     """By plain addition."""
-    return OneRoundRecommender(survey_for()).facts(
-        [run.answer for run in runs], sum(run.noises for run in runs)
+    return facts_from_sums(
+        survey_for(), [run.answer for run in runs], None, sum(run.noises for run in runs)
     )
 
 

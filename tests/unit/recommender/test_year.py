@@ -10,8 +10,8 @@ from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.untrusted.recommender.one_round import OneRoundRecommender, make_survey
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.recommender.sums import facts_from_sums, make_survey
 
 RUNS = 12
 
@@ -43,10 +43,11 @@ def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_
     times = train.timestamps
     run_of = np.minimum((times - times.min()) * RUNS // (times.max() - times.min()), RUNS - 1)
     *before, last = (released(np.flatnonzero(run_of == run), run) for run in range(RUNS))
-    recommender = OneRoundRecommender(survey, features)
-    once = recommender.facts([released(np.arange(len(train)), 0)])
-    weighed = recommender.facts([last], earlier=[SurveyAnswer(survey, answer) for answer in before])
-    added = recommender.facts([*before, last], n_sums=RUNS)
+    columns = features.matrix
+    once = facts_from_sums(survey, [released(np.arange(len(train)), 0)], columns)
+    earlier = [SurveyAnswer(survey, answer) for answer in before]
+    weighed = facts_from_sums(survey, [last], columns, earlier=earlier)
+    added = facts_from_sums(survey, [*before, last], columns, RUNS)
     errors = [
         HDPSum(epsilon=1.0, n_threads=1).with_facts(train, weights, facts).score(test)["mse"]
         for facts in (once, weighed, added)

@@ -28,8 +28,8 @@ from hdpmf.errors import (
     RunOverError,
     TransportError,
 )
-from hdpmf.untrusted.recommender import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
+from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
@@ -379,10 +379,11 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
     ]  # with ratings that are new
     second = service.conduct(service.begin(SETTINGS))
     assert (first.summary["combined_runs"], second.summary["combined_runs"]) == (1, 2)
-    recommender = OneRoundRecommender(SETTINGS.survey(world.known), world.known.features)
+    survey, features = SETTINGS.survey(world.known), world.known.features
+    columns = None if features is None else features.matrix
     one, two = (service.folder.run_files(run.run).load().sum() for run in (first, second))
-    before = SurveyAnswer(recommender.survey, one, 2)
-    expected = recommender.facts([two], n_sums=2, earlier=[before])
+    before = SurveyAnswer(survey, one, 2)
+    expected = facts_from_sums(survey, [two], columns, 2, [before])
     assert_same(second.model.numbers, expected)
     index = msgspec.json.decode((tmp_path / "shop" / "public" / "index.json").read_bytes())
     facts = (tmp_path / "shop" / "public" / index["model"]["file"]).read_bytes()

@@ -25,7 +25,7 @@ from hdpmf.common.protocol.identity import DeviceCard, Identity
 from hdpmf.common.protocol.task import SIGNATURE_HEADER, task_id, token_challenge
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import token_headers, token_request
-from hdpmf.untrusted.recommender import OneRoundRecommender
+from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run
@@ -198,5 +198,6 @@ def check(world: World, outcome: RunOutcome, checkpoint: Checkpoint) -> None:
     """The outcome is exactly what came in, with both noises, and the library's facts of it."""
     expected = exact(world, task_of(world, checkpoint))
     assert_same(checkpoint.sum(), expected)
-    recommender = OneRoundRecommender(world.settings.survey(world.known), world.known.features)
-    assert_same(outcome.model.numbers, recommender.facts([expected], n_sums=2))
+    survey, features = world.settings.survey(world.known), world.known.features
+    columns = None if features is None else features.matrix
+    assert_same(outcome.model.numbers, facts_from_sums(survey, [expected], columns, 2))

@@ -27,9 +27,8 @@ from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_l
 from hdpmf.lab.audit.world import Target, rating_in_worlds, with_rating
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.untrusted.recommender import OneRoundRecommender
-from hdpmf.untrusted.recommender.one_round import make_survey
-from hdpmf.untrusted.recommender.sums import coding_of
+from hdpmf.untrusted.recommender.pattern_choice import facts_by_choice
+from hdpmf.untrusted.recommender.sums import coding_of, facts_from_sums, make_survey
 
 # streams of the seed
 _SUMS = 900_000
@@ -59,10 +58,11 @@ class Design:
             contributors=contributors,
         )
 
-    def recommender(self, survey: Survey) -> OneRoundRecommender:
-        """Return the recommender."""
-        patterns = HDPBit.patterns if self.kind == "L" else 0
-        return OneRoundRecommender(survey, None, n_patterns=patterns)
+    def facts(self, survey: Survey, sent: SumContribution | BitContribution) -> ItemFacts:
+        """Return what the recommender publishes."""
+        if isinstance(sent, BitContribution):
+            return facts_by_choice(survey, [sent], None, HDPBit.patterns)
+        return facts_from_sums(survey, [sent], None)
 
     def client(
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise
@@ -76,6 +76,14 @@ class Design:
             catalogue="audit",
             simulation=True,
         )
+
+    def answer(
+        self, survey: Survey, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise
+    ) -> SumContribution | BitContribution:
+        """Return what such a client sends."""
+        client = self.client(ratings, weights, noise)
+        client.accept(survey)
+        return client.contribute()
 
 
 def sum_scores(
@@ -93,11 +101,11 @@ def sum_scores(
     worlds = []
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         alone, weights = _alone(target, rating)
-        recommender = design.recommender(design.survey(alone, contributors))
+        survey = design.survey(alone, contributors)
         noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
-            (sent,) = recommender.hear([design.client(alone, weights, noise)])
+            sent = design.answer(survey, alone, weights, noise)
             if isinstance(sent, SumContribution):
                 entries[run] = sent.scores[0], sent.weights[0], sent.total
         worlds.append(entries)
@@ -153,8 +161,8 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
                 scale=ratings.scale,
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
-            recommender = design.recommender(design.survey(copies, copies.n_users))
-            (sent,) = recommender.hear([design.client(copies, weights, noise)])
+            survey = design.survey(copies, copies.n_users)
+            sent = design.answer(survey, copies, weights, noise)
             if isinstance(sent, BitContribution):
                 blocks.append(_bit_sums(sent, n, epsilon))
         worlds.append(np.concatenate(blocks))
@@ -194,14 +202,14 @@ def final_scores(
     """Return scores against what the recommender publishes."""
     worlds = []
     ratings = target.ratings
-    recommender = design.recommender(design.survey(ratings, ratings.n_users))
+    survey = design.survey(ratings, ratings.n_users)
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         present, weights = with_rating(target, rating)
         noise = SeededNoise(seed, _FINAL + world)
         published = []
         for _ in range(pilot + runs):
-            client = design.client(present, weights, noise)
-            published.append(_published(recommender.facts(recommender.hear([client])), target.item))
+            sent = design.answer(survey, present, weights, noise)
+            published.append(_published(design.facts(survey, sent), target.item))
         worlds.append(np.array(published))
     return discriminated(worlds[0], worlds[1], pilot).split(pilot)
 

@@ -3,7 +3,6 @@
 It cannot import the private side.
 """
 
-from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
 from hdpmf.untrusted.recommender.rounds import Catalogue, Recommender
 
-__all__ = ["Catalogue", "OneRoundRecommender", "Recommender"]
+__all__ = ["Catalogue", "Recommender"]

@@ -12,11 +12,12 @@ import numpy as np
 
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import NOISE, OWN_MEAN_RIDGE
-from hdpmf.common.protocol import BitContribution, Survey
+from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.untrusted.recommender.bits import (
     MOST_USERS,
     StarBits,
     bits_in_stars,
+    facts_from_bits,
     item_biases,
     known_groups,
     mean_weight,
@@ -32,6 +33,18 @@ squared of ratings gain 0.015 times this, 18, with a standard error of 6: three 
 patterns are used: they are worth most where bits tell least (ML-100K at epsilon 0.25: 0.1)."""
 
 _FOLDS = 5
+
+
+def facts_by_choice(
+    survey: Survey,
+    contributions: Sequence[BitContribution],
+    features: ItemFeatures | None,
+    n_patterns: int | None,
+) -> ItemFacts:
+    """Return item facts from bits, which choose the number of patterns where it is None."""
+    if n_patterns is None:
+        n_patterns = choose_patterns(survey, contributions, features)
+    return facts_from_bits(survey, contributions, features, n_patterns)
 
 
 def choose_patterns(

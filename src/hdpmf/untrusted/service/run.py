@@ -36,9 +36,8 @@ from hdpmf.common.protocol.layout import answer_of, survey_circuit
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
-from hdpmf.untrusted.recommender.one_round import OneRoundRecommender
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
-from hdpmf.untrusted.recommender.sums import clamp_to_feasible
+from hdpmf.untrusted.recommender.sums import clamp_to_feasible, facts_from_sums
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
@@ -138,11 +137,18 @@ class Run:
             earlier: Answers to the same survey in other runs.
         """
         survey = self.settings.survey(self.known)
-        recommender = OneRoundRecommender(survey, self.known.features, retired=self.known.retired)
         if not self.checkpoint.answer:
             self._ask()
         self._stage("making a model of the sum")
-        facts = recommender.facts([self.checkpoint.sum()], n_sums=NOISES, earlier=earlier)
+        features = self.known.features
+        facts = facts_from_sums(
+            survey,
+            [self.checkpoint.sum()],
+            None if features is None else features.matrix,
+            NOISES,
+            earlier,
+            self.known.retired.tolist(),
+        )
         facts = replace(facts, prior=self.settings.prior)
         self.metrics.runs_done += 1
         self.metrics.reports = self.checkpoint.reports

@@ -13,7 +13,7 @@ from hdpmf.common.protocol import Survey
 from hdpmf.common.protocol.catalogue import KnownItems
 from hdpmf.common.protocol.task import MAX_PERIOD
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.recommender.one_round import make_survey
+from hdpmf.untrusted.recommender.sums import make_survey
 
 METHOD = "hdp-sum"
 """The method that devices take part in."""
