@@ -111,7 +111,7 @@ def test_every_point_is_the_stores_at_the_accountants_epsilon(full_store, conten
     assert figure["xs"] == sorted({cell["x"] for cell in figure["cells"]} - {None})
     words = {name: one["words"] for name, one in figure["words"].items()}
     assert words["hdpmf"] == "all messages seen, nominal"
-    assert words["hdp-sum"] == words["hdpmf-paid"] == "secure sums seen, proved"
+    assert words["hdp-sum"] == words["hdpmf-paid"] == "sums seen, proved"
     assert words["hdp-bit"] == "all messages seen, proved"
     assert (words["user-mean"], words["mf"]) == ("sends nothing, ε 0", "no privacy")
 
@@ -201,8 +201,8 @@ def test_lists_have_a_section_of_their_own(tmp_path, fill_store: Fill, experimen
     assert {"private-popular", "most-popular", "item-knn", "ease", "ials", "bpr", "mf"} <= {
         c.method for c in cells
     }
-    assert "proved: values and presence; secure sums seen" in section  # hdp-sum
-    assert "proved: presence; secure sums seen" in section  # private-popular
+    assert "proved: values and presence; sums seen" in section  # hdp-sum
+    assert "proved: presence; sums seen" in section  # private-popular
     # A table of errors has no lists beside it, though its runs were measured.
     table = page.split('id="table3-table"')[1].split("</table>")[0]
     assert "NDCG" not in table

@@ -227,6 +227,11 @@ class Content:
         return len(self.done(shown))
 
     @property
+    def n_incomplete(self) -> int:
+        """Cells without a complete result."""
+        return sum(cell.status in ("missing", "failed") for cell in self.all_cells)
+
+    @property
     def dataset_titles(self) -> dict[str, str]:
         """Display names by name, in the order of the experiments."""
         names = [name for experiment in self.experiments.values() for name in experiment.datasets]

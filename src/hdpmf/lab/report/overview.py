@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Cell, Experiment
-from hdpmf.lab.report.content import Content, counted, plain, table_point
-from hdpmf.lab.report.tables import RATERS, cost_range
+from hdpmf.lab.report.content import Content, table_point
+from hdpmf.lab.report.tables import cost_range
 
 SILENT = "user-mean"
 """The method of a device that sends nothing: the baseline of all others."""
@@ -99,7 +98,11 @@ def overview(content: Content) -> dict[str, Any] | None:
             _draw(marks, axis, "narrow", 360, 430),
         ],
         "label": "Accuracy and honest epsilon. " + ". ".join(mark.description for mark in marks),
-        "caption": _caption(experiment, cells[0].factors, len(datasets)),
+        "epsilon": table_point(experiment)
+        if experiment.varied == "epsilon"
+        else experiment.epsilon,
+        "factors": cells[0].factors,
+        "n_datasets": len(datasets),
     }
 
 
@@ -135,18 +138,6 @@ def _units(cells: Sequence[Cell], datasets: Sequence[str]) -> tuple[dict[str, fl
         return silent, "sending nothing"
     best = {name: min(cell.mse.mean for cell in cells if cell.dataset == name) for name in datasets}
     return best, "each data set's best"
-
-
-def _caption(experiment: Experiment, factors: int, n_datasets: int) -> str:
-    epsilon = table_point(experiment) if experiment.varied == "epsilon" else experiment.epsilon
-    where = f"Every method at its own epsilon of {plain(epsilon or 0.0)}, K = {factors}"
-    if n_datasets > 1:
-        where += f": the mean over {counted(n_datasets, 'data set')} (geometric), and their range"
-    return (
-        f"{where}. Across: the honest epsilon, what the accountant finds for a rating of weight 1 "
-        f"against the recommender (delta {DELTA:g}, an item with {RATERS} raters). Left and low "
-        "is good."
-    )
 
 
 class Box(NamedTuple):

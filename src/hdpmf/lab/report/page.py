@@ -19,8 +19,6 @@ from hdpmf.lab.report.content import (
     Content,
     anchor,
     axis_name,
-    counted,
-    duration,
     guarantee,
     is_level,
     plain,
@@ -159,9 +157,8 @@ def write_files(
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
-    missing = sum(cell.status in ("missing", "failed") for cell in content.all_cells)
     return ReportFiles(
-        folder, tuple(written), tuple(page.findings), missing, tuple(content.problems)
+        folder, tuple(written), tuple(page.findings), content.n_incomplete, tuple(content.problems)
     )
 
 
@@ -172,8 +169,6 @@ def render(content: Content, page: Page) -> str:
     return template.render(
         page=page,
         content=content,
-        line=_facts_line(content),
-        notices=_notices(content),
         overview=overview(content),
         points=points,
         charts=chart_data(content, page.figures, points),
@@ -181,31 +176,6 @@ def render(content: Content, page: Page) -> str:
         script="".join(map(asset, ("scales.js", "charts.js", "report.js"))),
         **page.facts,
     )
-
-
-def _facts_line(content: Content) -> list[str]:
-    seconds = sum(command.seconds or 0.0 for command in content.commands)
-    return [
-        words(list(content.dataset_titles.values())),
-        counted(content.n_runs, "run"),
-        f"{duration(seconds)} of wall time" if seconds else "",
-        content.commands[-1].at[:10] if content.commands else "",
-    ]
-
-
-def _notices(content: Content) -> list[str]:
-    notices = []
-    if any(content.experiments[name].quick for name in content.cells):
-        notices.append(
-            "Reduced version (--quick): fewer seeds, epochs and combinations. First impressions, "
-            "not results."
-        )
-    if any(cell.status in ("missing", "failed") for cell in content.all_cells):
-        notices.append(
-            "Some runs are missing or failed; what is not there is marked and nothing stands in "
-            "for it."
-        )
-    return [*notices, *content.problems]
 
 
 def chart_data(

@@ -60,7 +60,7 @@ def environment(package: str = PACKAGE) -> Environment:
         for name in (
             *("anchor", "axis_value", "by_dataset", "counted", "counts", "duration", "four"),
             *("further_measures", "grid_anchor", "guarantee", "highest", "is_level", "lowest"),
-            *("p_value", "percent", "plain", "slug", "symbol_parts", "table_place"),
+            *("p_value", "percent", "plain", "slug", "symbol_parts", "table_place", "words"),
         )
     }
     found.filters |= {
