@@ -368,7 +368,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
 
 @dataclass(eq=False, repr=False)
 class HDPSum(SumOptions, OneRound):
-    """Secure sums: the recommender sees only sums over users, with noise that nobody holds alone.
+    """Secure sums: the recommender sees only sums over users, with the whole noise.
 
     Every rating has W_ij * epsilon pure differential privacy against a change of its value and
     three quarters of that against its presence, where only sums over users are seen; which items a

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from hdpmf.common.methods.method import (
     ALL_MESSAGES,
-    ENOUGH_USERS,
     NO_NOISE,
     SECURE_SUMS,
     SUM_SEEN_ALONE,
     SUMS_OVER_USERS,
     VIEWS,
+    WHOLE_NOISE,
     Claim,
     Form,
     Method,
@@ -115,18 +115,17 @@ PRIVATE_POPULAR = Method(
                 reason="every rating's weight enters one sum once, with discrete Laplace noise; "
                 "values are not in it",
                 sees="one sum over devices, for every item the weights of all users together, "
-                "with noise that nobody "
-                "holds alone; not which items a device rated, nor how; and which devices took part",
+                "with the whole noise; not which items a device rated, nor how; and which devices "
+                "took part",
                 value=0.0,
                 presence=1.0,
-                needs=SECURE_SUMS + ENOUGH_USERS,
+                needs=SECURE_SUMS + WHOLE_NOISE,
             ),
         },
         sent="For every item of the catalogue one whole number, once, only into a secure sum over "
-        "all users: the rating's privacy weight, with noise of which every user adds a share.",
-        stays_open="Visible: who takes part. Needs: a secure aggregation that works, and as many "
-        "honest users as the noise was divided among. Nothing that is sent depends on the value of "
-        "a rating.",
+        "all users: the rating's privacy weight. The sum has the whole noise, once.",
+        stays_open="Visible: who takes part. Needs: sums that nobody sees into. Nothing that is "
+        "sent depends on the value of a rating.",
         rounds=1,
         sums=1,
     ),
@@ -322,9 +321,8 @@ HDPMF_PAID = Method(
             "messages": Claim(
                 status="none",
                 against=ALL_MESSAGES,
-                reason="a single device's numbers have only its share of the noise",
-                sees="in every round every device's gradients, each with its own small share of "
-                "the noise, and which items it rated",
+                reason="a single device's numbers have no noise: it is added to their sum",
+                sees="in every round every device's gradients, and which items it rated",
             ),
             "sums": Claim(
                 status="proved",
@@ -333,15 +331,14 @@ HDPMF_PAID = Method(
                 sees="in every round only sums over devices, of gradients and noise, how many "
                 "ratings each item has, and which devices took part",
                 value=1.0,
-                needs=SECURE_SUMS + ENOUGH_USERS,
+                needs=SECURE_SUMS + WHOLE_NOISE,
             ),
         },
-        sent="In every round, for every item, a gradient with a share of noise, only into a secure "
-        "sum over all users. The gradient is computed from a vector that depends on which items "
-        "were rated, but not on how.",
-        stays_open="Visible: how many users rated each item, and who takes part. Needs: a secure "
-        "aggregation that works, and as many honest users in every sum as the noise was divided "
-        "among.",
+        sent="In every round, for every item, a gradient, only into a secure sum over all users, "
+        "which has the whole noise. The gradient is computed from a vector that depends on which "
+        "items were rated, but not on how.",
+        stays_open="Visible: how many users rated each item, and who takes part. Needs: sums that "
+        "nobody sees into.",
     ),
     headline="sums",
     audited=True,

@@ -281,7 +281,7 @@ ALL_MESSAGES, SUMS_OVER_USERS = "all messages", "sums over users (secure aggrega
 
 SECURE_SUMS = "secure sums that work: nobody sees what is added up"
 
-ENOUGH_USERS = "; as many honest users in every sum as the noise is divided among"
+WHOLE_NOISE = "; whoever adds up adds the whole noise, once"
 TWO_SERVERS = "the recommender and one of the two servers, with any number of devices"
 
 HONEST_SERVER = (
@@ -294,8 +294,8 @@ NO_NOISE = "ratings are used without any noise"
 SUM_SEEN_ALONE = Claim(
     status="none",
     against=ALL_MESSAGES,
-    reason="a single device's numbers have only its share of the noise, and that is mostly zero",
-    sees="every device's coded ratings and weights, almost without noise",
+    reason="a single device's numbers have no noise: it is added to their sum",
+    sees="every device's coded ratings and weights, without noise",
 )
 
 

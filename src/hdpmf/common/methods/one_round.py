@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hdpmf.common.methods.method import (
-    ENOUGH_USERS,
     HONEST_SERVER,
     SECURE_SUMS,
     SUM_SEEN_ALONE,
     SUMS_OVER_USERS,
     TWO_SERVERS,
+    WHOLE_NOISE,
     Claim,
     Form,
     Method,
@@ -57,11 +57,11 @@ HDP_SUM = Method(
                 reason="every rating enters one sum once, with discrete Laplace noise; what else "
                 "is computed never leaves devices",
                 sees="one sum over devices, for every item: coded ratings and weights of all users "
-                "together, with noise that nobody holds alone; not which items a device rated; and "
-                "which devices took part",
+                "together, with the whole noise; not which items a device rated; and which devices "
+                "took part",
                 value=1.0,
                 presence=0.75,
-                needs=SECURE_SUMS + ENOUGH_USERS,
+                needs=SECURE_SUMS + WHOLE_NOISE,
             ),
             "two-servers": _by_two_servers(
                 "every rating enters one sum once, with discrete Laplace noise",

@@ -246,7 +246,7 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Observation:
     together = [math.fsum(moves)] if subject.unit == "item" else moves
     event = e.Repeated(e.Composed(tuple(map(e.DiscreteLaplaceRelease, together))), setting.rounds)
     reason = (
-        "Discrete Laplace noise made by the users alone, with a budget divided among the rounds; "
+        "Discrete Laplace noise that the recommender does not make, a budget divided among rounds; "
         "what is sent knows no other rating."
     )
     return Observation(event, "everything", reason, reference)
