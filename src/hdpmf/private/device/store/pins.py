@@ -1,8 +1,4 @@
-"""The item table and the roster that are pinned of each recommender.
-
-Of item tables the first that came is pinned, and then only what follows from it; a roster is the
-owner's word.
-"""
+"""The item table that is pinned of each recommender: the first that came, or what follows from it."""
 
 from __future__ import annotations
 
