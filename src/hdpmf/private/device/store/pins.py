@@ -1,4 +1,4 @@
-"""The item table that is pinned of each recommender: the first that came, or what follows from it."""
+"""The item table that is pinned of each recommender: the first one, or what follows from it."""
 
 from __future__ import annotations
 
