@@ -17,8 +17,7 @@ from hdpmf import HDPBit, Ratings, synthetic_world
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import device_fit
-from hdpmf.common.model.priors import load_prior
+from hdpmf.common.model.device_fit import device_fit, load_prior
 from hdpmf.common.protocol import encode
 from hdpmf.private.client.devices import fit_vectors, ratings_by_user
 

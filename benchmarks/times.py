@@ -29,7 +29,8 @@ from unittest.mock import patch
 import numpy as np
 
 from hdpmf import PrivacySpec, Ratings, load_dataset, make_model
-from hdpmf.common.model.device_fit import correct_popularity, taste_columns
+from hdpmf.common.model.device_fit import correct_popularity
+from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.models import Estimator
 from hdpmf.models.ranking_metrics import rank

@@ -1,7 +1,7 @@
 """Estimators with scikit-learn's manners, one per method."""
 
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.priors import Prior, load_prior
+from hdpmf.common.model.device_fit import Prior, load_prior
 from hdpmf.models.base import Estimator, add_method, make_model
 from hdpmf.models.baselines import (
     BPR,

@@ -22,7 +22,7 @@ from hdpmf.common.methods.method import NO_NOISE, PrivacyClaim, claim_of, nothin
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError
-from hdpmf.models.input_checks import (
+from hdpmf.models.fitted import (
     column,
     described_items,
     is_column,

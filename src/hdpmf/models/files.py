@@ -26,8 +26,8 @@ import numpy as np
 from hdpmf.common.base.files import new_folder
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods import METHODS, method_of
+from hdpmf.common.model.device_fit import Prior
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.model.priors import Prior
 from hdpmf.common.model.public_model import PublicModel, ids, read_part, write_part
 from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError, hint

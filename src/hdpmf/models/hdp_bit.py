@@ -10,9 +10,8 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.methods.options import BitOptions
-from hdpmf.common.model.device_fit import device_fit
+from hdpmf.common.model.device_fit import device_fit, load_prior
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.model.priors import load_prior
 from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey

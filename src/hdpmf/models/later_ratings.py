@@ -14,8 +14,7 @@ from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError
 from hdpmf.common.model.device_fit import STARS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, notify
-from hdpmf.models.fitted import FittedModel
-from hdpmf.models.input_checks import check_same_kind
+from hdpmf.models.fitted import FittedModel, check_same_kind
 from hdpmf.private.client import Devices
 from hdpmf.private.client.devices import rows_by_code
 from hdpmf.private.client.recency import UNKNOWN

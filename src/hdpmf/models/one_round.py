@@ -24,11 +24,12 @@ from hdpmf.common.methods.options import OneRoundOptions, SumOptions
 from hdpmf.common.model.device_fit import (
     NOISE,
     DeviceFit,
+    Prior,
     correct_popularity,
     device_fit,
-    taste_columns,
+    load_prior,
 )
-from hdpmf.common.model.priors import Prior, load_prior
+from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of

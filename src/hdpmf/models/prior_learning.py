@@ -10,8 +10,7 @@ import numpy as np
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import NOISE, derived_names, device_columns
-from hdpmf.common.model.priors import Prior
+from hdpmf.common.model.device_fit import NOISE, Prior, derived_names, device_columns
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError
 from hdpmf.private.client.devices import ratings_by_user

@@ -15,7 +15,7 @@ from hdpmf.common.base.files import atomic_write
 from hdpmf.common.base.progress import frame_of
 from hdpmf.common.data import Id
 from hdpmf.errors import ConfigError, UnknownIdError
-from hdpmf.models.input_checks import kind_of
+from hdpmf.models.fitted import kind_of
 from hdpmf.private.client.ranking import Recommendation
 from hdpmf.untrusted.recommender import Catalogue
 

@@ -12,7 +12,7 @@ import pytest
 
 from hdpmf.common.base.files import LAYOUT_FILE
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.model.priors import Prior
+from hdpmf.common.model.device_fit import Prior
 from hdpmf.common.model.public_model import FORMAT, PublicModel
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError

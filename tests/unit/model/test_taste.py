@@ -7,12 +7,8 @@ import pytest
 
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import (
-    correct_popularity,
-    is_period,
-    period_in_words,
-    taste_columns,
-)
+from hdpmf.common.model.device_fit import correct_popularity
+from hdpmf.common.model.taste import is_period, period_in_words, taste_columns
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.models import HDPSum
 

@@ -114,7 +114,7 @@ class TaskOptions:
 
     def settings(self, enrolled: int) -> RunSettings:
         """Return the settings of a run with so many devices."""
-        from hdpmf.common.model.priors import SHIPPED
+        from hdpmf.common.model.device_fit import SHIPPED
         from hdpmf.untrusted.service.settings import RunSettings, seconds
 
         if self.prior is not None and self.prior not in SHIPPED:

@@ -24,8 +24,7 @@ import numpy as np
 from hdpmf.common.base.files import atomic_write, new_folder
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import DeviceFit
-from hdpmf.common.model.priors import Prior
+from hdpmf.common.model.device_fit import DeviceFit, Prior
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, ListTable, Plan, Round, Survey
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer, made_by_older

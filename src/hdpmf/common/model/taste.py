@@ -1,7 +1,12 @@
-"""A person's taste in public features, by what they rated: the arithmetic.
+"""A person's taste in public features, by what they rated: the arithmetic, and its columns.
 
-A device puts its owner's ratings in; that is private, and nothing of it is sent. A recommender puts
-in who rated what of people who let that be seen.
+A device puts its owner's ratings in; that is private, and nothing of it is sent.
+
+The columns are about choosing: what kind of item, from when, how well and how often rated. Years
+are cut into decades and, from 1990 on, into halves of them. Periods, popularity and ratings were
+taken in on ratings held out within the training parts of ML-100K and ML-1M (NDCG@10 from .102 to
+.136 and from .097 to .134, with popularity corrected for item weights); pairs of genres, genres
+times decades and words of titles did not help there.
 """
 
 from __future__ import annotations
@@ -11,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hdpmf.common.model.device_fit import FEWEST
+from hdpmf.common.data.item_features import YEAR_RIDGES, years_of
+from hdpmf.common.model.device_fit import FEWEST, DeviceFit, log_popularity
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -122,3 +128,60 @@ def taste_by_rating(apart: np.ndarray, choices: Choices) -> np.ndarray:
         choices: What people choose in general.
     """
     return choices.scaled(apart, np.array([float(len(apart))]), RIDGE)
+
+
+PERIOD = "from "
+"""Names of periods begin with this."""
+
+POPULARITY, RATINGS = "popularity", "ratings"
+"""Names of the columns that are about what others choose, and how they rate it."""
+
+_EARLIEST, _HALVES_FROM, _LATEST = 1930, 1990, 2000
+
+
+def taste_columns(fit: DeviceFit, popularity: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names and columns, one row per item.
+
+    Args:
+        fit: With the public features of items, where there are any, and the released biases.
+        popularity: How often items are chosen.
+    """
+    logs = log_popularity(popularity)
+    popularity = np.maximum(popularity, FEWEST)
+    logs = logs - np.average(logs, weights=popularity)
+    columns = {
+        POPULARITY: logs / max(float(np.sqrt(np.average(logs**2, weights=popularity))), 1e-9)
+    }
+    for name, column in zip(fit.names, fit.features.T, strict=True):
+        if name == "year":
+            columns |= _periods(years_of(column))
+        elif name == "bias":
+            columns[RATINGS] = column
+        elif name in fit.given and name not in YEAR_RIDGES:
+            columns[name] = column
+    return tuple(columns), np.column_stack(list(columns.values()))
+
+
+def _periods(years: np.ndarray) -> dict[str, np.ndarray]:
+    begins = np.where(years < _HALVES_FROM, np.floor(years / 10) * 10, np.floor(years / 5) * 5)
+    begins = np.clip(begins, _EARLIEST, _LATEST).astype(int)
+    return {
+        f"{PERIOD}{begin}": (begins == begin).astype(np.float64)
+        for begin in np.unique(begins).tolist()
+    }
+
+
+def is_period(name: str) -> bool:
+    """Tell periods from other columns of taste."""
+    return name.startswith(PERIOD) and name.removeprefix(PERIOD).isdecimal()
+
+
+def period_in_words(name: str) -> str:
+    """Tell the years of a period from its name."""
+    begin = int(name.removeprefix(PERIOD))
+    if begin <= _EARLIEST:
+        return f"before {_EARLIEST + 10}"
+    if begin >= _LATEST:
+        return f"{_LATEST} or later"
+    half = "" if begin < _HALVES_FROM else "early " if begin % 10 == 0 else "late "
+    return f"the {half}{begin // 10 * 10}s"

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 
 from hdpmf.common.data.item_features import NUMBER
-from hdpmf.common.model.device_fit import POPULARITY, RATINGS, is_period, period_in_words
 from hdpmf.common.model.list_model import ListModel, quiet_products
+from hdpmf.common.model.taste import POPULARITY, RATINGS, is_period, period_in_words
 
 Kind = Literal["own", "popularity", "taste", "stars"]
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import ItemFilter
-from hdpmf.common.model.device_fit import device_fit, taste_columns
+from hdpmf.common.model.device_fit import SHIPPED, Prior, device_fit, load_prior
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.model.priors import SHIPPED, Prior, load_prior
+from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.protocol import ItemFacts, decode
 from hdpmf.errors import NotFittedError, RatingsError, StorageError
 from hdpmf.private.client.devices import (
