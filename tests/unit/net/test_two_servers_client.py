@@ -18,7 +18,7 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.net.sum_servers import MAX_ANSWER, ServersHere, TwoServers
+from hdpmf.common.net.sum_servers import MAX_ANSWER, TwoServers
 from hdpmf.common.protocol.key_list import (
     MAX_LIST,
     SIGNED_KEYS_MEDIA_TYPE,
@@ -26,6 +26,7 @@ from hdpmf.common.protocol.key_list import (
 )
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import ConfigError, DapError, TransportError
+from hdpmf.lab.simulate.simulate import ServersHere
 
 TASK, JOB = bytes(32), bytes(16)
 

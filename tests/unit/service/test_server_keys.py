@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol.key_list import PublishedKeys, read_published_keys
 from hdpmf.errors import TransportError
+from hdpmf.lab.simulate.simulate import ServersHere
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import pin_servers
 from hdpmf.untrusted.service.service import Service

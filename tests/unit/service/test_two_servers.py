@@ -17,7 +17,6 @@ pytest.importorskip("sqlalchemy")
 
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Problem
-from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import (
@@ -28,6 +27,7 @@ from hdpmf.errors import (
     RunOverError,
     TransportError,
 )
+from hdpmf.lab.simulate.simulate import ServersHere
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.folder import Config, ServiceFolder

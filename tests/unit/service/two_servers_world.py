@@ -16,13 +16,13 @@ pytest.importorskip("sqlalchemy")
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import Token, TokenKey
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution, Task, decode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.identity import DeviceCard, Identity
 from hdpmf.common.protocol.task import SIGNATURE_HEADER, task_id, token_challenge
+from hdpmf.lab.simulate.simulate import ServersHere
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.private.client.outgoing import token_headers, token_request
 from hdpmf.untrusted.recommender.sums import facts_from_sums

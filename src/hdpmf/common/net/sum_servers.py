@@ -61,65 +61,6 @@ class SumServers(Protocol):
         """End the connections."""
 
 
-class LeaderHere(Protocol):
-    """A leader in this process."""
-
-    def add_task(self, document: bytes) -> bytes:
-        """Take a task; its id."""
-
-    def aggregate(self, limit: int = ...) -> int:
-        """Prepare reports with the helper; how many were handled."""
-
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """Take the request for a sum."""
-
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """The sum, or None while it is not ready."""
-
-    def signed_keys(self) -> bytes:
-        """The list of its keys, signed."""
-
-
-class HelperHere(Protocol):
-    """A helper in this process."""
-
-    def add_task(self, document: bytes) -> bytes:
-        """Take a task; its id."""
-
-    def signed_keys(self) -> bytes:
-        """The list of its keys, signed."""
-
-
-class ServersHere:
-    """Both servers in this process; asking for the sum makes the leader prepare reports."""
-
-    def __init__(self, leader: LeaderHere, helper: HelperHere) -> None:
-        self._leader = leader
-        self._helper = helper
-
-    def add_task(self, document: bytes) -> None:
-        """As in ``SumServers``."""
-        self._helper.add_task(document)
-        self._leader.add_task(document)
-
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """As in ``SumServers``."""
-        self._leader.begin_collection(task_id, job_id, request)
-
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """As in ``SumServers``."""
-        while self._leader.aggregate():
-            pass
-        return self._leader.collection(task_id, job_id)
-
-    def signed_keys(self) -> PublishedKeys:
-        """As in ``SumServers``."""
-        return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
-
-    def close(self) -> None:
-        """There are no connections."""
-
-
 ANSWER_SECONDS = 60.0
 """Seconds that a connection, or a part of an answer, may take."""
 

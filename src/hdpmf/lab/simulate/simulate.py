@@ -16,11 +16,11 @@ import numpy as np
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.net.sum_servers import ServersHere
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import FederationError, TooLongError, TransportError
@@ -116,6 +116,36 @@ def deal(ratings: Ratings, weights: PrivacyWeights) -> list[tuple[Ratings, Priva
         )
         parts.append((part, PrivacyWeights(me, ratings.items, beta[user : user + 1], gamma)))
     return parts
+
+
+class ServersHere:
+    """``SumServers`` in this process; asking for the sum makes the leader prepare reports."""
+
+    def __init__(self, leader: Leader, helper: Helper) -> None:
+        self._leader = leader
+        self._helper = helper
+
+    def add_task(self, document: bytes) -> None:
+        """Give a task to both servers."""
+        self._helper.add_task(document)
+        self._leader.add_task(document)
+
+    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
+        """Ask the leader for the sum of a task."""
+        self._leader.begin_collection(task_id, job_id, request)
+
+    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
+        """The sum that was asked for, or None while it is not ready."""
+        while self._leader.aggregate():
+            pass
+        return self._leader.collection(task_id, job_id)
+
+    def signed_keys(self) -> PublishedKeys:
+        """The lists of both servers' keys."""
+        return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
+
+    def close(self) -> None:
+        """Do nothing: no connection is open."""
 
 
 class ServersInProcess:

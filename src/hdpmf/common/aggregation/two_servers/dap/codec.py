@@ -217,7 +217,6 @@ class Nested(Codec):
 
 U8 = Annotated[int, Uint(1)]
 U16 = Annotated[int, Uint(2)]
-U32 = Annotated[int, Uint(4)]
 U64 = Annotated[int, Uint(8)]
 Opaque16 = Annotated[bytes, Opaque(2)]
 Opaque32 = Annotated[bytes, Opaque(4)]
