@@ -134,6 +134,7 @@ def test_another_rubbish_at_every_look_has_a_budget_for_the_day(
         assert state.downloaded.size == len(encode(TABLE))  # a new day begins with nothing
 
 
+@pytest.mark.slow
 def test_the_list_of_refused_files_has_an_end(path: Path, world: Wasteful) -> None:
     numbers = iter(range(10_000))
     world.at_every_look = lambda: world.name(f"{next(numbers):064x}", b"x")
