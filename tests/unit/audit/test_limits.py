@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hdpmf.common.data import Ratings, RatingScale
-from hdpmf.common.methods.one_round import HDP_SUM
+from hdpmf.common.methods.builtin import HDP_SUM
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, make_ruler, sum_channels
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
