@@ -61,7 +61,7 @@ PLANTED = (
     ),
     Planted(
         "an old copy of a store is taken",
-        "private/device/store/integrity.py",
+        "private/device/store/counter.py",
         "counted is not None and commits < counted",
         "False",
         (_STORE,),

@@ -61,7 +61,7 @@ def weights(store: DeviceStore) -> dict[str, float | None]:
     """What ratings weigh, by every way that there is to read it."""
     found = {record.item: record.weight for record in store.records()}
     names = sorted(found)
-    told = store.rated.weights_of(("me", name) for name in names)
+    told = store.rated.weights_of(names)
     assert dict(zip(names, told.tolist(), strict=True)) == found
     table = dict(
         zip(
@@ -123,9 +123,9 @@ def test_a_mark_never_raises_a_weight_of_ones_own(store: DeviceStore) -> None:
 
 def test_a_file_of_ratings_raises_no_weight_of_their_own(store: DeviceStore) -> None:
     """Importing it reset 0.05 to 1.0."""
-    from hdpmf.private.device.store.ratings_table import ME, Record
+    from hdpmf.private.device.store.ratings_table import Record
 
-    store.rated.put([Record(ME, "1", 5.0, 0.05)], store.pinned_catalogue)
+    store.rated.put([Record("1", 5.0, 0.05)], store.pinned_catalogue)
     take_file(store, preview_file(store, b"item,rating\n1,4\n2,4\n"))
     assert weights(store) == {"1": 0.05, "2": 1.0, "3": 1.0, "4": 1.0}
     mark_genre(store, "Drama", 0.02)

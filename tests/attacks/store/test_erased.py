@@ -18,7 +18,7 @@ NAMES = [f"a film about {number:03d}" for number in range(400)]
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "me.hdpmf"
     with DeviceStore.create(path) as store:
-        store.rated.put([Record("me", name, 3.0) for name in NAMES], None)
+        store.rated.put([Record(name, 3.0) for name in NAMES], None)
     return path
 
 

@@ -17,7 +17,7 @@ ITEMS = sorted(STARS)[:3]
 def store() -> DeviceStore:
     store = device(catalogue=table()).store
     catalogue = store.pinned_catalogue
-    store.rated.put([Record("me", ITEMS[0], 2.0, 0.05)], catalogue)
+    store.rated.put([Record(ITEMS[0], 2.0, 0.05)], catalogue)
     return store
 
 
@@ -36,6 +36,6 @@ def test_a_file_of_ratings_keeps_what_the_owner_said_about_one(store: DeviceStor
 
 
 def test_weights_that_come_with_ratings_are_taken(store: DeviceStore) -> None:
-    records = [Record("me", item, 3.0, 0.5) for item in ITEMS]
+    records = [Record(item, 3.0, 0.5) for item in ITEMS]
     store.rated.put(records, store.pinned_catalogue)
     assert own_weights(store) == dict.fromkeys(ITEMS, 0.5)

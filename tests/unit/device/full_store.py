@@ -120,7 +120,7 @@ def facts(path: Path, passphrase: str | None) -> object:
             store.runs.get_part(RUN, b"request"),
             store.identity.public,
             store.fingerprint,
-            store.rated.betas(),
+            store.rated.beta,
             store.rated.gammas(),
             {name: table.rows() for name, table in vars(store.tables).items() if name != "device"},
         )

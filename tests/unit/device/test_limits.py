@@ -20,6 +20,7 @@ from hdpmf.common.protocol import CatalogueTable
 from hdpmf.private.device.budget import charge, choose, entry_of, participation, units_paid
 from hdpmf.private.device.disclosures.limits import fill
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.encryption import StoreCipher
 from tests.world import terms, whole_life_policy
 
 UNIT = 0.5 / 64
@@ -131,8 +132,9 @@ def test_what_is_left_of_the_total_is_filled() -> None:
 class Life:
     """One person's device through runs of several recommenders, noise off."""
 
-    def __init__(self, data: bytes) -> None:
-        self.store = DeviceStore.from_bytes(data)
+    def __init__(self, **limits: Any) -> None:
+        self.store = DeviceStore.create(":memory:", policy=whole_life_policy(**limits))
+        KEPT.append(self.store.pin_catalogue(TABLE))
         self.runs = 0
 
     def rate(self, item: int, value: float, weight: float) -> None:
@@ -157,11 +159,13 @@ class Life:
         return dict(zip(map(int, part.ratings.item_ids.tolist()), units, strict=True))
 
 
-def new_store(**limits: Any) -> bytes:
-    policy = whole_life_policy(**limits)
-    with DeviceStore.create(":memory:", policy=policy) as store:
-        KEPT.append(store.pin_catalogue(TABLE))
-        return store.to_bytes()
+def two_lives(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> tuple[Life, Life]:
+    """Two devices with one key, which decides which ratings a limit leaves out."""
+    cipher = StoreCipher.new()
+    monkeypatch.setattr(StoreCipher, "new", lambda passphrase=None: cipher)
+    lives = Life(**limits), Life(**limits)
+    monkeypatch.undo()
+    return lives
 
 
 KEPT: list[object] = []
@@ -169,13 +173,14 @@ KEPT: list[object] = []
 
 
 @pytest.mark.parametrize("limits", [{"max_total": 2.0}, {"max_ratings": 3}, {"max_total": None}])
-def test_a_rating_moves_others_once_in_its_life(limits: dict[str, Any]) -> None:
+def test_a_rating_moves_others_once_in_its_life(
+    limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ratings come and go, two recommenders ask in turn; the worlds differ in one rating."""
     rng = np.random.default_rng(11)
     reached = 0
     for _ in range(12):
-        data = new_store(**limits)
-        lives = Life(data), Life(data)
+        lives = two_lives(monkeypatch, **limits)
         one = int(rng.integers(N_ITEMS))
         weights = rng.integers(1, 65, N_ITEMS) / 64
         order = rng.permutation(N_ITEMS)
@@ -196,7 +201,7 @@ def test_a_rating_moves_others_once_in_its_life(limits: dict[str, Any]) -> None:
 
 def test_who_was_cut_short_counts_as_paid_in_full() -> None:
     """A hidden rating more must not let another one take part later that could not without it."""
-    life = Life(new_store(max_total=0.9))
+    life = Life(max_total=0.9)
     for item in range(4):
         life.rate(item, 3.0, 1.0)
     sent = life.run("https://a.example", 0.6)
@@ -211,12 +216,11 @@ def test_who_was_cut_short_counts_as_paid_in_full() -> None:
     assert len(run.pairs) == 2  # who was left out is in no history
 
 
-def test_another_epsilon_adds_two_units_at_most() -> None:
+def test_another_epsilon_adds_two_units_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left after a run may fit the finer units of a run with a smaller epsilon."""
     rng = np.random.default_rng(5)
     for _ in range(12):
-        data = new_store(max_total=1.3)
-        lives = Life(data), Life(data)
+        lives = two_lives(monkeypatch, max_total=1.3)
         weights = rng.integers(1, 65, N_ITEMS) / 64
         spent = [0.0, 0.0]
         for n, items in enumerate(np.array_split(rng.permutation(N_ITEMS), 3)):

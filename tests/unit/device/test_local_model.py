@@ -16,6 +16,7 @@ from hdpmf.models.base import Estimator
 from hdpmf.private.device.recommendations import (
     LocalModel,
     keep_model,
+    local_model,
     recommend,
 )
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -23,16 +24,20 @@ from hdpmf.private.device.store.device_store import DeviceStore
 WORLD = synthetic_world(25, 40, 500, rng=2)
 
 
-NOW = float(WORLD.timestamps.max())  # type: ignore[union-attr]
-
-
-def _store_of(user: int, weights: PrivacyWeights) -> DeviceStore:
-    own = WORLD.take(WORLD.user_codes == user)
+def _device(user: int, weights: PrivacyWeights, numbers: bytes) -> DeviceStore:
     store = DeviceStore.create(":memory:")
+    own = WORLD.take(WORLD.user_ids == user)
     store.add(own)
     store.set_weights(weights, own)
     store.pin_catalogue(catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table))
+    model = LocalModel(
+        recommender="r", run="ab", method="hdp-sum", view="sums", survey=None, numbers=numbers
+    )
+    keep_model(store, model)
     return store
+
+
+NOW = float(WORLD.timestamps.max())  # type: ignore[union-attr]
 
 
 def _agrees(store: DeviceStore, model: Estimator, user: int) -> None:
@@ -56,20 +61,10 @@ def test_from_item_facts() -> None:
     # its owner's.
     weights = PrivacyWeights(WORLD.users, WORLD.items, drawn.beta, np.ones(WORLD.n_items))
     model = HDPSum(rng=0).fit(WORLD, weights)
-    for code in range(6):
-        store = _store_of(code, weights)
-        keep_model(
-            store,
-            LocalModel(
-                recommender="r",
-                run="ab",
-                method="hdp-sum",
-                view="two-servers",
-                survey=None,
-                numbers=encode(model.facts_),
-            ),
-        )
-        _agrees(store, model, WORLD.users.ids[code])
+    for user in WORLD.users.ids[:6].tolist():
+        store = _device(user, weights, encode(model.facts_))
+        _agrees(store, model, user)
+    assert local_model(store) is not None
     store.forget()
     with pytest.raises(NotFittedError, match="no model"):
         recommend(store)

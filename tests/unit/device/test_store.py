@@ -137,7 +137,6 @@ def test_nothing_private_in_what_is_printed(
         "1.71875",
         "0.53",
         "0.28",
-        "somebody",
         "1.5",
         "4.5",
     ):

@@ -275,7 +275,7 @@ def check_strips(store: DeviceStore, truth: Accountant, leaves: str) -> None:
     """Every rating that has spent has its strip, which says no less than the ledger."""
     told = {title: (state, float(most)) for title, state, most in re.findall(STRIP, leaves)}
     for record in store.records():
-        paid = truth.paid.get(store.ledger.tag_of(record.user, record.item), 0.0)
+        paid = truth.paid.get(store.ledger.tag_of(record.item), 0.0)
         if not paid:
             continue
         state, most = told[f"Film {ITEMS.index(record.item)}"]
@@ -327,8 +327,7 @@ def run_with(
     assert person_was >= was.person
     taken = choose(store, asked, recommender)
     table = store.ratings().take(taken.positions)
-    pairs = zip(map(str, table.user_ids), map(str, table.item_ids), strict=True)
-    paying = dict(zip(pairs, taken.pays, strict=True))
+    paying = dict(zip(map(str, table.item_ids), taken.pays, strict=True))
     check_budget(store, was, paying, budget)
     if len(taken.positions):
         entry = Entry(
@@ -363,7 +362,7 @@ def run_with(
 def check_budget(
     store: DeviceStore,
     was: Accountant,
-    paying: dict[tuple[str, str], float],
+    paying: dict[str, float],
     budget: list[tuple[float, ...]],
 ) -> None:
     """A question does not say that more is left of a budget, before or after, than there is."""
@@ -373,12 +372,12 @@ def check_budget(
     ((before, after),) = budget
     allowed = left = rest = 0.0
     for record in store.rated.weighed():
-        if (record.user, record.item) in paying:
+        if record.item in paying:
             most = store.policy.own_epsilon * (record.weight or 0.0)
-            spent = was.paid.get(store.ledger.tag_of(record.user, record.item), 0.0)
+            spent = was.paid.get(store.ledger.tag_of(record.item), 0.0)
             allowed += most
             left += max(most - spent, 0.0)
-            rest += max(most - spent, 0.0) - paying[record.user, record.item]
+            rest += max(most - spent, 0.0) - paying[record.item]
     assert before <= 100 * (left / allowed if allowed else 1.0) + 1e-6
     assert after <= 100 * (max(rest, 0.0) / allowed if allowed else 1.0) + 1e-6
 
@@ -432,10 +431,10 @@ def test_no_screen_claims_less_than_another_or_than_the_accountant(history):
             assert numbers(ONE, told) == numbers(ONE, privacy)
             assert numbers(YOU, told) == numbers(YOU, privacy)
         elif what == "mark":
-            paid = Accountant(store).paid.get(store.ledger.tag_of("me", about[0]), 0.0)
+            paid = Accountant(store).paid.get(store.ledger.tag_of(about[0]), 0.0)
             told = Screens(store).mark(about[0], private=True)
             if about[0] in store.rated.names() and paid:
-                ((most,),) = numbers(r"about this rating is right at most ([\d.]+) %", told)
+                ((most,),) = numbers(r"this rating is right at most ([\d.]+) %", told)
                 assert most >= 100 * guess_at(paid)
         elif what == "unmark":
             mark(store, [about[0]], 1.0)

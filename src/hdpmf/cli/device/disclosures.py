@@ -247,7 +247,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
     proof = "" if together.proved else "No guarantee: some of it counts one channel of several. "
     total = "" if math.isinf(limit) else f", and all ratings together {limit:g}"
     yield Paragraph(
-        f"Together, your ratings have used {together}. This is about the person: all of "
+        f"Together, your ratings have used {together}. This is about you: all of "
         f"your ratings against completely different ones. {proof}{' '.join(bounds_words(bounds))} "
         f"From now on, a single rating of weight 1 may use epsilon {store.policy.own_epsilon:g} "
         f"over its lifetime, whoever asks{total}. Once that is used up, this device sends nothing "

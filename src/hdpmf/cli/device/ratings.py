@@ -231,11 +231,10 @@ def _releases(
 ) -> list[dict[str, str]]:
     """Return the releases of a rating before now: nothing that is done to it undoes them."""
     from hdpmf.private.device.disclosures.history import released_words, releases
-    from hdpmf.private.device.store.ratings_table import ME
 
     return [
         {**_release_fields(run), "words": released_words(run.sent, done)}
-        for run in releases(store, ME, item)
+        for run in releases(store, item)
     ]
 
 

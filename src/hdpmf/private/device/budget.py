@@ -34,7 +34,7 @@ class Participation:
         table: All ratings of the device, as they were when these were chosen.
         ratings: Those that take part.
         weights: Theirs; of one that a limit cuts short, what is left of it.
-        digest: Of who rated which of them.
+        digest: Of which items they are of.
         content: Of that, their values and their weights; by the store's key.
     """
 
@@ -105,12 +105,7 @@ def participation(
     """
     table, weights = store.ratings(), store.weights()
     ratings = table.take(chosen)
-    pairs = (
-        *map(str, ratings.users.ids.tolist()),
-        ratings.user_codes.tobytes(),
-        ratings.item_codes.tobytes(),
-    )
-    digest = sha256(repr(pairs).encode()).digest()
+    digest = sha256(ratings.item_codes.tobytes()).digest()
     own = weights.take(chosen)
     numbers = ratings.values.tobytes() + own.for_ratings(ratings).tobytes() + units.tobytes()
     short = (units > 0) & (units < weight_units(own.for_ratings(ratings)))

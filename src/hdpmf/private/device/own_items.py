@@ -24,7 +24,7 @@ from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.rating_files import Service, converted, number_of, read_rating_file
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, pinned
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME, Record
+from hdpmf.private.device.store.ratings_table import Record
 from hdpmf.private.device.store.schema import FIRST, OWN_FILE
 
 _NO_ITEMS = (
@@ -120,7 +120,7 @@ def rate_known(
 
 def rating_of(store: DeviceStore, item: str) -> float | None:
     """The owner's rating of an item."""
-    return store.rated.values_of(ME, [item]).get(item)
+    return store.rated.values_of([item]).get(item)
 
 
 _SHOWN = 5
@@ -170,7 +170,7 @@ def preview_file(store: DeviceStore, data: bytes) -> FilePreview:
     shown = current_catalogue(store)
     if shown is None:
         raise ConfigError("load a catalogue first, so that the file's items can be found in it")
-    known = {record.item: record.value for record in store.records() if record.user == ME}
+    known = {record.item: record.value for record in store.records()}
     ready: dict[str, float] = {}
     sources: dict[str, str] = {}
     whole = sha256(data).hexdigest()
@@ -225,7 +225,7 @@ def take_file(store: DeviceStore, preview: FilePreview) -> int:
     if preview.ready:
         rows = zip(preview.ready, preview.sources, strict=True)
         store.rated.put(
-            [Record(ME, item, value, source=source) for (item, value), source in rows],
+            [Record(item, value, source=source) for (item, value), source in rows],
             current_catalogue(store),
         )
     return len(preview.ready)

@@ -1,4 +1,4 @@
-"""Recommendations and predictions on the device, from public numbers and its own user vectors.
+"""Recommendations and predictions on the device, from public numbers and its owner's vector.
 
 Nothing is sent.
 """
@@ -18,7 +18,7 @@ from hdpmf.common.model.device_fit import SHIPPED, Prior, device_fit, load_prior
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.protocol import ItemFacts, decode
-from hdpmf.errors import NotFittedError, RatingsError, StorageError
+from hdpmf.errors import NotFittedError, StorageError
 from hdpmf.private.client.devices import (
     Devices,
     fit_vectors,
@@ -61,30 +61,27 @@ def recommend(
 ) -> list[Recommendation]:
     """Return the ``n`` items that the owner would most likely choose and like, with reasons.
 
-    Best first; hidden ones are among them. Nothing is sent.
+    Best first. Nothing is sent.
 
     Args:
         keep_rated: Keep items that the owner has rated.
         only: What items have to be like; ids are texts.
         model: A finished run; without it the one in the store.
-        prior: To fit vectors with.
+        prior: For the one-round designs.
         now: When the list is asked for, in seconds since 1970: what was rated shortly before
             counts more. None: by this machine's clock, to the hour.
 
     Raises:
         NotFittedError: No run has finished here yet.
-        RatingsError: There are no ratings here.
     """
     ready = prepare(store, model, prior)
     here = ready.devices
     here = here.at_full_hour(time.time()) if now is None else here.at_time(now)
     ready = replace(ready, devices=here)
-    if not len(here.users):
-        raise RatingsError("there are no ratings here yet; rate something first")
     if only is not None and only.items is not None:
         ids = ready.catalogue.by_id.items
         only = replace(only, items=[ids.parse(str(item)) for item in only.items])
-    (found,) = ready.maker.lists(np.zeros(1, np.intp), n, keep_rated=keep_rated, only=only)
+    found = next(iter(ready.maker.lists(_OWNER, n, keep_rated=keep_rated, only=only)))
     return [replace(entry, item=str(entry.item)) for entry in found]
 
 
@@ -118,7 +115,7 @@ class PredictionInputs:
     """All that a prediction takes.
 
     Attributes:
-        devices: The users here with their vectors. PRIVATE.
+        devices: The owner with their vector. PRIVATE.
         factors: A row per item.
         popularity: How often items are chosen.
         features: What tastes are about, where that is known.
@@ -201,21 +198,29 @@ def _after_facts(
     )
 
 
-def predict_ratings(store: DeviceStore, items: Sequence[str]) -> np.ndarray:
-    """The ratings that the owner would give these items, by the model in the store.
+def predict_ratings(
+    store: DeviceStore,
+    items: Sequence[str],
+    *,
+    model: LocalModel | None = None,
+    prior: Prior | None = None,
+) -> np.ndarray:
+    """Return the ratings that the owner would give these items.
 
-    Items that the catalogue lacks are predicted by the owner's own mean.
+    Items that the catalogue lacks are predicted by the owner's mean. Without ``model`` it is the
+    one in the store. The ``prior`` is for the one-round designs.
 
     Raises:
         NotFittedError: No run has finished here yet.
     """
-    ready = prepare(store)
-    people = np.full(len(items), 0 if len(ready.devices.users) else -1, np.int32)
+    ready = prepare(store, model, prior)
     positions = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
-    return ready.expected(people, positions)
+    return ready.expected(np.repeat(_OWNER, len(items)), positions)
 
 
 _MOST_HIDDEN = 10_000
+_OWNER = np.zeros(1, np.int64)
+"""The place of a device's only user."""
 
 
 def owner_recommendations(

@@ -43,7 +43,6 @@ from hdpmf.private.device.recommendations import (
 )
 from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.page.pictures import part_of_scale
 from hdpmf.private.page.request import (
     START,
@@ -75,9 +74,7 @@ def rate_page(request: PageRequest) -> dict[str, Any]:
     with request.store() as store:
         request.owner.search(store.recommender_id, fresh=True)
         shown = current_catalogue(store)
-        values = {
-            record.item: record.value for record in store.rated.records() if record.user == ME
-        }
+        values = {record.item: record.value for record in store.rated.records()}
         facts: dict[str, Any] = {
             "shown": shown is not None,
             "rated": _rated_here(shown, values),
@@ -132,7 +129,7 @@ def popular(request: PageRequest) -> dict[str, Any]:
         shown = current_catalogue(store)
         if shown is None:
             raise ConfigError(request.t("rate.no_items"))
-        values = {record.item for record in store.rated.records() if record.user == ME}
+        values = {record.item for record in store.rated.records()}
         return _wall(store, shown, values, page_of(request, _MOST_OF_WALL))
 
 
@@ -159,7 +156,7 @@ def find(request: PageRequest) -> dict[str, Any]:
             raise ConfigError(request.t("rate.no_items"))
         found = search.find(request.text("words"), _FOUND)
         items = [search.table.ids[position] for position in found]
-        values = store.rated.values_of(ME, items)
+        values = store.rated.values_of(items)
         weights = item_weights(store, items)
         return {"items": item_fields(search.table, found, values, weights)}
 
@@ -168,9 +165,9 @@ def set_rating(request: PageRequest) -> dict[str, Any]:
     """Set or remove a rating; return the old value, for undo."""
     item = request.text("item")
     with request.store() as store:
-        sent = releases(store, ME, item)
+        sent = releases(store, item)
         removed = request.text("value") == ""
-        made = {record.item: record.at for record in store.rated.records() if record.user == ME}
+        made = {record.item: record.at for record in store.rated.records()}
         if removed:
             before = rating_of(store, item)
             store.remove(item)
@@ -211,7 +208,7 @@ def set_private(request: PageRequest) -> dict[str, Any]:
 
 def _sent_before(request: PageRequest, store: DeviceStore, item: str) -> str:
     """Say to somebody who marks an item that its rating was sent already; empty if it was not."""
-    sent = releases(store, ME, item)
+    sent = releases(store, item)
     if not sent:
         return ""
     words = released_words(sent[-1].entry, "marked")
@@ -321,7 +318,7 @@ def _list(
     found = owner_recommendations(store, wanted + 1, only=only, keep_rated=keep_rated)
     part = found[offset:wanted]
     names = [store.name_of(str(entry.item)) for entry in part]
-    values = store.rated.values_of(ME, names)
+    values = store.rated.values_of(names)
     fields = item_fields(shown.table, [shown.positions[name] for name in names], values, {})
     high = shown.known.scale.high
     return {

@@ -22,7 +22,6 @@ from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.memberships import store_of
 from hdpmf.private.device.policy import Terms
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.private.device.store.schema import Question
 
 
@@ -33,7 +32,6 @@ class SentNumber:
     Attributes:
         pays: What it would spend.
         plain: What goes into the sum for its item, before noise.
-        user: Whose rating.
     """
 
     item: str
@@ -42,7 +40,6 @@ class SentNumber:
     weight: float
     pays: float
     plain: float
-    user: str = ME
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,7 +100,6 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         else dict(zip(map(str, table.items.ids.tolist()), table.item_table.titles, strict=True))
     )
     rows = zip(
-        map(str, taking.user_ids.tolist()),
         map(str, taking.item_ids.tolist()),
         taking.values.tolist(),
         units.tolist(),
@@ -119,9 +115,8 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
             weight / WEIGHT_UNITS,
             paid,
             before,
-            user,
         )
-        for user, item, value, weight, paid, before in rows
+        for item, value, weight, paid, before in rows
     ]
     found = _cost(terms)
     return SendPreview(
@@ -136,7 +131,7 @@ def preview_of(store: DeviceStore, asked: Question) -> SendPreview:
         pays=math.fsum(pays.tolist()),
         noise=noise,
         refused=refused,
-        bounds=run_bounds(store, terms, [(each.user, each.item, each.pays) for each in numbers])
+        bounds=run_bounds(store, terms, [(each.item, each.pays) for each in numbers])
         if found.status == "proved"
         else None,
     )

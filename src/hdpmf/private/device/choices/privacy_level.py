@@ -14,7 +14,6 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
-from hdpmf.private.device.store.ratings_table import ME
 
 GROUPS = {group.name: group.low for group in PrivacySpec().user_groups}
 """The paper's groups of people, and the weight at which each begins."""
@@ -40,7 +39,7 @@ def group_of(weight: float) -> str:
 
 def privacy_weight(store: DeviceStore) -> float:
     """Return the owner's privacy weight."""
-    return store.rated.betas().get(ME, 1.0)
+    return store.rated.beta
 
 
 def set_privacy_weight(store: DeviceStore, weight: float) -> None:

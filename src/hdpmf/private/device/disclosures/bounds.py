@@ -103,20 +103,14 @@ class TotalSpending:
 
 
 def total_spending(ledger: Ledger, delta: float = DELTA) -> TotalSpending:
-    """Return the total spending of one user; in a silo, of the user who has spent most.
+    """Return the total spending of the person: all that has left.
 
-    By default that is all that has left; what is held for a run is not spent yet.
+    What is held for a run is not spent yet.
     """
     charged = ledger.charged()
-    totals: dict[bytes, float] = {}
-    for run in charged:
-        for user, epsilon in zip(run.users, run.paid.tolist(), strict=True):
-            totals[user] = totals.get(user, 0.0) + epsilon
-    if not totals:
+    if not charged:
         return TotalSpending(0.0, 0.0, delta, True, Composed(()))
-    most = max(totals, key=lambda user: totals[user])
-    own = [(run.entry, run.paid[[user == most for user in run.users]]) for run in charged]
-    return _together([(entry, epsilons) for entry, epsilons in own if len(epsilons)], delta)
+    return _together([(run.entry, run.paid) for run in charged], delta)
 
 
 def _together(charges: Iterable[tuple[Entry, np.ndarray]], delta: float) -> TotalSpending:
@@ -167,14 +161,12 @@ class Budget:
     """The budget of a rating over its whole life. PRIVATE.
 
     Attributes:
-        user: Whose rating.
         allowed: Its weight times the policy's epsilon.
         spent: What it has spent or holds under any name; more than ``allowed`` where the owner has
             become more private since.
         used_up: Nothing is left to speak of.
     """
 
-    user: str
     item: str
     allowed: float
     spent: float
@@ -210,9 +202,9 @@ def budgets(store: DeviceStore, weight: float | None = None) -> list[Budget]:
     most, spent = store.policy.own_epsilon, _spent(store, records)
     found = []
     for record in records:
-        allowed, paid = (record.weight or 0.0) * most, spent[record.user, record.item]
+        allowed, paid = (record.weight or 0.0) * most, spent[record.item]
         used_up = _is_used_up(allowed - paid, most)
-        found.append(Budget(record.user, record.item, allowed, paid, used_up))
+        found.append(Budget(record.item, allowed, paid, used_up))
     return found
 
 
@@ -220,18 +212,17 @@ def _is_used_up(left: float, most: float) -> bool:
     return left < _LEAST * most
 
 
-def _spent(store: DeviceStore, records: Sequence[Record]) -> dict[tuple[str, str], float]:
+def _spent(store: DeviceStore, records: Sequence[Record]) -> dict[str, float]:
     """Return what was spent on each rating, as the recommender sees it that can get the least."""
     ledger = store.ledger
-    found = ledger.spent_by_name((record.user, record.item) for record in records)
+    found = ledger.spent_by_name(record.item for record in records)
     for view in map(store.at, store.recommender_ids):
         if view.pinned_catalogue is None:
             continue
         ratings = view.ratings()
-        pairs = zip(ratings.user_ids.tolist(), ratings.item_ids.tolist(), strict=True)
-        for (user, item), spent in zip(pairs, ledger.spent(ratings).tolist(), strict=True):
-            pair = str(user), str(item)
-            found[pair] = max(found[pair], spent)
+        items = map(str, ratings.item_ids.tolist())
+        for item, spent in zip(items, ledger.spent(ratings).tolist(), strict=True):
+            found[item] = max(found[item], spent)
     return found
 
 
@@ -290,7 +281,7 @@ def privacy_bounds(store: DeviceStore, weight: float | None = None) -> PrivacyBo
         weight=own,
         ratings=len(here),
         rating=Bound.of_rating(most),
-        person=_person(spent, *_still(store, policy, here, charges)),
+        person=_person(spent, *_still(policy, here, charges)),
         fresh=fresh,
         rating_so_far=Bound.of_rating(so_far),
         person_so_far=spent.bound,
@@ -325,27 +316,13 @@ def _by_subject(charges: Sequence[SpentRating]) -> list[float]:
 
 
 def _still(
-    store: DeviceStore, policy: Policy, here: Sequence[Budget], charges: Sequence[SpentRating]
+    policy: Policy, here: Sequence[Budget], charges: Sequence[SpentRating]
 ) -> tuple[list[Event], float]:
-    """Return what the user who can give away most may still spend: events, and pure epsilon."""
-    still: dict[bytes, list[float]] = {}
-    before: dict[bytes, float] = {}
-    for charge in charges:  # what is held for a run may leave, although its owner spends no more
-        still.setdefault(charge.user, []).append(charge.held)
-        before[charge.user] = before.get(charge.user, 0.0) + charge.paid
-    held = {user: math.fsum(parts) for user, parts in still.items()}
-    for budget in here:
-        still.setdefault(store.ledger.user_tag(budget.user), []).append(budget.left)
-    limit = policy.own_total
-    found: tuple[list[Event], float] = [], 0.0
-    most = -1.0
-    for user, parts in still.items():
-        room = max(limit - before.get(user, 0.0), held.get(user, 0.0))
-        more = min(math.fsum(parts), room)
-        if before.get(user, 0.0) + more > most:
-            most = before.get(user, 0.0) + more
-            found = _any_runs([part for part in parts if part > 0]), more
-    return found
+    """Return what the person may still spend: events, and pure epsilon."""
+    held = [charge.held for charge in charges]  # it may leave, although its owner spends no more
+    parts = [*held, *(budget.left for budget in here)]
+    room = max(policy.own_total - math.fsum(charge.paid for charge in charges), math.fsum(held))
+    return _any_runs([part for part in parts if part > 0]), min(math.fsum(parts), room)
 
 
 def _any_runs(left: Sequence[float]) -> list[Event]:
@@ -402,20 +379,20 @@ class RunBounds:
 
 
 def run_bounds(
-    store: DeviceStore, terms: Terms, pays: Sequence[tuple[str, str, float]]
+    store: DeviceStore, terms: Terms, pays: Sequence[tuple[str, float]]
 ) -> RunBounds | None:
     """Return the bounds before and after a run; None where nothing is proved.
 
     Args:
-        pays: For each rating that would take part its user, its item and what it pays.
+        pays: For each rating that would take part its item and what it pays.
     """
     before = privacy_bounds(store)
     if not before.spent.proved or before.spent.event is None:
         return None
-    known = {(each.user, each.item): each for each in budgets(store)}
+    known = {each.item: each for each in budgets(store)}
     after, used_up, allowed, left = before.rating_so_far.epsilon, 0, 0.0, 0.0
-    for user, item, paid in pays:
-        budget = known[user, item]
+    for item, paid in pays:
+        budget = known[item]
         after = max(after, budget.spent + paid)
         rest = budget.allowed - budget.spent - paid
         used_up += _is_used_up(rest, store.policy.own_epsilon)
@@ -425,12 +402,12 @@ def run_bounds(
     if pays:
         found = _person_cost(
             terms.method, terms.view, terms.epsilon, terms.rounds, 1,
-            _weights(np.array([paid for _, _, paid in pays]), terms.epsilon),
+            _weights(np.array([paid for _, paid in pays]), terms.epsilon),
         )  # fmt: skip
         if found.status != "proved":
             return None
         events.append(found.event)
-    more = math.fsum(paid for _, _, paid in pays)
+    more = math.fsum(paid for _, paid in pays)
     return RunBounds(
         rating=(before.rating_so_far, Bound.of_rating(after)),
         person=(before.person_so_far, _person(before.spent, events, more)),

@@ -61,7 +61,6 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
     return {
         "ratings": [
             {
-                "user": record.user,
                 "item": id_of(record.item),
                 "item_namespace": namespace_of(record.item),
                 "title": titles.get(record.item),
@@ -70,7 +69,7 @@ def data_export(store: DeviceStore) -> dict[str, Any]:
             }
             for record in store.records()
         ],
-        "user_weights": store.rated.betas(),
+        "weight": store.rated.beta,
         "item_weights": [
             {"item": id_of(name), "item_namespace": namespace_of(name), "weight": weight}
             for name, weight in store.rated.gammas().items()

@@ -54,9 +54,7 @@ class Afterwards:
 
 def afterwards(store: DeviceStore) -> dict[str, Afterwards]:
     """Return what the owner changed after each run that anything has left in, by run."""
-    since = {
-        store.ledger.tag_of(record.user, record.item): record.since for record in store.records()
-    }
+    since = {store.ledger.tag_of(record.item): record.since for record in store.records()}
     told = {}
     for run in store.ledger.charged():
         here = [since[tag] for tag in run.pairs if tag in since]
@@ -66,9 +64,9 @@ def afterwards(store: DeviceStore) -> dict[str, Afterwards]:
     return told
 
 
-def releases(store: DeviceStore, user: str, item: str) -> list[Charge]:
+def releases(store: DeviceStore, item: str) -> list[Charge]:
     """The runs that a rating was part of, oldest first, whether it is still here or not."""
-    tag = store.ledger.tag_of(user, item)
+    tag = store.ledger.tag_of(item)
     return [run for run in store.ledger.charged() if tag in run.pairs]
 
 
@@ -76,7 +74,7 @@ def by_rating(store: DeviceStore) -> Iterator[tuple[Record, list[Charge]]]:
     """Every rating here with the runs that it was part of."""
     runs = [(run, frozenset(run.pairs)) for run in store.ledger.charged()]
     for record in store.records():
-        tag = store.ledger.tag_of(record.user, record.item)
+        tag = store.ledger.tag_of(record.item)
         yield record, [run for run, pairs in runs if tag in pairs]
 
 

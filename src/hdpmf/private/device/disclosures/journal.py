@@ -23,7 +23,6 @@ from hdpmf.private.device.store.tables import decoded
 _TAG = f"V{TAG_BYTES}"
 CHARGES = np.dtype(
     [
-        ("user", _TAG),
         ("pair", _TAG),
         ("epsilon", "<f8"),
         ("title", _TAG),
@@ -31,7 +30,7 @@ CHARGES = np.dtype(
         ("source", _TAG),
     ]
 )
-"""A charge: whose rating by tag, which one, what it pays, and what the rating is about."""
+"""A charge: which rating by tag, what it pays, and what the rating is about."""
 
 _NOTHING = 1e-9
 """What is left of a charge that was given back, at most: a rounding error."""
@@ -137,16 +136,14 @@ class Journal:
 
     def sums(
         self,
-        by: Literal["user", "pair"],
         wanted: Callable[[Entry], bool] = lambda entry: True,
         *,
         held: bool = True,
         in_full: Mapping[bytes, float] | None = None,
     ) -> dict[bytes, float]:
-        """Sum what was paid or is held, by tag. Read anew each time: never out of date.
+        """Sum what was paid or is held, by ratings' tags. Read anew each time: never out of date.
 
         Args:
-            by: The tag: of the user, or of the rating.
             wanted: Which entries count.
             held: Count what is held for runs from which nothing has left, too.
             in_full: Weights of ratings by tag: those of them that a limit cut short or left out in
@@ -161,10 +158,11 @@ class Journal:
                 runs[about.run] = {
                     tag: paid * (1.0 - about.part) for tag, paid in spent.items() if about.part < 1
                 }
-                self._subtract(runs[about.run], charges, by)
+                self._subtract(runs[about.run], charges)
                 continue
             (waiting.add if about.action == "agreed" else waiting.discard)(about.run)
-            for tag, epsilon in zip(tags_in(charges[by]), charges["epsilon"].tolist(), strict=True):
+            pays = zip(tags_in(charges["pair"]), charges["epsilon"].tolist(), strict=True)
+            for tag, epsilon in pays:
                 spent[tag] = spent.get(tag, 0.0) + epsilon
                 if epsilon == 0 and in_full:
                     price = in_full.get(tag, 0.0) * about.epsilon
@@ -177,11 +175,9 @@ class Journal:
         return total
 
     @staticmethod
-    def _subtract(
-        spent: dict[bytes, float], charges: np.ndarray, by: Literal["user", "pair"]
-    ) -> None:
-        """Take off what some users got back."""
-        for tag, epsilon in zip(tags_in(charges[by]), charges["epsilon"].tolist(), strict=True):
+    def _subtract(spent: dict[bytes, float], charges: np.ndarray) -> None:
+        """Take off what some ratings got back."""
+        for tag, epsilon in zip(tags_in(charges["pair"]), charges["epsilon"].tolist(), strict=True):
             spent[tag] = spent.get(tag, 0.0) - epsilon
             if spent[tag] <= _NOTHING:
                 del spent[tag]
@@ -201,12 +197,9 @@ def _packed(tags: list[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(tags), _TAG)
 
 
-def packed_charges(
-    users: list[bytes], pairs: list[bytes], epsilons: np.ndarray, subjects: list[Subject]
-) -> np.ndarray:
-    """Return charges: for each rating its user's tag, its own, what it pays, and its subject."""
+def packed_charges(pairs: list[bytes], epsilons: np.ndarray, subjects: list[Subject]) -> np.ndarray:
+    """Return charges: for each rating its tag, what it pays, and its subject."""
     charges = np.empty(len(epsilons), CHARGES)
-    charges["user"] = _packed(users)
     charges["pair"] = _packed(pairs)
     charges["epsilon"] = epsilons
     charges["title"] = _packed([subject.title for subject in subjects])

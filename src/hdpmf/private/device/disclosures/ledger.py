@@ -1,7 +1,7 @@
 """The append-only ledger of what was sent and paid, written before anything is sent.
 
 Entries keep the order in which they were written, whatever the clock says. A rating is known by a
-tag of its user and item, so that what it has spent stays spent when its value changes, when it is
+tag of its item, so that what it has spent stays spent when its value changes, when it is
 removed, and when it returns. What was spent on the same title under another name counts, too
 (``shared_budget``).
 """
@@ -45,7 +45,6 @@ class Charge:
         sent: What was sent first.
         number: Of the entry with which they paid; values that are younger are not in what was sent.
         pairs: Tags of the ratings.
-        users: Whose they were, by tag, one for each.
         paid: What each paid.
     """
 
@@ -53,7 +52,6 @@ class Charge:
     sent: Entry
     number: int
     pairs: Sequence[bytes]
-    users: Sequence[bytes]
     paid: np.ndarray
 
 
@@ -63,14 +61,12 @@ class SpentRating:
 
     Attributes:
         pair: Its tag.
-        user: Whose it was, by tag.
         subjects: The titles and rows of files that it was charged for.
         paid: For what has left.
         held: For runs from which nothing has left yet.
     """
 
     pair: bytes
-    user: bytes
     subjects: frozenset[Subject]
     paid: float
     held: float
@@ -100,7 +96,7 @@ class Ledger:
         self._rated = rated
         self._policy = policy
         self._journal = Journal(database, cipher, clock)
-        self.limits = PersonLimits(self._journal, self._pairs, self.user_tag)
+        self.limits = PersonLimits(self._journal, self._pairs)
 
     def __repr__(self) -> str:
         return "Ledger(...)"
@@ -143,7 +139,7 @@ class Ledger:
                 chance with this recommender, or a hidden rating more would decide who comes later.
 
         Raises:
-            PrivacyError: A rating, or a user's ratings together, would spend more than the policy
+            PrivacyError: A rating, or all ratings together, would spend more than the policy
                 allows. Nothing is written then.
             StorageError: The disk refused. Nothing is written then.
         """
@@ -153,13 +149,10 @@ class Ledger:
         if len(np.unique(positions)) != len(positions) or not bool((pays > 0).all()):
             raise PrivacyError("a charge names each rating once, with an epsilon above 0")
         paying = ratings.take(positions)
-        users, items = _columns(paying)
         with self._database.transaction():
             policy = self._policy()
-            weights = self._weights(users, items)
-            check_ratings(self.spent(paying), pays, weights, policy)
-            owners = [self.user_tag(user) for user in users]
-            self.limits.rooms(policy).check(owners, pays.tolist())
+            check_ratings(self.spent(paying), pays, self._weights(_items(paying)), policy)
+            self.limits.check(policy, pays.tolist())
             charges = self._charges(paying, pays).tobytes()
             if short is not None and len(short):
                 charges += self._charges(ratings.take(short), np.zeros(len(short))).tobytes()
@@ -218,7 +211,7 @@ class Ledger:
 
     def paid_in(self, run: str, ratings: Ratings) -> np.ndarray:
         """Return what each rating has paid in one run (hex); 0 for those without a part in it."""
-        return self._look_up(ratings, self._journal.sums("pair", lambda entry: entry.run == run))
+        return self._look_up(ratings, self._journal.sums(lambda entry: entry.run == run))
 
     def has_answered(self, recommender: str, method: str, ratings: Ratings) -> np.ndarray:
         """Return a mask of the ratings that paid, or are held, for a method of a recommender.
@@ -227,7 +220,7 @@ class Ledger:
         """
         whom = _host(recommender)
         paid = self._journal.sums(
-            "pair", lambda entry: entry.method == method and _host(entry.recommender) == whom
+            lambda entry: entry.method == method and _host(entry.recommender) == whom
         )
         if not paid:
             return np.zeros(len(ratings), np.bool_)
@@ -245,7 +238,7 @@ class Ledger:
             return np.zeros(len(ratings))
         pairs = self._pairs(ratings)
         weights = {} if in_full is None else dict(zip(pairs, in_full.tolist(), strict=True))
-        sums = self._journal.sums("pair", in_full=weights)
+        sums = self._journal.sums(in_full=weights)
         own = np.fromiter((sums.get(pair, 0.0) for pair in pairs), np.float64, len(pairs))
         if sums.keys() <= set(pairs):
             return own  # names of one catalogue only
@@ -254,28 +247,26 @@ class Ledger:
         )
         return np.asarray(own + elsewhere)
 
-    def spent_by_name(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        """Return what ratings have spent under their own names, by user and item."""
-        sums = self._journal.sums("pair")
-        return {pair: sums.get(self.tag_of(*pair), 0.0) for pair in pairs}
+    def spent_by_name(self, items: Iterable[str]) -> dict[str, float]:
+        """Return what ratings have spent under their own names."""
+        sums = self._journal.sums()
+        return {item: sums.get(self.tag_of(item), 0.0) for item in items}
 
     def spent_total(self) -> float:
-        """Return what one user's ratings have paid together; in a silo, the most of any user.
+        """Return what all ratings have paid together.
 
         What is held for a run from which nothing has left is not paid.
         """
-        return max(self._journal.sums("user", held=False).values(), default=0.0)
+        return math.fsum(self._journal.sums(held=False).values())
 
     def charged(self) -> list[Charge]:
         """The runs that ratings have paid for, since something of them has left; in their order."""
         about = dict[str, Entry]()
         sent = dict[str, Entry]()
         first = dict[str, int]()
-        owners = dict[bytes, bytes]()
         for number, written, charges in self._journal.charged():
             if written.action != "returned":
                 about.setdefault(written.run, written)
-                owners |= zip(tags_in(charges["pair"]), tags_in(charges["user"]), strict=True)
                 if len(charges):
                     first.setdefault(written.run, number)
             elif written.part >= 1:  # what is paid for from here on was made anew
@@ -285,54 +276,43 @@ class Ledger:
                 sent.setdefault(written.run, written)
         found = []
         for run, written in about.items():
-            paid = self._journal.sums("pair", lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
+            paid = self._journal.sums(lambda entry, run=run: entry.run == run, held=False)  # type: ignore[misc]
             # What costs nothing was left out by a limit.
             paid = {tag: epsilon for tag, epsilon in paid.items() if epsilon > 0}
             if paid:
-                pays, users = np.array(list(paid.values())), [owners[tag] for tag in paid]
-                found.append(
-                    Charge(written, sent.get(run, written), first[run], list(paid), users, pays)
-                )
+                pays = np.array(list(paid.values()))
+                found.append(Charge(written, sent.get(run, written), first[run], list(paid), pays))
         return found
 
     def every_charge(self) -> list[SpentRating]:
         """Return what each rating ever paid or holds, under its own name; removed ones, too."""
-        paid, whole = self._journal.sums("pair", held=False), self._journal.sums("pair")
-        owners: dict[bytes, bytes] = {}
+        paid, whole = self._journal.sums(held=False), self._journal.sums()
         subjects: dict[bytes, set[Subject]] = {}
-        for _, _, charges in self._journal.charged():
-            owners |= zip(tags_in(charges["pair"]), tags_in(charges["user"]), strict=True)
         for pair, subject in self._charged_subjects():
             subjects.setdefault(pair, set()).add(subject)
         return [
             SpentRating(
-                pair, owners[pair], frozenset(subjects[pair]), paid.get(pair, 0.0),
-                spent - paid.get(pair, 0.0),
+                pair, frozenset(subjects[pair]), paid.get(pair, 0.0), spent - paid.get(pair, 0.0)
             )
             for pair, spent in whole.items()
             if spent > 0  # others were left out by a limit
         ]  # fmt: skip
 
-    def tag_of(self, user: str, item: str) -> bytes:
+    def tag_of(self, item: str) -> bytes:
         """Return a rating's tag, the same through changes, removal, return and new passphrases."""
-        return self._cipher.lasting_tag(b"pair", user, item)
+        return self._cipher.lasting_tag(b"pair", item)
 
     def _charges(self, ratings: Ratings, pays: np.ndarray) -> np.ndarray:
-        owners = [self.user_tag(user) for user in _columns(ratings)[0]]
-        return packed_charges(owners, self._pairs(ratings), pays, self._subjects(ratings))
+        return packed_charges(self._pairs(ratings), pays, self._subjects(ratings))
 
-    def _weights(self, users: list[str], items: list[str]) -> np.ndarray:
+    def _weights(self, items: list[str]) -> np.ndarray:
         """Return the weights that are in the store now, not those of the caller's table."""
-        weights = self._rated.weights_of(zip(users, items, strict=True))
+        weights = self._rated.weights_of(items)
         if bool(np.isnan(weights).any()):
             raise PrivacyError(
                 "a rating that is to pay is not in the store any more; nothing was charged"
             )
         return weights
-
-    def user_tag(self, user: str) -> bytes:
-        """Return a user's tag in charges."""
-        return self._cipher.lasting_tag(b"user", user)
 
     def _look_up(self, ratings: Ratings, sums: dict[bytes, float]) -> np.ndarray:
         if not sums:
@@ -341,11 +321,11 @@ class Ledger:
         return np.fromiter((sums.get(pair, 0.0) for pair in pairs), np.float64, len(pairs))
 
     def _pairs(self, ratings: Ratings) -> list[bytes]:
-        return [self.tag_of(*pair) for pair in _users_and_items(ratings)]
+        return [self.tag_of(item) for item in _items(ratings)]
 
     def _subjects(self, ratings: Ratings) -> list[Subject]:
         sources = self._rated.sources()
-        from_files = [sources.get(pair, "") for pair in _users_and_items(ratings)]
+        from_files = [sources.get(item, "") for item in _items(ratings)]
         return subjects_of(ratings, from_files, self._cipher.lasting_tag)
 
     def _charged_subjects(self) -> Iterator[tuple[bytes, Subject]]:
@@ -361,14 +341,5 @@ def _host(recommender: str) -> str:
     return plain_address(recommender).removeprefix(HTTPS)
 
 
-def _columns(ratings: Ratings) -> tuple[list[str], list[str]]:
-    return (
-        [str(user) for user in ratings.user_ids.tolist()],
-        [str(item) for item in ratings.item_ids.tolist()],
-    )
-
-
-def _users_and_items(ratings: Ratings) -> Iterator[tuple[str, str]]:
-    return zip(
-        map(str, ratings.user_ids.tolist()), map(str, ratings.item_ids.tolist()), strict=True
-    )
+def _items(ratings: Ratings) -> list[str]:
+    return [str(item) for item in ratings.item_ids.tolist()]

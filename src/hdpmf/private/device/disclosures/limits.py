@@ -8,7 +8,7 @@ is left; ``max_ratings`` is counted in ratings of weight 1 there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,38 +39,6 @@ class Taken(NamedTuple):
     short: np.ndarray
 
 
-class Rooms(NamedTuple):
-    """What each user may still spend, by tag.
-
-    Attributes:
-        limit: For users who have spent nothing of it.
-        spent: By those who have.
-    """
-
-    limit: float
-    spent: Mapping[bytes, float]
-
-    def of(self, user: bytes) -> float:
-        """Return what a user has left; rounding errors are in the user's favour."""
-        return self.limit * (1 + SLACK) - self.spent.get(user, 0.0)
-
-    def least(self) -> float:
-        """Return a lower bound of what any user has left."""
-        most = max(self.spent.values(), default=0.0)
-        return math.inf if math.isinf(self.limit) else (self.limit - most) * (1 + SLACK)
-
-    def check(self, users: Sequence[bytes], pays: Sequence[float]) -> None:
-        """Raise PrivacyError if a user's ratings together would spend more than they may."""
-        together: dict[bytes, float] = {}
-        for user, epsilon in zip(users, pays, strict=True):
-            together[user] = together.get(user, 0.0) + epsilon
-        if any(more > self.of(user) for user, more in together.items() if more > 0):
-            raise PrivacyError(
-                "a user's ratings together would spend more than max_total of the policy allows "
-                f"here ({self.limit:g}); nothing was charged and nothing may be sent"
-            )
-
-
 def affordable(
     spent: np.ndarray, pays: np.ndarray, weights: np.ndarray, policy: Policy
 ) -> np.ndarray:
@@ -97,7 +65,7 @@ def fill(
     most: int | None = None,
     unit: float | None = None,
 ) -> list[float | None]:
-    """Return what each rating of a user pays within limits; None where it is left out.
+    """Return what each rating pays within limits; None where it is left out.
 
     They are taken in the order of their tags, which know no value, up to the first that is too
     much. That one enters with as many whole units as are left.
@@ -135,15 +103,9 @@ class PersonLimits:
         journal: What they have spent.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        tags: Callable[[Ratings], list[bytes]],
-        user_tag: Callable[[str], bytes],
-    ) -> None:
+    def __init__(self, journal: Journal, tags: Callable[[Ratings], list[bytes]]) -> None:
         self._journal = journal
         self._tags = tags
-        self._user_tag = user_tag
 
     def __repr__(self) -> str:
         return "PersonLimits(...)"
@@ -170,30 +132,27 @@ class PersonLimits:
             sums: Ratings enter sums: ``max_ratings`` is the weight of so many ratings of weight 1
                 there, and not their number.
         """
-        room, most, in_run = self.rooms(policy), policy.max_ratings, np.inf
-        own = np.bincount(ratings.user_codes[chosen], prices[chosen])
+        room, most = self.room(policy), policy.max_ratings
         if sums and most is not None and unit is not None:
-            in_run, most = most * WEIGHT_UNITS * unit * (1 + SLACK), None
+            room, most = min(room, most * WEIGHT_UNITS * unit * (1 + SLACK)), None
         few = most is None or len(chosen) <= most
-        if few and own.max(initial=0.0) <= min(room.least(), in_run):
+        if few and math.fsum(prices[chosen].tolist()) <= room:
             return Taken(chosen, prices[chosen], np.zeros(0, np.intp))  # tags take their time
         tags = self._tags(ratings.take(chosen))
-        rows: dict[bytes, list[int]] = {}
-        for row, name in enumerate(map(str, ratings.user_ids[chosen].tolist())):
-            rows.setdefault(self._user_tag(name), []).append(row)
-        pays = np.full(len(chosen), np.nan)
-        for user, of_user in rows.items():
-            found = fill(
-                [tags[row] for row in of_user],
-                prices[chosen[of_user]].tolist(),
-                min(room.of(user), in_run),
-                most,
-                unit,
-            )
-            pays[of_user] = [np.nan if one is None else one for one in found]
+        found = fill(tags, prices[chosen].tolist(), room, most, unit)
+        pays = np.array([np.nan if one is None else one for one in found], np.float64)
         kept = ~np.isnan(pays)
         return Taken(chosen[kept], pays[kept], chosen[~(pays >= prices[chosen])])
 
-    def rooms(self, policy: Policy) -> Rooms:
-        """Return what users may still spend."""
-        return Rooms(policy.own_total, self._journal.sums("user"))
+    def room(self, policy: Policy) -> float:
+        """Return what the person may still spend; rounding errors are in their favour."""
+        return policy.own_total * (1 + SLACK) - math.fsum(self._journal.sums().values())
+
+    def check(self, policy: Policy, pays: Sequence[float]) -> None:
+        """Raise PrivacyError if all ratings together would spend more than they may."""
+        more = math.fsum(pays)
+        if more > 0 and more > self.room(policy):
+            raise PrivacyError(
+                "your ratings together would spend more than max_total of the policy allows "
+                f"here ({policy.own_total:g}); nothing was charged and nothing may be sent"
+            )

@@ -32,9 +32,9 @@ class Subject(NamedTuple):
     """Tags of the thing that a rating is about.
 
     Attributes:
-        title: Of its user and its title, in the plainest form.
+        title: Of its title, in the plainest form.
         year: 0 where it is not known.
-        source: Of its user and the row of a file that it came from.
+        source: Of the row of a file that it came from.
     """
 
     title: bytes
@@ -63,14 +63,13 @@ def subjects_of(ratings: Ratings, sources: Sequence[str], tag: Tag) -> list[Subj
     """
     titles = _titles(ratings)
     found = []
-    rows = zip(ratings.user_ids.tolist(), ratings.item_codes.tolist(), sources, strict=True)
-    for user, code, source in rows:
+    for code, source in zip(ratings.item_codes.tolist(), sources, strict=True):
         key, year = ("", 0) if titles is None else titles.keys[code]
         found.append(
             Subject(
-                tag(b"title", str(user), key) if key else NO_TAG,
+                tag(b"title", key) if key else NO_TAG,
                 year,
-                tag(b"source", str(user), source) if source else NO_TAG,
+                tag(b"source", source) if source else NO_TAG,
             )
         )
     return found
@@ -82,7 +81,7 @@ def spent_elsewhere(
     subjects: Sequence[Subject],
     charges: Iterable[tuple[bytes, Subject]],
     spent: dict[bytes, float],
-    pair_tag: Callable[[str, str], bytes],
+    tag_of: Callable[[str], bytes],
 ) -> np.ndarray:
     """Return what was spent on the subject of each rating under names that its catalogue lacks.
 
@@ -91,7 +90,7 @@ def spent_elsewhere(
         pairs: Their tags.
         charges: All that was ever charged: the tag of the rating that paid, and its subject.
         spent: What each rating has spent, by its tag.
-        pair_tag: The tag of a rating, by its user and item.
+        tag_of: The tag of a rating, by its item.
     """
     by_title: dict[bytes, set[tuple[bytes, int]]] = {}
     by_source: dict[bytes, set[bytes]] = {}
@@ -101,7 +100,6 @@ def spent_elsewhere(
         if subject.source != NO_TAG:
             by_source.setdefault(subject.source, set()).add(pair)
     titles, codes = _titles(ratings), ratings.item_codes.tolist()
-    users = list(map(str, ratings.user_ids.tolist()))
     total = np.zeros(len(ratings))
     for row, subject in enumerate(subjects):
         others = {
@@ -113,7 +111,7 @@ def spent_elsewhere(
         others.discard(pairs[row])
         if others and titles is not None:
             namesakes = titles.names[titles.keys[codes[row]][0]]
-            others -= {pair_tag(users[row], name) for name in namesakes}
+            others -= set(map(tag_of, namesakes))
         if others:
             total[row] = sum(spent.get(pair, 0.0) for pair in others)
     return total

@@ -13,19 +13,9 @@ from typing import IO, Any
 
 from hdpmf.common.base.files import FileKind, count_tables, lock_file, make_durable, storage_errors
 from hdpmf.errors import ConfigError, StorageError
+from hdpmf.private.device.store.counter import CommitCounter, counter_of
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.integrity import RowIntegrity, counter_of
-from hdpmf.private.device.store.layout import (
-    FIRST_SCHEMA,
-    LEDGER_KEPT,
-    harden,
-    layout_statements,
-    migration_from,
-    newest_schema,
-    refuse_planted_files,
-    require_layout,
-    schema_number,
-)
+from hdpmf.private.device.store.layout import ERASED, LEDGER_KEPT, SCHEMA, statements
 
 MEMORY = ":memory:"
 EXPORT_MAGIC = b"hdpmf export\n"
@@ -34,7 +24,7 @@ EXPORT_MAGIC = b"hdpmf export\n"
 _KIND = FileKind(
     name="a device store",
     application=0x68647076,  # "hdpv"
-    schema=newest_schema(),
+    schema=SCHEMA,
     safe="What was there before is safe and nothing new was written; free space or permissions, "
     "then try again",
     remedy="restore a backup that is not older than its last use, because an older one has "
@@ -66,10 +56,8 @@ class Database:
         self._depth = 0
         self._lock = threading.RLock()
         self._serving: IO[bytes] | None = None
-        self._integrity: RowIntegrity | None = None
-        self._verified = 0  # the version of the file that was checked
-        if not self.in_memory:
-            refuse_planted_files(self.path)
+        self._counter: CommitCounter | None = None
+        self._erases = False  # deleted bytes of the owner's data are still in the -wal
         if make:
             self._claim()
         elif not self.in_memory and not self.path.is_file():
@@ -88,8 +76,6 @@ class Database:
                 cached_statements=4 if self.in_memory else 128,  # no mutant: memory against time
             )
             try:
-                if not self.in_memory:
-                    harden(self._connection)
                 if not make:
                     self._check()
                 self._prepare()
@@ -102,59 +88,50 @@ class Database:
     def close(self) -> None:
         """Let the file go."""
         with suppress(sqlite3.Error):  # no mutant: the next process empties it
-            if self._integrity is not None and self._integrity.erases:
+            if self._erases:
                 self._empty_wal(_SHORT_PATIENCE)
         self._connection.close()
         if self._serving is not None:
             self._serving.close()
             self._serving = None
 
-    def lay_tables(
-        self, cipher: StoreCipher, *, schema: int | None = None, commits: int = 0
-    ) -> None:
+    def lay_tables(self, cipher: StoreCipher, *, commits: int = 0) -> None:
         """Make the tables, inside the transaction that fills them.
 
         Args:
-            cipher: Seals the head.
-            schema: The newest one by default.
+            cipher: Names the counter.
             commits: Where the count of commits goes on: of a store that comes from elsewhere.
         """
-        number = _KIND.schema if schema is None else schema
-        for statement in layout_statements(number):
+        for statement in statements():
             self.execute(statement)
-        if not self.in_memory:  # nobody else gets at that
-            self._integrity = RowIntegrity(self._connection, cipher, self.path)
-            self._integrity.follow()
-            self._integrity.begin(first=True, commits=commits)
-            self._verified = self.version()
+        self.execute("INSERT INTO head VALUES (1, ?)", (commits,))
+        self._watch(cipher)
         self.execute(f"PRAGMA application_id = {_KIND.application}")
-        self.execute(f"PRAGMA user_version = {number}")
-        if not self.in_memory:  # somebody may have written to the empty file
-            require_layout(self._connection, self.path)
+        self.execute(f"PRAGMA user_version = {SCHEMA}")
 
-    def check_rows(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
-        """Check the file as `RowIntegrity.check` does, migrate it to this schema, and watch it.
-
-        Raises:
-            StorageError: The file is damaged, not this device's, or an old copy.
-        """
-        with self._lock, _KIND.errors(self.path):
-            integrity = RowIntegrity(self._connection, cipher, self.path)
-            integrity.follow()
-            # Before the check: what is written after it makes another version.
-            self._verified = self.version()
-            integrity.check(old_copy=old_copy)
-            self._integrity = integrity
-            while schema_number(self._connection) < _KIND.schema:
-                self._migrate(cipher, integrity)
-
-    def rewrite_rows(self, cipher: StoreCipher, rewrite: Callable[[], None]) -> None:
-        """Seal every row anew by another cipher, in one transaction.
-
-        This connection cannot be used after it.
+    def check(self, cipher: StoreCipher, *, old_copy: bool = False) -> None:
+        """Check the pages and the count of commits, and count from now on.
 
         Args:
-            cipher: What seals the file from now on.
+            old_copy: The owner knows that it is an old copy, or was moved without its counter.
+
+        Raises:
+            StorageError: The file is damaged, or an old copy.
+        """
+        with self._lock, _KIND.errors(self.path):
+            whole = self._connection.execute("PRAGMA main.integrity_check(1)").fetchone()[0]
+            if whole != "ok":
+                raise StorageError(
+                    f"{self.path} is damaged: its pages do not fit together; bring the newest copy"
+                )
+            self._watch(cipher)
+            if self._counter is not None:
+                self._counter.check(old_copy=old_copy)
+
+    def rewrite_rows(self, rewrite: Callable[[], None]) -> None:
+        """Seal every row anew, in one transaction. This connection cannot be used after it.
+
+        Args:
             rewrite: Takes every row out and puts it back. While it runs, rows of the ledger can be
                 deleted.
         """
@@ -162,23 +139,11 @@ class Database:
             self.execute("DROP TRIGGER ledger_kept")
             rewrite()
             self.execute(LEDGER_KEPT)
-            if self._integrity is not None:
-                self._integrity.adopt(cipher)
 
     def execute(self, statement: str, values: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement; its rows. Outside of a transaction it may be run twice."""
-        given = tuple(values)
+        """Run one statement; its rows."""
         with self._lock, _KIND.errors(self.path):
-            rows = self._connection.execute(statement, given).fetchall()
-            if self._depth or self._unchanged():
-                return rows
-            # Another process has written; it may not have had the key.
-            self._connection.execute("BEGIN")
-            try:
-                self._verify()
-                return self._connection.execute(statement, given).fetchall()
-            finally:
-                self._connection.execute("ROLLBACK")
+            return self._connection.execute(statement, tuple(values)).fetchall()
 
     def iterate(self, statement: str) -> Iterator[Sequence[Any]]:
         """Return the rows of a statement one by one, inside a transaction."""
@@ -200,7 +165,7 @@ class Database:
     @property
     def commits(self) -> int:
         """Commits so far, the one of the transaction under way not among them."""
-        return 0 if self._integrity is None else self._integrity.commits
+        return 0 if self._counter is None else self._counter.commits
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -216,21 +181,18 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             self._depth = 1
             try:
-                if self._integrity is not None:
-                    if not self._unchanged():
-                        self._verify()
-                    self._integrity.begin()
+                if self._counter is not None:
+                    self._counter.begin()
                 yield
                 # A full disk has undone it, and the code inside ignored the error.
                 if not self._connection.in_transaction:
                     raise StorageError(
                         f"nothing was written to {self.path}: the disk refused; free space"
                     )
-                if self._integrity is not None:
-                    self._integrity.finish()
+                counts = self._counter is not None and self._counter.finish()
                 self._connection.execute("COMMIT")
-                if self._integrity is not None:
-                    self._integrity.committed()
+                if self._counter is not None and counts:
+                    self._counter.raise_it()
             except BaseException:
                 self.rollbacks += 1
                 if self._connection.in_transaction:
@@ -238,9 +200,7 @@ class Database:
                 raise
             finally:
                 self._depth = 0
-                if self._integrity is not None:
-                    self._integrity.end()
-            if self._integrity is not None and self._integrity.erases:
+            if self._erases:
                 with suppress(sqlite3.Error):  # it is committed; the next commit tries again
                     self._empty_wal(_SHORT_PATIENCE)
 
@@ -287,20 +247,6 @@ class Database:
             raise StorageError(f"cannot lock {self.path}: {error.strerror}") from error
         self._serving = stream
 
-    def to_bytes(self) -> bytes:
-        """Return a database that is in memory as bytes."""
-        with self._lock:
-            return self._connection.serialize()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Database:
-        """Return a database in memory from its bytes."""
-        database = cls(MEMORY, make=True)
-        database._connection.deserialize(data)
-        with _KIND.errors(database.path):
-            require_layout(database._connection, database.path)
-        return database
-
     def shred(self) -> None:
         """Leave nothing of what was deleted in the file or beside it.
 
@@ -325,16 +271,6 @@ class Database:
                 self.path.with_name(self.path.name + ending).unlink()
         counter_of(self.path).unlink(missing_ok=True)
 
-    def _unchanged(self) -> bool:
-        """Return True if no other connection has written since the file was checked."""
-        return self._integrity is None or self.version() == self._verified
-
-    def _verify(self) -> None:
-        """Check the whole file again, inside a transaction."""
-        if self._integrity is not None:
-            self._integrity.verify()
-            self._verified = self.version()
-
     def _empty_wal(self, patience: float) -> bool:
         """Write all pages into the file and empty the ``-wal``, which has those of before.
 
@@ -347,23 +283,25 @@ class Database:
             done = bool(run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
         finally:
             run(f"PRAGMA busy_timeout = {1000 * _PATIENCE}")
-        if done and self._integrity is not None:
-            self._integrity.erases = False
+        self._erases &= not done
         return done
 
-    def _migrate(self, cipher: StoreCipher, integrity: RowIntegrity) -> None:
-        """Bring the file one schema forward, unless another process has just done so."""
-        schema = schema_number(self._connection)
-        with self.transaction():
-            if schema_number(self._connection) == schema:
-                statements, rewrite = migration_from(schema)
-                for statement in statements:
-                    self.execute(statement)
-                integrity.follow()
-                if rewrite is not None:
-                    rewrite(self, cipher)
-                integrity.adopt()
-                self._connection.execute(f"PRAGMA user_version = {schema + 1}")
+    def _watch(self, cipher: StoreCipher) -> None:
+        """Count commits from now on, and notice what is deleted of the owner's data."""
+        if self.in_memory:
+            return
+        self._connection.create_function("hdpmf_erased", 0, self._erased)
+        # Only so are rows seen that INSERT OR REPLACE takes out.
+        self._connection.execute("PRAGMA recursive_triggers = ON")
+        for table in ERASED:
+            self._connection.execute(
+                f"CREATE TEMP TRIGGER erased_{table} AFTER DELETE ON main.{table} "
+                "BEGIN SELECT hdpmf_erased(); END"
+            )
+        self._counter = CommitCounter(self._connection, cipher, self.path)
+
+    def _erased(self) -> None:
+        self._erases = True
 
     def _claim(self) -> None:
         """Make an empty file that only its owner can read, before anything is in it."""
@@ -399,12 +337,11 @@ class Database:
             raise ConfigError(
                 f"{self.path} is an SQLite file of something else, not a device store"
             )
-        if _KIND.read_schema(self._connection, self.path) < FIRST_SCHEMA:
+        if _KIND.read_schema(self._connection, self.path) < SCHEMA:
             raise ConfigError(
-                f"{self.path} was made by hdpmf 1.0 or earlier, whose stores this version does not "
+                f"{self.path} was made by an earlier hdpmf, whose stores this version does not "
                 "read; export its ratings with that version, and make a new store"
             )
-        require_layout(self._connection, self.path)
 
     def _refuse_export(self) -> None:
         with suppress(OSError), self.path.open("rb") as stream:
@@ -425,6 +362,4 @@ class Database:
             run("PRAGMA journal_mode = MEMORY").fetchall()
             return
         make_durable(self._connection)
-        run(
-            "PRAGMA cache_size = -65536"
-        )  # 64 MB, for a silo's many ratings; no mutant: memory against time
+        run("PRAGMA cache_size = -65536")  # 64 MB; no mutant: memory against time

@@ -7,7 +7,7 @@ is one commit, on the disk when it returns; ``transaction`` makes one of several
 killed at any instant leaves all that was committed and nothing else. Several commands may use a
 file at a time; one of them may answer a recommender.
 
-A restored old copy lacks what was sent since. The counter beside the file (``integrity``) detects
+A restored old copy lacks what was sent since. The counter beside the file (``counter``) detects
 it, unless the counter was restored, too: never restore an old copy of a store that has been used.
 """
 
@@ -35,7 +35,7 @@ from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.marks import MarkedItems
 from hdpmf.private.device.store.pins import PinnedItems, remember
-from hdpmf.private.device.store.ratings_table import ME, RatingsTable, Record, SealedRatings
+from hdpmf.private.device.store.ratings_table import RatingsTable, Record, SealedRatings
 from hdpmf.private.device.store.schema import (
     FIRST,
     OWN_FILE,
@@ -145,7 +145,7 @@ class DeviceStore:
         database = Database(path)
         try:
             cipher = StoreCipher.unlock(read_header(database), passphrase)
-            database.check_rows(cipher, old_copy=old_copy)
+            database.check(cipher, old_copy=old_copy)
             made = cls(database, cipher)
             if serving:
                 database.serve()
@@ -155,16 +155,6 @@ class DeviceStore:
         except BaseException:
             database.close()
             raise
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> DeviceStore:
-        """Return a simulated device's store from what `to_bytes` gave."""
-        database = Database.from_bytes(data)
-        return cls(database, StoreCipher.unlock(read_header(database), None))
-
-    def to_bytes(self) -> bytes:
-        """Return a store that is in memory as bytes: simulated devices travel between processes."""
-        return self._database.to_bytes()
 
     @staticmethod
     def is_encrypted(path: str | os.PathLike[str]) -> bool:
@@ -282,15 +272,15 @@ class DeviceStore:
             raise RatingsError(
                 f"a rating is not on this device's scale {scale}; nothing was changed"
             )
-        made = Record(ME, item, float(value), at=int(time.time()) if at == "now" else at)
+        made = Record(item, float(value), at=int(time.time()) if at == "now" else at)
         self.rated.put([made], self.pinned_catalogue)
 
     def remove(self, item: str) -> None:
         """Take a rating out. What it has spent stays spent, also if it comes back."""
-        self.rated.remove(ME, item)
+        self.rated.remove(item)
 
     def add(self, ratings: Ratings) -> None:
-        """Add many ratings of one person, as from a file.
+        """Add many ratings of the owner.
 
         Ids become text. The first table sets the scale.
         """
@@ -305,16 +295,19 @@ class DeviceStore:
                 self._items.set_scale(ratings.scale)
 
     def set_weight(
-        self, *, beta: float | None = None, item: str | None = None, gamma: float | None = None
+        self,
+        *,
+        beta: float | None = None,
+        item: str | None = None,
+        gamma: float | None = None,
     ) -> None:
         """Set the privacy weight of the owner (``beta``), of an item (``gamma``), or both."""
         if (item is None) != (gamma is None):
             raise ConfigError("an item's weight needs both item and gamma")
-        betas = {} if beta is None else {ME: beta}
-        self.rated.weigh(betas, {} if item is None or gamma is None else {item: gamma})
+        self.rated.weigh(beta, {} if item is None or gamma is None else {item: gamma})
 
     def set_weights(self, weights: PrivacyWeights, ratings: Ratings) -> None:
-        """Set the weights of a table that was given to `add`: users, items, ratings."""
+        """Set the weights of a table that was given to `add`: its owner's, items', ratings'."""
         self.rated.weigh_table(weights, ratings, self.pinned_catalogue)
 
     def ratings(self) -> Ratings:

@@ -56,7 +56,6 @@ class StoreCipher:
         key = keys[:KEY_BYTES]
         self._lasting = keys[KEY_BYTES:] or key
         self._header = header
-        self._checks = blake2b(key=_derived(key, b"rows"), digest_size=32)
         self._tags = blake2b(key=_derived(key, b"tags"), digest_size=TAG_BYTES)
         self._lasting_checks = blake2b(key=_derived(self._lasting, b"rows"), digest_size=32)
         self._lasting_tags = blake2b(key=_derived(self._lasting, b"tags"), digest_size=TAG_BYTES)
@@ -124,10 +123,6 @@ class StoreCipher:
     def open(self, sealed: bytes, about: bytes) -> bytes:
         """Decrypt what was sealed for this context; StorageError if a bit of it was changed."""
         return sealed if self._cipher is None else self._cipher.open(sealed, about)
-
-    def check(self, data: bytes) -> bytes:
-        """Return a digest that cannot be computed without the key."""
-        return _of(self._checks, data)
 
     def lasting_check(self, data: bytes) -> bytes:
         """Return such a digest by the key that stays when the passphrase changes."""

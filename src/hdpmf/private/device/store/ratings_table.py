@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A rating as it lies in the file: one per user and item.
+    """A rating as it lies in the file: one per item.
 
     Attributes:
         weight: Overrides the product of the two weights.
@@ -39,7 +39,6 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
             the owner's own lists and never sent.
     """
 
-    user: str
     item: str
     value: float
     weight: float | None = None
@@ -53,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class _Weight(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
-    weight: float | None
+    weight: float
 
     def __repr__(self) -> str:
         return "_Weight(...)"
@@ -69,9 +68,9 @@ class RatingsTable:
 
 
 class SealedRatings:
-    """Ratings and weights, sealed one by one.
+    """The owner's ratings and weights, sealed one by one.
 
-    A rating weighs its user's weight times its item's. One with its own weight weighs that or,
+    A rating weighs its owner's weight times its item's. One with its own weight weighs that or,
     where the item weighs less than 1, the smaller of the two. Marks only lower an item's weight.
 
     Args:
@@ -96,22 +95,17 @@ class SealedRatings:
         """Say that weights may have changed although nothing was written here."""
         self.changes += 1
 
-    def pair_tag(self, user: str, item: str) -> bytes:
+    def rating_tag(self, item: str) -> bytes:
         """Return the tag of a rating in the file."""
-        return self._cipher.tag(b"pair", user, item)
-
-    def user_tag(self, user: str) -> bytes:
-        """Return the tag of a user in the file."""
-        return self._cipher.tag(b"user", user)
+        return self._cipher.tag(b"rating", item)
 
     def put(self, records: Sequence[Record], catalogue: PinnedCatalogue | None) -> None:
-        """Add ratings, replacing those of the same user and item.
+        """Add ratings, replacing those of the same item.
 
         A rating's own weight stays where none is given.
         """
         for record in records:
-            _check_id(record.user, "user")
-            _check_id(record.item, "item")
+            _check_id(record.item)
         values = np.array([record.value for record in records], np.float64)
         if not bool(np.isfinite(values).all()):
             raise RatingsError("a rating must be a number")
@@ -122,74 +116,69 @@ class SealedRatings:
                     f"a rating is not on the scale {_scale_words(catalogue)}; nothing was changed"
                 )
         with self._database.transaction():
-            self._admit({record.user for record in records})
             records = self._after(records)
-            self._write(
-                "ratings", ((self.pair_tag(record.user, record.item), record) for record in records)
-            )
+            self._write("ratings", ((self.rating_tag(record.item), record) for record in records))
 
-    def remove(self, user: str, item: str) -> None:
+    def remove(self, item: str) -> None:
         """Take a rating out of the file."""
         with self._database.transaction():
-            if self.find(user, item) is None:
+            if self.find(item) is None:
                 raise UnknownIdError("there is no such rating here, so nothing was removed")
             self.changes += 1
-            self._database.execute(
-                "DELETE FROM ratings WHERE tag = ?", (self.pair_tag(user, item),)
-            )
+            self._database.execute("DELETE FROM ratings WHERE tag = ?", (self.rating_tag(item),))
 
     def put_table(
         self, ratings: Ratings, catalogue: PinnedCatalogue | None, weights: np.ndarray | None = None
     ) -> None:
-        """Add the ratings of a table, with a weight for each where they are given.
+        """Add the ratings of a table of one person, with a weight for each where they are given.
 
         Ids become text.
         """
+        if len(np.unique(ratings.user_codes)) > 1:
+            raise RatingsError(
+                "these are ratings of several users, and a device is one person's; give it the "
+                "rows of its owner"
+            )
         if ratings.implicit:
             raise RatingsError("implicit feedback has no ratings; a device keeps ratings")
-        if len(set(ratings.user_codes.tolist())) > 1:
-            raise RatingsError(
-                "a store has the ratings of one person, and these are of several; each person has "
-                "a store of their own (hdpmf device init)"
-            )
         own = [None] * len(ratings) if weights is None else weights.tolist()
         items = [_name(catalogue, str(item)) for item in ratings.item_ids.tolist()]
         times = ratings.timestamps
         made = [None] * len(ratings) if times is None else times.tolist()
         columns = (items, ratings.values.tolist(), own, made)
-        self.put(
-            [Record(ME, i, v, w, at=at) for i, v, w, at in zip(*columns, strict=True)],
-            catalogue,
-        )
+        self.put([Record(i, v, w, at=at) for i, v, w, at in zip(*columns, strict=True)], catalogue)
 
     def weigh_table(
         self, weights: PrivacyWeights, ratings: Ratings, catalogue: PinnedCatalogue | None
     ) -> None:
-        """Set the weights of a table's user, items and, where they have their own, ratings."""
+        """Set the weights of a table's owner, items and, where they have their own, ratings."""
         beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
-        items, things = ratings.items.ids, sorted(set(ratings.item_codes.tolist()))
+        items = ratings.items.ids
         with self._database.transaction():
             self.weigh(
-                {ME: float(beta[ratings.user_codes[0]])} if len(ratings) else {},
-                {_name(catalogue, str(items[code])): float(gamma[code]) for code in things},
+                float(beta[ratings.user_codes[0]]) if len(ratings) else None,
+                {
+                    _name(catalogue, str(items[code])): float(gamma[code])
+                    for code in sorted(set(ratings.item_codes.tolist()))
+                },
             )
             if weights.rating_weights is not None:
                 self.put_table(ratings, catalogue, weights.for_ratings(ratings))
 
-    def find(self, user: str, item: str) -> Record | None:
-        """The rating of an item by a user."""
-        tag = self.pair_tag(user, item)
+    def find(self, item: str) -> Record | None:
+        """The rating of an item."""
+        tag = self.rating_tag(item)
         rows = self._database.execute("SELECT sealed FROM ratings WHERE tag = ?", (tag,))
         return self._record(tag, rows[0][0]) if rows else None
 
-    def values_of(self, user: str, items: Iterable[str]) -> dict[str, float]:
-        """A user's ratings of a few items."""
-        found = (self.find(user, item) for item in items)
+    def values_of(self, items: Iterable[str]) -> dict[str, float]:
+        """The ratings of a few items."""
+        found = map(self.find, items)
         return {record.item: record.value for record in found if record is not None}
 
     def records(self) -> list[Record]:
-        """All ratings, by user and item."""
-        return sorted(self._unsorted(), key=lambda record: (record.user, record.item))
+        """All ratings, by item."""
+        return sorted(self._unsorted(), key=lambda record: record.item)
 
     def weighed(self, beta: float | None = None) -> list[Record]:
         """Return all ratings, each with its weight by the rules of the class.
@@ -199,10 +188,9 @@ class SealedRatings:
         weight = self._weigher(beta)
         return [msgspec.structs.replace(record, weight=weight(record)) for record in self.records()]
 
-    def sources(self) -> dict[tuple[str, str], str]:
-        """The rows of files that ratings came from, by user and item."""
-        found = self._unsorted()
-        return {(record.user, record.item): record.source for record in found if record.source}
+    def sources(self) -> dict[str, str]:
+        """The rows of files that ratings came from, by item."""
+        return {record.item: record.source for record in self._unsorted() if record.source}
 
     def names(self) -> set[str]:
         """The names of all items that have a rating."""
@@ -212,20 +200,14 @@ class SealedRatings:
         """Return the number of ratings."""
         return int(self._database.execute("SELECT count(*) FROM ratings")[0][0])
 
-    def weigh(self, betas: Mapping[str, float], gammas: Mapping[str, float]) -> None:
-        """Set the privacy weights of users and of items."""
+    def weigh(self, beta: float | None, gammas: Mapping[str, float]) -> None:
+        """Set the privacy weights of the owner and of items."""
         with self._database.transaction():
-            self._admit(set(betas))
-            self._write(
-                "user_weights",
-                [
-                    (self.user_tag(user), _Weight(user, _checked(beta)))
-                    for user, beta in betas.items()
-                ],
-            )
+            if beta is not None:
+                self._write("user_weights", [(self._own_tag, _Weight(ME, _checked(beta)))])
             known = self.gammas()
             for item in gammas:
-                _check_id(item, "item")
+                _check_id(item)
             # Items without a weight of their own have 1; most have, and there are many.
             changed = {
                 item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)
@@ -235,12 +217,10 @@ class SealedRatings:
                 [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()],
             )
 
-    def betas(self) -> dict[str, float]:
-        """The weight of every user here."""
-        return {
-            owner.name: 1.0 if owner.weight is None else owner.weight
-            for owner in self._weights("user_weights")
-        }
+    @property
+    def beta(self) -> float:
+        """The owner's weight."""
+        return next((row.weight for row in self._weights("user_weights")), 1.0)
 
     def item_weights(self, of: Iterable[str] | None = None) -> dict[str, float]:
         """Return the least weight of the items that have one or are marked, or of these few."""
@@ -257,10 +237,10 @@ class SealedRatings:
             if of is None
             else self._weights("item_weights", map(self._item_tag, of))
         )
-        return {owner.name: 1.0 if owner.weight is None else owner.weight for owner in found}
+        return {row.name: row.weight for row in found}
 
     def clear(self) -> None:
-        """Take all ratings, users and weights out of the file."""
+        """Take all ratings and weights out of the file."""
         with self._database.transaction():
             self.changes += 1
             for table in ("ratings", "user_weights", "item_weights"):
@@ -277,25 +257,23 @@ class SealedRatings:
                 tag = tag_of(row)
                 yield tag, cipher.seal(msgspec.msgpack.encode(row), table.encode() + tag)
 
-        yield "ratings", rows("ratings", Record, lambda row: other.pair_tag(row.user, row.item))
-        yield "user_weights", rows("user_weights", _Weight, lambda row: other.user_tag(row.name))
+        yield "ratings", rows("ratings", Record, lambda row: other.rating_tag(row.item))
+        yield "user_weights", rows("user_weights", _Weight, lambda row: other._own_tag)
         yield "item_weights", rows("item_weights", _Weight, lambda row: other._item_tag(row.name))
 
-    def weights_of(self, pairs: Iterable[tuple[str, str]]) -> np.ndarray:
-        """The weight of each rating, by user and item; NaN where there is no such rating."""
+    def weights_of(self, items: Iterable[str]) -> np.ndarray:
+        """The weight of each rating, by item; NaN where there is no such rating."""
         weight = self._weigher()
-        known = {(record.user, record.item): weight(record) for record in self._unsorted()}
-        return np.array([known.get(pair, math.nan) for pair in pairs], np.float64)
+        known = {record.item: weight(record) for record in self._unsorted()}
+        return np.array([known.get(item, math.nan) for item in items], np.float64)
 
     def _weigher(self, beta: float | None = None) -> Callable[[Record], float]:
         """Return what gives the weight of each rating, as rules are now."""
-        betas, items = self.betas(), self.item_weights()
-        if beta is not None:
-            betas[ME] = beta
+        own, items = self.beta if beta is None else beta, self.item_weights()
 
         def weight(record: Record) -> float:
             item = items.get(record.item, 1.0)
-            product = betas[record.user] * item
+            product = own * item
             if record.weight is None:
                 return product
             return min(record.weight, product) if item < 1 else record.weight
@@ -304,19 +282,15 @@ class SealedRatings:
 
     def table(self, catalogue: PinnedCatalogue) -> RatingsTable:
         """Ratings and weights over a catalogue."""
-        betas, gammas = self.betas() or {ME: 1.0}, self.item_weights()
+        beta, gammas = self.beta, self.item_weights()
         items = catalogue.known.items
-        users = IdIndex(sorted(betas))
-        beta = np.array([betas[name] for name in users.ids.tolist()])
         gamma = np.ones(len(items))
         for name, weight in gammas.items():
             if name in catalogue.positions:
                 gamma[catalogue.positions[name]] = weight
         rows = self._unsorted()
         position_of = catalogue.positions.get
-        code_of = {name: code for code, name in enumerate(users.ids.tolist())}
         positions = np.fromiter((position_of(row.item, -1) for row in rows), np.int32, len(rows))
-        codes = np.fromiter((code_of[row.user] for row in rows), np.int32, len(rows))
         values = np.fromiter((row.value for row in rows), np.float64, len(rows))
         own = np.fromiter(
             (math.nan if row.weight is None else row.weight for row in rows), np.float64, len(rows)
@@ -325,27 +299,25 @@ class SealedRatings:
             (UNKNOWN if row.at is None else row.at for row in rows), np.int64, len(rows)
         )
         kept = np.flatnonzero(positions >= 0)
-        kept = kept[np.lexsort((positions[kept], codes[kept]))]
-        codes, positions, own = codes[kept], positions[kept], own[kept]
-        given = catalogue.bring_in(values[kept])
-        ratings = _ratings(users, codes, positions, given, times[kept], catalogue)
+        kept = kept[np.argsort(positions[kept], kind="stable")]
+        positions, own = positions[kept], own[kept]
+        ratings = _ratings(positions, catalogue.bring_in(values[kept]), times[kept], catalogue)
         mixed = None
         if bool((own > 0).any()):
-            product, held = beta[codes] * gamma[positions], gamma[positions] < 1
+            product, held = beta * gamma[positions], gamma[positions] < 1
             mixed = np.where(held, np.fmin(own, product), np.where(np.isnan(own), product, own))
-        return RatingsTable(
-            ratings, PrivacyWeights(users, items, beta, gamma, mixed), len(rows) - len(kept)
-        )
+        weights = PrivacyWeights(ratings.users, items, np.array([beta]), gamma, mixed)
+        return RatingsTable(ratings, weights, len(rows) - len(kept))
 
     def _after(self, records: Sequence[Record]) -> list[Record]:
         """Return ratings with what is kept of earlier ones, such as their own weight."""
         single = len(records) == 1
-        found = [self.find(records[0].user, records[0].item)] if single else self._unsorted()
-        before = {(record.user, record.item): record for record in found if record is not None}
+        found = [self.find(records[0].item)] if single else self._unsorted()
+        before = {record.item: record for record in found if record is not None}
         now = int(self._database.execute("SELECT coalesce(max(number), 0) FROM ledger")[0][0])
 
         def after(record: Record) -> Record:
-            old = before.get((record.user, record.item))
+            old = before.get(record.item)
             same = old is not None and old.value == record.value
             since = old.since if old is not None and same else now
             at = old.at if old is not None and same and record.at is None else record.at
@@ -355,14 +327,9 @@ class SealedRatings:
 
         return [after(record) for record in records]
 
-    def _admit(self, users: set[str]) -> None:
-        """Know these users from now on."""
-        for user in sorted(users):
-            _check_id(user, "user")
-            tag = self.user_tag(user)
-            if self._database.execute("SELECT 1 FROM user_weights WHERE tag = ?", (tag,)):
-                continue
-            self._write("user_weights", [(tag, _Weight(user, None))])
+    @property
+    def _own_tag(self) -> bytes:
+        return self._cipher.tag(b"owner")
 
     def _item_tag(self, item: str) -> bytes:
         return self._cipher.tag(b"item", item)
@@ -399,8 +366,6 @@ class SealedRatings:
 
 
 def _ratings(
-    users: IdIndex,
-    codes: np.ndarray,
     positions: np.ndarray,
     values: np.ndarray,
     times: np.ndarray,
@@ -410,14 +375,13 @@ def _ratings(
     if empty:
         # A table read from outside must not be empty, one cut from another may be: a device without
         # ratings takes part too.
-        codes = np.zeros(1, np.int32)
         positions = np.zeros(1, np.int32)
         values = np.full(1, known.scale.low)
         times = np.full(1, UNKNOWN)
     made = Ratings(
-        users=users,
+        users=IdIndex([ME]),
         items=known.items,
-        user_codes=codes,
+        user_codes=np.zeros(len(positions), np.int32),
         item_codes=positions,
         values=values.astype(np.float32),
         scale=known.scale,
@@ -428,10 +392,10 @@ def _ratings(
     return made.take(np.zeros(1, bool)) if empty else made
 
 
-def _check_id(text: str, kind: str) -> None:
+def _check_id(text: str) -> None:
     if not text or len(text) > _MAX_ID_LENGTH or "\0" in text:
         raise RatingsError(
-            f"the {kind}'s id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL"
+            f"the item's id is empty, longer than {_MAX_ID_LENGTH} characters or contains NUL"
         )
 
 

@@ -1,6 +1,6 @@
 """The file in which a store travels: sealed rows, and no database.
 
-Whoever carries a database can plant code in it (``layout``). An export holds rows only, in pieces
+An export holds rows only, in pieces
 that are sealed one by one with the key of the store that is to be made of them
 (ChaCha20-Poly1305). Each piece is sealed for its place, the last one as the last, and all of them
 for the head of the file: nobody without the passphrase changes, exchanges, adds or leaves out a
@@ -24,7 +24,7 @@ import msgspec
 from hdpmf.errors import ConfigError, StorageError, made_by_newer
 from hdpmf.private.device.store.database import EXPORT_MAGIC
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.layout import COLUMNS, FIRST_SCHEMA, newest_schema
+from hdpmf.private.device.store.layout import COLUMNS, SCHEMA
 from hdpmf.private.device.store.tables import RawRow
 
 EXPORT_FORMAT = 1
@@ -135,9 +135,9 @@ class ExportReader:
             self.facts = msgspec.msgpack.decode(next(self._rows), type=ExportFacts)
         except (StopIteration, msgspec.MsgspecError):
             raise self._damaged() from None
-        if self.facts.schema > newest_schema():
+        if self.facts.schema > SCHEMA:
             raise ConfigError(made_by_newer(path))
-        if self.facts.schema < FIRST_SCHEMA:
+        if self.facts.schema < SCHEMA:
             raise self._damaged()
 
     def rows(self) -> Iterator[tuple[str, RawRow]]:

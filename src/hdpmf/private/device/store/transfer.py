@@ -26,11 +26,11 @@ import msgspec
 from hdpmf.common.base.files import storage_errors
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.private.device.disclosures.journal import entry_context, utc_now
+from hdpmf.private.device.store.counter import counter_of
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.device_store import DeviceStore, refuse_moved
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.integrity import counter_of
-from hdpmf.private.device.store.layout import COLUMNS, newest_schema
+from hdpmf.private.device.store.layout import COLUMNS, SCHEMA
 from hdpmf.private.device.store.ratings_table import SealedRatings
 from hdpmf.private.device.store.schema import Transfer
 from hdpmf.private.device.store.sealed_export import ExportFacts, ExportReader, write_export
@@ -56,7 +56,7 @@ def change_passphrase(path: str | os.PathLike[str], new: str, *, old: str | None
         raise ConfigError("the new passphrase is the old one; nothing was changed")
     with _open_rows(path, old) as (database, before):
         after = before.renewed(new)
-        database.rewrite_rows(after, lambda: _rewrite(database, before, after))
+        database.rewrite_rows(lambda: _rewrite(database, before, after))
         database.shred()
 
 
@@ -67,7 +67,7 @@ def _open_rows(
     """Open a store, also one that was moved away, as the only one who answers from it."""
     with closing(Database(path)) as database:
         cipher = StoreCipher.unlock(read_header(database), passphrase)
-        database.check_rows(cipher)
+        database.check(cipher)
         database.serve()
         yield database, cipher
 
@@ -223,7 +223,7 @@ def _write_part(database: Database, cipher: StoreCipher, part: Path, new: str, a
     """Write the export where nobody looks for it; its digest. Inside a transaction."""
     sealed_by = cipher.renewed(new)
     tables = resealed_rows(database, cipher, sealed_by)
-    facts = ExportFacts(newest_schema(), database.commits, at)
+    facts = ExportFacts(SCHEMA, database.commits, at)
     try:
         with os.fdopen(os.open(part, _NEW_FILE, 0o600), "wb") as stream:
             rows = ((table, row) for table, found in tables for row in found)
@@ -258,7 +258,7 @@ def _build(export: ExportReader, copy: Path) -> None:
     """Put the rows of an export into tables of our own, in one commit."""
     facts, cipher = export.facts, export.cipher
     with closing(Database(copy, make=True)) as database, database.transaction():
-        database.lay_tables(cipher, schema=facts.schema, commits=facts.commits)
+        database.lay_tables(cipher, commits=facts.commits)
         write_header(database, cipher)
         for table, row in export.rows():
             insert_rows(database, table, [row])
