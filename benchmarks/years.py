@@ -137,7 +137,7 @@ class Replay:
         return facts_from_sums(self.survey, [last.answer], self.columns, last.noises, earlier)
 
     def added(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
-        """By plain addition: as if all of it were cohorts of one run."""
+        """By plain addition: as if all of it were one run."""
         answers, noises = [run.answer for run in runs], sum(run.noises for run in runs)
         return facts_from_sums(self.survey, answers, self.columns, noises)
 

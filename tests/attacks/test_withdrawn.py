@@ -344,12 +344,6 @@ def test_a_recommender_has_so_many_tasks_a_day() -> None:
     assert sum("max_tasks_per_day" in line for line in world.logged) == 22
 
 
-# By masks, and by messages
-
-
-# A silo, whose users' reports leave one after another
-
-
 # Never
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import msgspec
+
 from hdpmf.common.base.progress import stage
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures
@@ -18,10 +20,11 @@ from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import OneRound, wanted_features
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
+from hdpmf.untrusted.recommender.bits import count_senders
 from hdpmf.untrusted.recommender.lists.training import train_list_model
 from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
-from hdpmf.untrusted.recommender.release import Release, join_contributions
+from hdpmf.untrusted.recommender.release import Release
 
 
 @dataclass(eq=False, repr=False)
@@ -149,7 +152,7 @@ class HDPBit(BitOptions, OneRound):
     ) -> Release:
         return Release(
             survey,
-            join_contributions([bits]),
+            msgspec.structs.replace(bits, senders=count_senders([bits])),
             train.items,
             replace(claim, items="stated" if train.items.stated else "rated"),
             train.name,

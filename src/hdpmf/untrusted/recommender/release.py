@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -27,7 +26,6 @@ from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.protocol import BitContribution, CatalogueTable, Survey
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer
-from hdpmf.untrusted.recommender.bits import count_senders
 from hdpmf.untrusted.recommender.lists.presence import Presence
 
 FORMAT = 2
@@ -165,15 +163,6 @@ class Release:
 
 _WORDS = ("origin", "terms", "max_ratings", "made_by")
 _WRONG = (KeyError, ValueError, TypeError, AttributeError)
-
-
-def join_contributions(parts: Sequence[BitContribution]) -> BitContribution:
-    """Join the answers of several cohorts into one, in their order; senders are numbered anew."""
-    rest: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("items", "units", "plus")
-    }
-    return BitContribution(senders=count_senders(parts), **rest)
 
 
 def _read(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Release:

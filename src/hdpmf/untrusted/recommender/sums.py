@@ -188,9 +188,7 @@ def facts_from_sums(
 
     Args:
         features: Public features of the items, one row each, or None.
-        n_sums: How many times the whole noise is in the answers together: 1 where they are shares
-            of one sum, their number where each is a sum over a cohort of its own, and more where
-            more users added a share than make it.
+        n_sums: How many times the whole noise is in the answers together: once for every server.
         earlier: What earlier runs released of other ratings.
         retired: Positions of items that this run did not ask about.
     """
