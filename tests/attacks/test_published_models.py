@@ -17,7 +17,6 @@ import pytest
 
 from hdpmf import PrivacySpec, load_dataset, make_model
 from hdpmf.common.methods import method_named
-from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import ItemFacts
 
@@ -62,7 +61,7 @@ def by_similarity(model: PublicModel, known: np.ndarray) -> np.ndarray:
 def by_lists(model: PublicModel, known: np.ndarray) -> np.ndarray:
     """Score items as the model for lists does for somebody who rated the known ones."""
     assert model.lists is not None
-    return ListModel.of(model.lists).scores(known, np.ones(len(known)))
+    return model.lists.scores(known, np.ones(len(known)))
 
 
 class World:

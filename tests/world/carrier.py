@@ -83,7 +83,6 @@ class MemoryCarrier:
         task: bytes = b"",
         facts: bytes = b"",
         run: str = "ab" * 16,
-        lists: bytes = b"",
         keys: bytes = b"",
     ) -> None:
         """Put files into the folder and name them in its index."""
@@ -96,8 +95,6 @@ class MemoryCarrier:
             self.index["task"] = {"file": f"task-{name}.msgpack", "id": name}
         if facts:
             self.index["model"] = self._keep("facts", facts) | {"run": run}
-        if lists:
-            self.index["lists"] = self._keep("lists", lists)
         if keys:
             self.index["keys"] = self._keep("keys", keys)
         self.files["index.json"] = json.dumps(self.index).encode()

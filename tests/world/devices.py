@@ -12,7 +12,6 @@ from hdpmf.common.protocol import (
     AnyCatalogue,
     CatalogueTable,
     ItemFacts,
-    ListTable,
 )
 from hdpmf.errors import TooLongError, TransportError
 from hdpmf.private.device.participant import Participant
@@ -21,7 +20,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.service.publish import public_files
 from tests.world.messages import RUN
 
-PLENTY = Policy(min_participants=2, epsilon=20_000.0, max_total=None, max_list_bytes=0)
+PLENTY = Policy(min_participants=2, epsilon=20_000.0, max_total=None)
 """A policy with which few devices are enough, and a rating can pay for a sum without noise."""
 
 
@@ -72,7 +71,6 @@ class Device(Participant):
         self,
         table: AnyCatalogue,
         numbers: ItemFacts | None = None,
-        lists: ListTable | None = None,
         *,
         run: bytes = RUN,
     ) -> bool:
@@ -80,7 +78,7 @@ class Device(Participant):
         model = (
             None
             if numbers is None
-            else PublicModel.of_run({"run": run.hex()}, table, numbers, None, lists)
+            else PublicModel.of_run({"run": run.hex()}, table, numbers, None)
         )
         self.files.files = public_files(table, model)
         before = len(self.said)

@@ -27,7 +27,6 @@ from hdpmf.common.base.files import new_folder
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods import METHODS, method_of
 from hdpmf.common.model.device_fit import Prior
-from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.public_model import PublicModel, ids, read_part, write_part
 from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError, hint
@@ -288,7 +287,6 @@ def public_part(model: Estimator) -> PublicModel:
         )
     features = params.get("features")
     prior = params.get("prior")
-    lists = getattr(model, "lists_", None)
     return PublicModel(
         about=about,
         items=catalogue.items,
@@ -298,14 +296,14 @@ def public_part(model: Estimator) -> PublicModel:
         fit=fit,
         features=features if isinstance(features, ItemFeatures) else None,
         prior=prior if isinstance(prior, Prior) else None,
-        lists=None if lists is None else lists.table(),
+        lists=getattr(model, "lists_", None),
     )
 
 
 def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
     if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
-        model.lists_ = ListModel.of(public.lists)
+        model.lists_ = public.lists
     if isinstance(model, GlobalMean):
         model.mean_ = float(public.about["mean"])
     if isinstance(model, OneRound):

@@ -278,13 +278,12 @@ def test_how_much_is_read_is_said_before() -> None:
         return fetch(name, most)
 
     world.fetch = watched  # type: ignore[method-assign]
-    world.publish(task=make_task(), facts=make_facts(lists="ab" * 32), lists=b"no lists")
+    world.publish(task=make_task(), facts=make_facts())
     live(reporter(store, world), world, 200)
     few = most_bytes(N_ITEMS)
-    assert asked.keys() == {"index.json", "catalogue", "task", "facts", "lists"}
+    assert asked.keys() == {"index.json", "catalogue", "task", "facts"}
     assert (asked["index.json"], asked["catalogue"]) == (MOST_INDEX, MOST_CATALOGUE)
     assert asked["task"] == asked["facts"] == few < 3_000_000
-    assert asked["lists"] < 100_000
 
 
 def test_an_index_that_is_too_long_is_asked_for_now_and_then() -> None:

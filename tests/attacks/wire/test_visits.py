@@ -103,7 +103,7 @@ def looks(store: DeviceStore, server: Curious) -> None:
 def test_nothing_that_a_server_gave_a_device_comes_back(server: Curious) -> None:
     # The task is about other items, and asks for no report.
     server.world.publish(facts=make_facts(), task=make_task(minimum=2))
-    server.world.index["lists"] = {"sha256": "ab" * 32}  # one that is not there
+    server.world.index["keys"] = {"sha256": "ab" * 32}  # one that is not there
     server.world.publish()
     for _ in range(2):
         looks(make_store(), server)

@@ -15,7 +15,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.protocol import CatalogueTable, Survey, decode, encode
 from hdpmf.common.protocol.layout import survey_circuit
-from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.private.device.policy import Policy
@@ -83,24 +82,6 @@ def make_facts(mean: float = 3.0, **changes: Any) -> bytes:
     zeros = np.zeros(N_ITEMS, np.float32)
     fields = {"mean": mean, "bias": zeros, "variance": zeros + 1} | changes
     return encode(world.facts(TABLE, **fields))
-
-
-LISTS = encode(
-    ListTable(
-        form="linear",
-        n_items=N_ITEMS,
-        start=np.zeros(N_ITEMS + 1, np.int32),
-        items=np.zeros(0, np.uint16),
-        entries=np.zeros(0, np.int8),
-        entries_unit=1.0,
-        encode=np.ones((N_ITEMS, 2), np.int8),
-        encode_unit=np.ones(2, np.float32),
-        hidden=np.zeros(2, np.float32),
-        decode=np.ones((N_ITEMS, 2), np.int8),
-        decode_unit=np.ones(2, np.float32),
-        output=np.zeros(N_ITEMS, np.float32),
-    )
-)
 
 
 class World(MemoryCarrier):

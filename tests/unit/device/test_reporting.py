@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from hdpmf.common.protocol import Survey, decode
-from hdpmf.common.protocol.lists import digest_of
 from hdpmf.common.protocol.task import task_id
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.recommendations import local_model
 from tests.world import live
 
 from .reporting_world import (
-    LISTS,
     PERIOD,
     SERVERS,
     STARS,
@@ -198,23 +196,6 @@ def test_a_model_comes_and_says_by_what_it_was_made() -> None:
     assert actions(store) == ["agreed", "sent", "received"]
     count = Counter(name for name, _ in world.requests)
     assert all(times == 1 for name, times in count.items() if name != "index.json")
-
-
-def test_lists_come_after_their_facts_or_are_refused() -> None:
-    """The lists that the facts name; refused ones are not waited for."""
-    for good in (True, False):
-        world, store = World(), make_store()
-        device = reporter(store, world, 0.0)
-        world.publish(task=make_task())
-        live(device, world, 100)
-        named = make_facts(lists=digest_of(LISTS))
-        world.publish(facts=named, lists=LISTS if good else LISTS[:-1])
-        live(device, world, 200)
-        model = local_model(store)
-        assert model is not None
-        assert model.lists == (LISTS if good else b"")
-        assert device.finished_task != ""
-        assert any("refused" in line for line in world.logged) != good
 
 
 def test_a_device_that_takes_no_part_gets_the_model_too() -> None:

@@ -98,7 +98,7 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     index = index_of(service)
     public = service.path / "public"
     assert set(index) == {
-        "name", "catalogue", "task", "model", "lists", "servers", "authority",
+        "name", "catalogue", "task", "model", "servers", "authority",
         "keys",
     }  # fmt: skip
     name = task_id(b"a task").hex()
@@ -111,7 +111,7 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     model = decode((public / index["model"]["file"]).read_bytes())
     assert isinstance(model, ItemFacts)
     assert (model.mean, index["model"]["run"]) == (3.5, "01" * 16)
-    assert (index["lists"], index["servers"]) == (None, None)
+    assert index["servers"] is None
 
 
 def test_files_of_the_index_before_stay_and_older_ones_go(service: ServiceFolder) -> None:

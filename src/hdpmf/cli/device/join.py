@@ -226,9 +226,8 @@ def serve(
     """Answer until stopped; return what was done, for JSON and in words."""
     import hdpmf.common.aggregation.two_servers.dap.hpke  # noqa: F401  # a missing extra is an error before anything is agreed to
     from hdpmf.private.device.connection import serve_recommender
-    from hdpmf.private.device.model_update import facts_digest
     from hdpmf.private.device.participant import POLL_EVERY
-    from hdpmf.private.device.recommendations import local_model
+    from hdpmf.private.device.recommendations import facts_digest, local_model
 
     if every is not None and not 1 <= every <= 86_400:
         raise ConfigError("--every takes 1 to 86400 seconds")
@@ -250,7 +249,7 @@ def serve(
             last = now
             runs.append(model.run)
             note(f"Run {model.run[:8]} has ended; its model is here.")
-        if once and participant.complete and participant.finished_task not in ("", *answered):
+        if once and participant.finished_task not in ("", *answered):
             stop.set()
 
     serve_recommender(store, address, stop, note, every=every or POLL_EVERY, after=after)

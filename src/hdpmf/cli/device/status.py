@@ -15,7 +15,6 @@ from hdpmf.errors import ConfigError
 if TYPE_CHECKING:
     from hdpmf.common.protocol.identity import DeviceCard
     from hdpmf.private.device.store.device_store import DeviceStore
-    from hdpmf.private.device.store.schema import LocalModel
 
 
 @command
@@ -178,7 +177,7 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
         "unprotected": math.isinf(total),
         "ledger_entries": len(store.ledger.entries()),
         "tasks_under_way": _task(store, address),
-        "model": model and _model_fields(model),
+        "model": model and {"run": model.run, "method": model.method, "view": model.view},
     }
 
 
@@ -225,20 +224,6 @@ def _budget_fields(store: DeviceStore) -> dict[str, Any] | None:
         "partly_spent": int(((left > _SPENT) & ~fresh).sum()),
         "spent": int((left <= _SPENT).sum()),
     }
-
-
-def _model_fields(model: LocalModel) -> dict[str, Any]:
-    from hdpmf.common.protocol.lists import digest_of
-    from hdpmf.private.device.store.catalogues import read_lists
-
-    lists = None
-    if model.lists:
-        lists = {
-            "kind": read_lists(model.lists).about.get("kind"),
-            "bytes": len(model.lists),
-            "sha256": digest_of(model.lists),
-        }
-    return {"run": model.run, "method": model.method, "view": model.view, "lists": lists}
 
 
 def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
@@ -299,9 +284,6 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
         yield "Model: none yet"
         return
     yield f"Model: {model['method']} of run {model['run']}"
-    lists = model["lists"]
-    if lists is not None:
-        yield f"Lists: by {lists['kind']}, {lists['bytes']:,} bytes, SHA-256 {lists['sha256']}"
 
 
 def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:

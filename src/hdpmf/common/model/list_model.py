@@ -1,30 +1,30 @@
-"""Models for lists, as devices get them: item-side numbers only, in 8 bits.
+"""Models for lists: item-side numbers only, in 8 bits.
 
-A device puts its own raw ratings in and gets a score for every item out. Nothing is sent, then or
-later. The higher a rating, the more the item counts: its input is the rating's height above the
-lowest one.
+Raw ratings of a user go in, and a score for every item comes out. No recommender publishes one: it
+tells who rated what. The higher a rating, the more the item counts: its input is the rating's
+height above the lowest one.
 
-Three forms, all small enough for a phone:
+Three forms:
 
 - ``linear``: scores = (x E) D^T + x S, with a low-rank part (E, D) and the S of the largest entries
   per item that the low-rank part misses. Item-item models (EASE) and pair-wise ones (BPR) are of
   this form.
 - ``autoencoder``: scores = tanh(x E / |x| + h) D^T + o.
-- ``factors``: the device solves for its own vector z, as implicit ALS does, and scores are D z.
+- ``factors``: the vector z of a user is solved for, as implicit ALS does, and scores are D z.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hdpmf.common.protocol.lists import Form, ListTable
-
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+
+Form = Literal["linear", "autoencoder", "factors"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -53,7 +53,7 @@ class Bytes:
 quiet_products = np.errstate(invalid="ignore")
 """For products of small float32 matrices. The flag was raised in one of many runs of a test, for
 finite numbers and results that were right in all others; why is not known. A model's numbers are
-finite (its table was checked)."""
+finite."""
 
 
 def _positions(n_items: int) -> type[np.unsignedinteger[Any]]:
@@ -161,7 +161,7 @@ class ListModel:
 
     @property
     def n_bytes(self) -> int:
-        """The bytes that a device has to hold."""
+        """Its size."""
         arrays = (
             self.hidden.nbytes
             + self.output.nbytes
@@ -257,38 +257,22 @@ class ListModel:
         whole = self.decode.whole.astype(np.float64) * self.decode.unit
         return np.asarray(whole.T @ whole)
 
-    def table(self) -> ListTable:
-        """As devices get it, and as it is kept in files."""
-        return ListTable(
-            form=self.form,
-            n_items=self.n_items,
-            encode=self.encode.whole,
-            encode_unit=self.encode.unit,
-            decode=self.decode.whole,
-            decode_unit=self.decode.unit,
-            start=self.entries.start,
-            items=self.entries.items,
-            entries=self.entries.whole,
-            entries_unit=self.entries.unit,
-            hidden=self.hidden,
-            output=self.output,
-            strength=self.strength,
-            heads=self.heads,
-            about=self.about,
+    def check(self, n_items: int) -> None:
+        """Raise ValueError unless it is of so many items and its parts fit each other."""
+        n, rank = self.decode.whole.shape
+        start, items = self.entries.start, self.entries.items
+        heads = np.arange(n_items) if self.heads is None else self.heads
+        consistent = (
+            self.n_items == n_items
+            and heads.shape == self.output.shape == (n,)
+            and np.isin(heads, np.arange(n_items)).all()
+            and self.encode.whole.shape == (0 if self.form == "factors" else n, rank)
+            and self.encode.unit.shape == self.decode.unit.shape == self.hidden.shape == (rank,)
+            and start.shape == (n + 1,)
+            and start[0] == 0
+            and start[-1] == len(items) == len(self.entries.whole)
+            and (start[1:] >= start[:-1]).all()
+            and np.isin(items, np.arange(n)).all()
         )
-
-    @classmethod
-    def of(cls, table: ListTable) -> ListModel:
-        """From such a message, which has checked that its parts fit each other."""
-        return cls(
-            table.form,
-            Bytes(table.encode, table.encode_unit),
-            Bytes(table.decode, table.decode_unit),
-            Entries(table.start, table.items, table.entries, table.entries_unit),
-            table.hidden,
-            table.output,
-            table.strength,
-            table.heads,
-            table.n_items,
-            dict(table.about),
-        )
+        if not consistent:
+            raise ValueError("the parts of the model for lists do not fit each other")

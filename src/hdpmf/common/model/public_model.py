@@ -25,7 +25,8 @@ from hdpmf.common.base.files import atomic_write, new_folder
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import DeviceFit, Prior
-from hdpmf.common.protocol import AnyCatalogue, ItemFacts, ListTable, Plan, Round, Survey
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Plan, Round, Survey
 from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer, made_by_older
 
@@ -112,6 +113,7 @@ class PublicModel:
         fit: What devices fit their vectors to, in a one-round model of an estimator.
         features: Item features that were given to an estimator ready-made.
         prior: A population prior that was given to an estimator ready-made.
+        lists: The model for lists of an estimator that has one. No device gets it.
     """
 
     about: dict[str, Any]
@@ -123,7 +125,7 @@ class PublicModel:
     fit: DeviceFit | None = None
     features: ItemFeatures | None = None
     prior: Prior | None = None
-    lists: ListTable | None = None
+    lists: ListModel | None = None
 
     def __repr__(self) -> str:
         return (
@@ -138,11 +140,10 @@ class PublicModel:
         items: AnyCatalogue,
         numbers: Round | ItemFacts,
         plan: Plan | Survey | None,
-        lists: ListTable | None = None,
     ) -> PublicModel:
         """The result of a run over these items."""
         known = known_items(items)
-        return cls(about, known.items, known.scale, known.item_table, numbers, plan, lists=lists)
+        return cls(about, known.items, known.scale, known.item_table, numbers, plan)
 
     def save(self, folder: Path) -> None:
         """Write it atomically. A folder that is there is that of a killed process."""
@@ -169,8 +170,8 @@ class PublicModel:
             n_items, numbers = len(model.items), model.numbers
             if len(numbers.bias if isinstance(numbers, ItemFacts) else numbers.raters) != n_items:
                 raise ValueError("the parts of the model do not fit each other")
-            if model.lists is not None and model.lists.n_items != n_items:
-                raise ValueError("the model for lists is of other items")
+            if model.lists is not None:
+                model.lists.check(n_items)
             if model.fit is not None:
                 _check_fit(model.fit, n_items)
         except ModelFileError:

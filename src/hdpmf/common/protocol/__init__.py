@@ -17,7 +17,6 @@ Nothing in this package computes anything private; it defines, checks and encode
 
 from hdpmf.common.protocol.catalogue import AnyCatalogue, CatalogueTable, CatalogueVersion
 from hdpmf.common.protocol.codec import Message, decode, encode
-from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.messages import (
     BudgetReport,
     Gradients,
@@ -44,7 +43,6 @@ __all__ = [
     "Gradients",
     "ItemCounts",
     "ItemFacts",
-    "ListTable",
     "Message",
     "Opening",
     "Plan",

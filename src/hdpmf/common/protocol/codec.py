@@ -9,13 +9,12 @@ import numpy as np
 
 from hdpmf.common.base import msgpack
 from hdpmf.common.protocol.catalogue import AnyCatalogue
-from hdpmf.common.protocol.lists import ListTable
 from hdpmf.common.protocol.messages import Message as TrainingMessage
 from hdpmf.common.protocol.oneround import OneRoundMessage
 from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ProtocolError
 
-Message = TrainingMessage | OneRoundMessage | AnyCatalogue | ListTable | Task
+Message = TrainingMessage | OneRoundMessage | AnyCatalogue | Task
 """Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024

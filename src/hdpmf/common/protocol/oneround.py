@@ -6,7 +6,6 @@
         Survey            ──────────▶
                           ◀──────────   SumContribution or BitContribution, once in a rating's life
         ItemFacts         ──────────▶   (devices fit their own vectors; nothing is sent back)
-        ListTable         ──────────▶   (where the facts name one)
 """
 
 from __future__ import annotations
@@ -165,7 +164,6 @@ class ItemFacts(_Message, frozen=True):
         similarity: Of items by their raters, where that is in plain sight.
         prior: Name of the shipped population prior to fit vectors with; a device without it does
             without.
-        lists: SHA-256 of the model for lists that follows, or None.
     """
 
     catalogue: str
@@ -174,12 +172,10 @@ class ItemFacts(_Message, frozen=True):
     variance: np.ndarray
     popularity: np.ndarray
     prior: str | None = None
-    lists: str | None = None
     similarity: Similarity | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
-        self._require(self.lists is None or len(self.lists) == 64, "lists must be a SHA-256")
         self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
         for name in ("bias", "variance", "popularity"):
             array = getattr(self, name)

@@ -14,20 +14,12 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
-from hdpmf.common.protocol import AnyCatalogue, decode
+from hdpmf.common.protocol import AnyCatalogue, ItemFacts, decode
 from hdpmf.common.protocol.authority import MAX_AUTHORITY_MESSAGE
 from hdpmf.common.protocol.key_list import MAX_PUBLISHED
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.private.device.budget import entry_of
 from hdpmf.private.device.disclosures.refusals import RefusalBook
-from hdpmf.private.device.model_update import (
-    check_facts,
-    facts_digest,
-    lack_lists,
-    most_list_bytes,
-    with_lists,
-    with_older_lists,
-)
 from hdpmf.private.device.outbox.reports import Reports, keep_refusal
 from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.pinned_servers import pinned_servers
@@ -42,7 +34,7 @@ from hdpmf.private.device.published_files import (
     most_bytes,
     pinned_items,
 )
-from hdpmf.private.device.recommendations import keep_model, local_model
+from hdpmf.private.device.recommendations import facts_digest, keep_model, local_model
 from hdpmf.private.device.recommender_state import Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import LocalModel
@@ -136,15 +128,7 @@ class Participant:
             or facts_digest(self._store) == standing.model
         ):
             return ""
-        return standing.reported.hex() if self.complete else ""
-
-    @property
-    def complete(self) -> bool:
-        """True unless the item facts name a list model that was not reached yet."""
-        model, lists = self._kept(), None if self._index is None else self._index.lists
-        if model is None or lists is None or self._downloads.was_refused(lists):
-            return True
-        return not lack_lists(model)
+        return standing.reported.hex()
 
     def poll_soon(self) -> None:
         """Look at the files next time: the owner has answered something."""
@@ -213,8 +197,6 @@ class Participant:
             self._once(PublicFile(index.task.id), self._reports.take_task, content=False)
         if index.model is not None:
             self._once(index.model, self._take_model)
-        if index.lists is not None:
-            self._once(index.lists, self._take_lists)
 
     def _once(
         self, file: PublicFile, take: Callable[[PublicFile], None], *, content: bool = True
@@ -276,7 +258,15 @@ class Participant:
         ):
             return
         body = self._downloads.fetch("facts", file, most_bytes(pinned_items(self._store)))
-        check_facts(self._store, body)
+        facts, pinned = decode(body), self._store.pinned_catalogue
+        if not isinstance(facts, ItemFacts):
+            raise ProtocolError(f"refused: a {type(facts).__name__} is no model")
+        # A model may be older than the newest items.
+        known = None if pinned is None else pinned.named(facts.catalogue)
+        if known is None or len(facts.bias) != len(known.positions):
+            raise ProtocolError(
+                "refused: the item facts are about another item table than the pinned one"
+            )
         standing = self._reports.book.state()
         terms = standing.terms
         model = LocalModel(
@@ -297,17 +287,8 @@ class Participant:
                     run=standing.reported,
                 )
                 self._store.ledger.note(entry)
-            self._keep(with_older_lists(model, before))
+            self._keep(model)
         self._setup.log(f"A model of run {file.run[:8]} is here.")
-
-    def _take_lists(self, file: PublicFile) -> None:
-        """Keep a model for lists beside the facts that name it."""
-        model = self._kept()
-        if model is None or not lack_lists(model):
-            return
-        most = most_list_bytes(self._store.policy, pinned_items(self._store))
-        body = self._downloads.fetch("lists", file, most)
-        self._keep(with_lists(model, body))
 
     def _kept(self) -> LocalModel | None:
         return self.held if self._setup.simulation else local_model(self._store)

@@ -62,8 +62,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         max_tasks_per_day: Tasks for two servers, of one recommender within 24 hours, that it takes.
         servers: Pairs of servers, by their digests, that may sum this device's reports; with none
             it reports to nobody.
-        max_list_bytes: Most that a model for lists may take on this device; for few items it is
-            less.
         ask: Ask the owner before each run (see ``consent``), however well it fits the rest.
     """
 
@@ -77,7 +75,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     min_period: int = 3600
     max_tasks_per_day: int = 4
     servers: tuple[str, ...] = ()
-    max_list_bytes: int = 16_000_000
     ask: bool = False
 
     def __post_init__(self) -> None:
@@ -92,7 +89,6 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ("min_participants", 2),
             ("min_period", 0),
             ("max_tasks_per_day", 1),
-            ("max_list_bytes", 0),
         ):
             given = getattr(self, name)
             if given is not None and given < least:
@@ -225,8 +221,6 @@ _MEANINGS = {
     "within a day.",
     "servers": "Pairs of servers, by digest, that may sum this device's reports (join "
     "--servers writes it).",
-    "max_list_bytes": "Bytes, at most, of a model for lists (public numbers that order items); 0 "
-    "takes none.",
     "ask": "Ask me before each run: once, always under these terms, or never (hdpmf "
     "device open, or consent).",
 }

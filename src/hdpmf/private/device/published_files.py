@@ -28,9 +28,9 @@ from hdpmf.common.protocol.task import Task, task_id
 from hdpmf.errors import PrivacyError, ProtocolError, TooLongError, TransportError
 from hdpmf.private.device.budget import check_policy
 from hdpmf.private.device.errors import DeclinedError
-from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Terms
+from hdpmf.private.device.recommendations import facts_digest
 from hdpmf.private.device.recommender_state import DAY, RecommenderStates, Setup
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Downloaded, Question
@@ -117,7 +117,6 @@ class PublicIndex(msgspec.Struct, frozen=True):
         catalogue: The item table.
         task: What two servers are asked to sum.
         model: Item facts.
-        lists: The model for lists that the facts name.
         authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
     """
@@ -125,7 +124,6 @@ class PublicIndex(msgspec.Struct, frozen=True):
     catalogue: PublicFile
     task: PublicTask | None = None
     model: PublicFile | None = None
-    lists: PublicFile | None = None
     authority: PublicFile | None = None
     keys: PublicFile | None = None
 
@@ -260,8 +258,8 @@ def pinned_items(store: DeviceStore) -> int:
 
 
 BYTES_PER_DAY = 512 << 20
-"""Bytes of files, at most, that a recommender may have a device load within a day. The facts and
-lists of a million items are less. The index is not counted: it has its own limit.
+"""Bytes of files, at most, that a recommender may have a device load within a day. The facts
+about a million items are less. The index is not counted: it has its own limit.
 """
 
 REFUSED_FOR = 7 * DAY

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import msgspec
 import numpy as np
@@ -15,7 +16,6 @@ import numpy as np
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import ItemFilter
 from hdpmf.common.model.device_fit import SHIPPED, Prior, device_fit, load_prior
-from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.protocol import ItemFacts, decode
 from hdpmf.errors import NotFittedError, StorageError
@@ -27,13 +27,11 @@ from hdpmf.private.client.devices import (
     times_by_user,
 )
 from hdpmf.private.client.ranking import (
-    ByListModel,
     ChooseAndLike,
     ListMaker,
-    ListOrder,
     Recommendation,
 )
-from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of, read_lists
+from hdpmf.private.device.store.catalogues import PinnedCatalogue, id_of
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import HiddenItem, LocalModel
 
@@ -101,8 +99,7 @@ def prepare(
     if catalogue is None or not isinstance(facts, ItemFacts):
         raise StorageError("the model lacks a part: the store is damaged")
     ready = _after_facts(store, catalogue, facts, _prior_for(facts, prior))
-    ready = replace(ready, retired=pinned.known.retired)
-    return replace(ready, lists=read_lists(model.lists)) if model.lists else ready
+    return replace(ready, retired=pinned.known.retired)
 
 
 def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
@@ -120,7 +117,6 @@ class PredictionInputs:
         popularity: How often items are chosen.
         features: What tastes are about, where that is known.
         stranger: The vector of a user without ratings.
-        lists: What orders items for somebody with ratings, where a model for lists came.
         retired: Positions of items that are recommended no more, by the newest version of the
             catalogue.
     """
@@ -132,7 +128,6 @@ class PredictionInputs:
     stranger: np.ndarray
     features: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
-    lists: ListModel | None = None
     retired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def predicted(self, users: np.ndarray) -> np.ndarray:
@@ -143,12 +138,9 @@ class PredictionInputs:
     @property
     def maker(self) -> ListMaker:
         """Makes lists for the users here."""
-        choose = ChooseAndLike(
+        order = ChooseAndLike(
             self.devices, self.predicted, self.popularity, self.features, self.feature_names
         )
-        order: ListOrder = choose
-        if self.lists is not None:
-            order = ByListModel(self.devices, self.lists, choose)
         known, candidates = self.catalogue.by_id, np.ones(len(self.factors), bool)
         candidates[self.retired[self.retired < len(candidates)]] = False
         return ListMaker(
@@ -254,6 +246,12 @@ def popular_positions(store: DeviceStore, catalogue: PinnedCatalogue) -> list[in
     order = np.argsort(-popularity, kind="stable")
     retired = set(catalogue.known.retired.tolist())
     return [position for position in order.tolist() if position not in retired]
+
+
+def facts_digest(store: DeviceStore) -> str:
+    """Return the SHA-256 of the public numbers of the model here; empty without a model."""
+    model = local_model(store)
+    return "" if model is None else sha256(model.numbers).hexdigest()
 
 
 def hidden_ids(store: DeviceStore) -> set[str]:

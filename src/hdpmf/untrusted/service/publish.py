@@ -6,7 +6,6 @@
     public/catalogue-SHA256.msgpack  the items, with all their versions
     public/task-ID.msgpack           what two servers sum, while they take reports
     public/facts-SHA256.msgpack      the item facts of the last run
-    public/lists-SHA256.msgpack      the model for lists, where there is one
     public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
     public/keys-SHA256.msgpack       the keys of the two servers, each list signed by its server
 
@@ -32,7 +31,7 @@ from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
 
 INDEX = "index.json"
-_FILE = re.compile(r"(authority|catalogue|task|facts|lists|keys)-[0-9a-f]{64}\.msgpack")
+_FILE = re.compile(r"(authority|catalogue|task|facts|keys)-[0-9a-f]{64}\.msgpack")
 
 
 class PublicFiles:
@@ -121,7 +120,7 @@ def public_files(
         return {"file": file, "sha256": digest}
 
     index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
-    index |= dict.fromkeys(("task", "model", "lists"))
+    index |= dict.fromkeys(("task", "model"))
     index |= {"servers": servers, "authority": None, "keys": None}
     if keys is not None:
         index["keys"] = keep("keys", keys)
@@ -133,8 +132,6 @@ def public_files(
         index["task"] = {"file": f"task-{named}.msgpack", "id": named}
     if model is not None:
         index["model"] = keep("facts", encode(model.numbers)) | {"run": model.about["run"]}
-        if model.lists is not None:
-            index["lists"] = keep("lists", encode(model.lists))
     files[INDEX] = msgspec.json.format(msgspec.json.encode(index), indent=1)
     return files
 

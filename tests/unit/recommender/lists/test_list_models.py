@@ -5,6 +5,7 @@ may be in.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from scipy.sparse import csr_matrix
 from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.common.protocol import decode, encode
-from hdpmf.errors import ConfigError, MissingExtraError
+from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.protocol import Round
+from hdpmf.errors import ConfigError, MissingExtraError, ModelFileError
 from hdpmf.untrusted.recommender.lists import training
 from hdpmf.untrusted.recommender.lists.ease import compress, item_item
 from hdpmf.untrusted.recommender.lists.presence import Presence, best_epoch, ndcg
@@ -30,6 +32,19 @@ OWN, HEIGHTS = np.array([3, 7, 20, 41]), np.array([4.0, 1.0, 0.0, 3.0])
 
 def _inputs(n_items=WORLD.n_items):
     return csr_matrix((HEIGHTS, OWN, [0, len(OWN)]), shape=(1, n_items))
+
+
+def _saved(model, folder):
+    """What a file says of it."""
+    n = WORLD.n_items
+    numbers = Round(
+        number=1,
+        item_factors=np.zeros((n, 1), np.float32),
+        raters=np.zeros(n, np.int64),
+        h=None,
+    )
+    PublicModel({}, WORLD.items, WORLD.scale, None, numbers, lists=model).save(folder / "model")
+    return PublicModel.load(folder / "model").lists
 
 
 def test_ease_is_the_ridge_regression_of_each_item_on_the_others():
@@ -69,7 +84,7 @@ def test_compression_costs_less_the_more_it_keeps():
 
 
 @pytest.mark.parametrize("kind", LIST_MODELS)
-def test_every_kind_scores_one_user_and_many_alike_and_the_same_every_time(kind):
+def test_every_kind_scores_one_user_and_many_alike_and_the_same_every_time(kind, tmp_path):
     model = train_list_model(kind, PRESENCE, seed=3)
     alone = model.scores(OWN, HEIGHTS)
     assert alone.shape == (WORLD.n_items,)
@@ -77,7 +92,7 @@ def test_every_kind_scores_one_user_and_many_alike_and_the_same_every_time(kind)
     assert (
         train_list_model(kind, PRESENCE, seed=3).scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
     )
-    again = ListModel.of(decode(encode(model.table())))
+    again = _saved(model, tmp_path)
     assert again.scores(OWN, HEIGHTS).tobytes() == alone.tobytes()
     assert again.about["kind"] == kind
     assert again.n_bytes == model.n_bytes
@@ -148,7 +163,7 @@ def test_training_stops_where_lists_of_what_was_held_out_are_best():
 
 
 @pytest.mark.parametrize("kind", ["ease", "bpr", "neural", "knn"])
-def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch):
+def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "MOST_ITEMS", {kind: 50})
     model = train_list_model(kind, PRESENCE, seed=1)
     assert len(model.heads) == 50
@@ -160,9 +175,29 @@ def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatc
     assert scores[left_out].max() < scores[model.heads].min()
     assert model.many(_inputs())[0] == pytest.approx(scores, rel=1e-4, abs=1e-5)
     assert (
-        ListModel.of(decode(encode(model.table()))).scores(OWN, HEIGHTS).tobytes()
+        _saved(model, tmp_path).scores(OWN, HEIGHTS).tobytes()
         == model.scores(OWN, HEIGHTS).tobytes()
     )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decode": Bytes.of(np.ones((WORLD.n_items + 1, 2)))},
+        {"output": np.zeros(3, np.float32)},
+        {"heads": np.arange(WORLD.n_items) + 1, "n_items": WORLD.n_items},
+        {"entries": replace(Entries.none(WORLD.n_items), start=np.ones(3, np.int32))},
+        {
+            "entries": Entries.of(
+                np.zeros(1, int), np.full(1, WORLD.n_items), np.ones(1), WORLD.n_items
+            )
+        },
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_is_refused(changes, tmp_path):
+    model = train_list_model("ease", PRESENCE, rank=2)
+    with pytest.raises(ModelFileError, match="do not fit each other"):
+        _saved(replace(model, **changes), tmp_path)
 
 
 def test_an_unknown_kind_is_refused():

@@ -58,7 +58,6 @@ from hdpmf.private.device.consent import (
 from hdpmf.private.device.disclosures.journal import Action, Entry
 from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
 from hdpmf.private.device.errors import DeclinedError, UnansweredError, reason_of
-from hdpmf.private.device.model_update import facts_digest
 from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.published_files import (
     Carrier,
@@ -72,6 +71,7 @@ from hdpmf.private.device.published_files import (
     pinned_items,
     read_task,
 )
+from hdpmf.private.device.recommendations import facts_digest
 from hdpmf.private.device.recommender_state import (
     DAY,
     RecommenderStates,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from hashlib import sha256
 from weakref import WeakValueDictionary
 
@@ -18,8 +17,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex
-from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, CatalogueVersion, ListTable, decode
+from hdpmf.common.protocol import AnyCatalogue, CatalogueTable, CatalogueVersion
 from hdpmf.common.protocol.catalogue import (
     KnownItems,
     digests_of,
@@ -208,12 +206,3 @@ def pinned_by(
 ) -> PinnedCatalogue | None:
     """Return the catalogue with this digest if this process holds it."""
     return _KNOWN.get((digest, namespace, frozenset((apart or {}).items())))
-
-
-@lru_cache(maxsize=2)
-def read_lists(body: bytes) -> ListModel:
-    """The model for lists in a message. Thousands of simulated devices in one process share one."""
-    table = decode(body)
-    if not isinstance(table, ListTable):
-        raise ProtocolError(f"refused: a {type(table).__name__} is no model for lists")
-    return ListModel.of(table)

@@ -127,7 +127,6 @@ class LocalModel(Row, frozen=True, kw_only=True):
     Attributes:
         survey: The Survey, encoded; a device that was no part of the run may lack it.
         numbers: The ItemFacts, encoded.
-        lists: The ListTable, encoded, where one came; it may be that of an earlier run.
     """
 
     recommender: str
@@ -136,7 +135,6 @@ class LocalModel(Row, frozen=True, kw_only=True):
     view: str
     survey: bytes | None
     numbers: bytes
-    lists: bytes = b""
     recommender_id: int = FIRST
 
     def __repr__(self) -> str:
