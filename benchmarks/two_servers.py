@@ -70,6 +70,7 @@ from hdpmf.common.protocol.task import Noise, OneRating, prio_of, token_challeng
 from hdpmf.private.client.outgoing import token_request
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
@@ -144,16 +145,20 @@ class TimedHelper:
         return self.helper.meet(theirs)
 
 
-def keys() -> tuple[ServerKeys, ServerKeys]:
+def keys(folder: Path) -> tuple[ServerKeys, ServerKeys]:
     """Of both servers."""
     made = []
     for name in ("library", "university"):
-        party, hpke = PartyKey.generate(), KeyPair.generate()
+        party, signing = PartyKey.generate(), SigningKey.generate()
+        state = folder / f"{name}-keys"
+        state.mkdir()
+        hpke = HpkeKeyRing(state, signing)
+        hpke.rotate(BEGIN)
         card = Server(
             organisation=name,
             url=f"https://{name}.example",
-            hpke=hpke.config.encode().hex(),
             identity=party.public,
+            signing=signing.public,
         )
         made.append((party, hpke, card))
     (first, hpke, leader), (second, other, helper) = made
@@ -194,7 +199,7 @@ def make_report(
 
 def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str, Any]:
     """Everything, once."""
-    both, watch, rng = keys(), Stopwatch(), np.random.default_rng(0)
+    both, watch, rng = keys(folder), Stopwatch(), np.random.default_rng(0)
     now = [BEGIN + 1.0]
     rules = SimulationRules(minimum=2)
     databases = [

@@ -16,7 +16,6 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
 from hdpmf.common.protocol.identity import Identity
@@ -38,8 +37,8 @@ def a_pair() -> Servers:
         Server(
             organisation=name,
             url=f"https://{name}:1",
-            hpke=KeyPair.generate().config.encode().hex(),
             identity=PartyKey.generate().public,
+            signing=PartyKey.generate().public,
         )
         for name in ("library", "university")
     ]

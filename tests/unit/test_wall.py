@@ -16,7 +16,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.private.device.policy import Policy
+from hdpmf.private.device.pinned_servers import pin_servers
 from tests.unit.device.reporting_world import SERVERS, START, World, make_store, make_task
 from tests.world import issuer
 
@@ -119,7 +119,8 @@ def test_a_device_that_has_sent_a_report_has_loaded_nothing_heavy(tmp_path: Path
         leader = replace(SERVERS.leader, url=address, authority=made.authority.read_text())
         servers = replace(SERVERS, leader=leader)
         Site.world.publish(task=make_task(servers=servers))
-        make_store(path=tmp_path / "me", policy=Policy(servers=(servers.digest,))).close()
+        with make_store(path=tmp_path / "me") as store:
+            pin_servers(store, servers, same_host=True)
         given = [str(tmp_path / "me"), address, str(made.authority), str(START)]
         done = subprocess.run(
             [sys.executable, "-c", REPORT, *given], capture_output=True, text=True, timeout=120

@@ -21,7 +21,7 @@ from tests.world.devices import (
     whole_life_policy,
 )
 from tests.world.messages import RUN, facts, stars, survey, table, terms
-from tests.world.servers import KnownNoise, ServerPair, make_report, server_keys
+from tests.world.servers import KnownNoise, ServerPair, make_report
 from tests.world.tokens import issuer, make_token
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "make_store",
     "make_token",
     "part_of",
-    "server_keys",
     "stars",
     "survey",
     "table",

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import (
-    KeyPair,
     input_share_info,
     seal,
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    HpkeConfig,
     InputShareAad,
     PlaintextInputShare,
     Report,
@@ -39,6 +37,9 @@ from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
+RINGS: dict[str, HpkeKeyRing] = {}
+"""The HPKE keys of every server of these tests, by the signing key on its card."""
+
 
 class KnownNoise:
     """Adds the same number everywhere and remembers how often it was asked."""
@@ -51,27 +52,10 @@ class KnownNoise:
         return np.full(size, self.number, np.int64)
 
 
-def server_keys() -> tuple[ServerKeys, ServerKeys]:
-    """The keys of a leader and of a helper."""
-    made = []
-    for name in ("library", "university"):
-        party, hpke = PartyKey.generate(), KeyPair.generate(7)
-        config = hpke.config.encode().hex()
-        card = Server(
-            organisation=name, url=f"https://{name}.example:443", hpke=config, identity=party.public
-        )
-        made.append((party, hpke, card))
-    (first, hpke, leader), (second, other, helper) = made
-    return (
-        ServerKeys(role="leader", party=first, hpke=hpke, own=leader, partner=helper),
-        ServerKeys(role="helper", party=second, hpke=other, own=helper, partner=leader),
-    )
-
-
-def rotating_keys(
+def server_keys(
     parties: Sequence[PartyKey], signing: Sequence[SigningKey], folders: Sequence[Path]
 ) -> tuple[ServerKeys, ServerKeys]:
-    """The keys of a leader and of a helper that have several, in files of these folders."""
+    """The keys of a leader and of a helper, in files of these folders."""
     leader, helper = (
         Server(
             organisation=name,
@@ -82,6 +66,7 @@ def rotating_keys(
         for name, party, key in zip(("library", "university"), parties, signing, strict=True)
     )
     rings = [HpkeKeyRing(path, key) for path, key in zip(folders, signing, strict=True)]
+    RINGS.update({key.public: ring for key, ring in zip(signing, rings, strict=True)})
     return (
         ServerKeys(role="leader", party=parties[0], hpke=rings[0], own=leader, partner=helper),
         ServerKeys(role="helper", party=parties[1], hpke=rings[1], own=helper, partner=leader),
@@ -98,7 +83,6 @@ class ServerPair:
         rules: Of both.
         between: Puts something between the leader and the helper.
         url: Of the database of a role.
-        rotating: Their keys rotate; otherwise each has one, on its card.
     """
 
     def __init__(
@@ -110,7 +94,6 @@ class ServerPair:
         rules: Rules | None = None,
         between: Callable[[HelperApi], HelperApi] = lambda helper: helper,
         url: Callable[[str], str] | None = None,
-        rotating: bool = False,
     ) -> None:
         self.clock, self.noises = clock, noises
         self.folder, self.between = folder, between
@@ -122,25 +105,21 @@ class ServerPair:
         )
         self._parties = [PartyKey.generate(), PartyKey.generate()]
         self.signing = [SigningKey.generate(), SigningKey.generate()]
-        self.rotating = rotating
-        self.keys = self._keys() if rotating else server_keys()
-        if rotating:
-            for keys in self.keys:
-                keys.hpke.rotate(clock())  # type: ignore[union-attr]
+        self.keys = self._keys()
+        for keys in self.keys:
+            keys.hpke.rotate(clock())
         self.servers = self.keys[0].servers
         self._open()
         self.start()
 
     def _keys(self) -> tuple[ServerKeys, ServerKeys]:
         folders = [self.state(role) for role in ("leader", "helper")]
-        return rotating_keys(self._parties, self.signing, folders)
+        return server_keys(self._parties, self.signing, folders)
 
     @property
     def rings(self) -> tuple[HpkeKeyRing, HpkeKeyRing]:
-        """The keys of leader and helper, where these rotate."""
+        """The HPKE keys of leader and helper."""
         leader, helper = (keys.hpke for keys in self.keys)
-        assert isinstance(leader, HpkeKeyRing)
-        assert isinstance(helper, HpkeKeyRing)
         return leader, helper
 
     @property
@@ -179,8 +158,7 @@ class ServerPair:
 
     def restart(self) -> None:
         """Start again with nothing but what is on the disk."""
-        if self.rotating:
-            self.keys = self._keys()
+        self.keys = self._keys()
         if self.folder is not None:
             for database in self.databases:
                 database.close()
@@ -206,10 +184,9 @@ def make_report(
     spoil: Callable[[int, bytes], bytes] = lambda server, share: share,
     extensions: tuple[Any, ...] = (),
     sealed_for: bytes | None = None,
-    configs: Sequence[HpkeConfig] | None = None,
 ) -> bytes:
     """One user's report for a task with this id; ``spoil`` changes a share before it is
-    encrypted, and ``configs`` are other keys than those on the cards.
+    encrypted.
     """
     prio = prio_of(task, number)
     report_id = secrets.token_bytes(16) if report_id is None else report_id
@@ -219,10 +196,6 @@ def make_report(
     servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []
     for place, (server, role) in enumerate(servers):
         plain = PlaintextInputShare(extensions, spoil(place, sharded.input_shares[place])).encode()
-        if configs is None:
-            assert isinstance(server.hpke, str)
-            config = HpkeConfig.decode(bytes.fromhex(server.hpke))
-        else:
-            config = configs[place]
+        config = RINGS[server.signing].config
         sealed.append(seal(config, input_share_info(role), aad, plain))
     return Report(metadata, sharded.public_share, sealed[0], sealed[1]).encode()

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
@@ -33,6 +32,7 @@ from hdpmf.private.device.memberships import join
 from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
+from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from hdpmf.untrusted.aggregator.http import LeaderResources, Resources
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.serve import open_server
@@ -44,8 +44,8 @@ def card(name: str, url: str, **changed: Any) -> Server:
     fields = {
         "organisation": name,
         "url": url,
-        "hpke": KeyPair.generate(1).config.encode().hex(),
         "identity": PartyKey.generate().public,
+        "signing": SigningKey.generate().public,
     }
     return Server(**(fields | changed))
 
@@ -119,12 +119,10 @@ def test_two_servers_on_one_host_are_pinned_by_nobody(
 
 def test_one_key_is_one_server_whatever_else_is_on_the_cards() -> None:
     leader, helper = pair().leader, pair().helper
-    renumbered = f"02{leader.hpke[2:]}"  # the same key under another number
     for changed in (
         {"identity": leader.identity},
-        {"hpke": leader.hpke},
-        {"hpke": renumbered},
-        {"identity": leader.hpke[-64:]},
+        {"signing": leader.signing},
+        {"identity": leader.signing},
     ):
         with pytest.raises(ConfigError, match="same key"):
             Servers(leader=leader, helper=msgspec.structs.replace(helper, **changed))

@@ -95,7 +95,7 @@ def opened(secret: bytes, pair: Pair, task: bytes, report: bytes, server: int) -
 @pytest.mark.slow
 def test_a_recorded_upload_stays_closed(tmp_path: Path) -> None:
     """It was open for as long as the pair lasted: the key was on the card, and on the disk."""
-    pair = Pair(tmp_path, rotating=True)
+    pair = Pair(tmp_path)
     task = pair.add()
     recorded = [pair.report(task, seed) for seed in range(3)]
     for report in recorded:
@@ -123,7 +123,7 @@ def test_a_recorded_upload_stays_closed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_key_stays_while_reports_for_it_are_under_way_and_no_longer(tmp_path: Path) -> None:
     """The helper is away for weeks: what was confirmed counts. A task that nobody collects ends."""
-    pair = Pair(tmp_path, rotating=True)
+    pair = Pair(tmp_path)
     task = pair.add()
     stolen = secrets_of(pair)
     pair.upload(task, [0, 1])
@@ -157,9 +157,7 @@ class Rotating(MemoryCarrier):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(float(START), TABLE)
-        self.pair = ServerPair(
-            self.clock, (KnownNoise(0), KnownNoise(0)), folder=folder, rotating=True
-        )
+        self.pair = ServerPair(self.clock, (KnownNoise(0), KnownNoise(0)), folder=folder)
         self.lost = 0
         self.refused: list[str] = []
         self.task = make_task(servers=self.pair.servers, token_key=b"")
@@ -348,7 +346,7 @@ def replayed(world: Rotating, body: bytes, keys: Any) -> PrepareError | None:
 
 def test_a_report_that_the_helper_cannot_open_is_not_confirmed(tmp_path: Path) -> None:
     """It was confirmed, paid for and lost: the helper alone knew that its key was gone."""
-    pair = Pair(tmp_path, rotating=True)
+    pair = Pair(tmp_path)
     task = pair.add()
     report = pair.report(task, 0)
     pair.leader.follow_partner_keys()

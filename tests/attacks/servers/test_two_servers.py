@@ -281,7 +281,7 @@ def test_how_much_is_read_is_said_before() -> None:
     world.publish(task=make_task(), facts=make_facts())
     live(reporter(store, world), world, 200)
     few = most_bytes(N_ITEMS)
-    assert asked.keys() == {"index.json", "catalogue", "task", "facts"}
+    assert asked.keys() == {"index.json", "catalogue", "keys", "task", "facts"}
     assert (asked["index.json"], asked["catalogue"]) == (MOST_INDEX, MOST_CATALOGUE)
     assert asked["task"] == asked["facts"] == few < 3_000_000
 

@@ -24,6 +24,8 @@ class Wasteful(World):
 
     def __init__(self) -> None:
         super().__init__()
+        del self.index["keys"]
+        self.publish()
         self.bytes = 0
         self.fetched: list[str] = []
         self.at_every_look: Callable[[], None] = lambda: None

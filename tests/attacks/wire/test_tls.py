@@ -148,8 +148,8 @@ def _uploads(address: str, authority: bytes) -> str:
     leader = Server(
         organisation="Leaders",
         url=address,
-        hpke="ab" * 20,
         identity="a" * 64,
+        signing="b" * 64,
         authority=authority.decode(),
     )
     left: list[bool] = []

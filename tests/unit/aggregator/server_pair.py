@@ -77,8 +77,6 @@ class Pair(ServerPair):
         return self.report(task, seed, report_id=token.report_id), token
 
     def report(self, task: bytes, seed: int, **how: Any) -> bytes:
-        if self.rotating:
-            how = {"configs": [ring.config for ring in self.rings]} | how
         return make_report(self.leader.task(task).document, task, *ratings(seed), **how)
 
     def upload(self, task: bytes, seeds: list[int]) -> None:

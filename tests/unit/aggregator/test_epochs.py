@@ -41,7 +41,7 @@ def assert_over(pair: Pair, task: bytes) -> None:
 
 @pytest.mark.parametrize("role", ["leader", "helper"])
 def test_a_new_epoch_ends_open_tasks_at_both_servers(tmp_path: Path, role: str) -> None:
-    pair = Pair(tmp_path, rotating=True)
+    pair = Pair(tmp_path)
     pair.leader.compare_epochs()
     task = pair.add()
     pair.upload(task, [0, 1])
@@ -61,7 +61,7 @@ def test_a_new_epoch_ends_open_tasks_at_both_servers(tmp_path: Path, role: str) 
 
 @pytest.mark.parametrize("role", ["leader", "helper"])
 def test_a_restored_server_counts_and_releases_nothing_twice(tmp_path: Path, role: str) -> None:
-    pair = Pair(tmp_path, rotating=True)
+    pair = Pair(tmp_path)
     task = pair.add()
     pair.upload(task, [0, 1])
     pair.aggregate_all()
@@ -84,7 +84,7 @@ def test_a_restored_server_counts_and_releases_nothing_twice(tmp_path: Path, rol
 
 
 def test_a_job_that_began_before_an_epoch_counts_nothing(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, rotating=True)
+    pair = Pair(tmp_path)
     task = pair.add()
     pair.upload(task, [0, 1])
     pair.leader.compare_epochs()

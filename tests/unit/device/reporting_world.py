@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.aggregation.two_servers.dap.messages import (
+    HpkeConfigList,
     InputShareAad,
     PlaintextInputShare,
     Report,
     Role,
 )
 from hdpmf.common.protocol import CatalogueTable, Survey, decode, encode
+from hdpmf.common.protocol.key_list import KeyList, PublishedKeys, SignedKeyList
 from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from tests import world
 from tests.world import Device, MemoryCarrier, live
 
@@ -33,13 +37,28 @@ KEYS = (
 )
 
 
+def signing_key(key: KeyPair) -> SigningKey:
+    """The long-term key of the server with this HPKE key."""
+    return SigningKey(sha256(key.config.encode()).digest())
+
+
 def server(name: str, key: KeyPair, identity: str) -> Server:
     return Server(
         organisation=name,
         url=f"https://{name.lower()}.example:8443",
-        hpke=key.config.encode().hex(),
         identity=identity * 64,
+        signing=signing_key(key).public,
     )
+
+
+def key_lists(leader: KeyPair, helper: KeyPair) -> bytes:
+    """The lists of keys that these servers have signed, as a recommender publishes them."""
+    lists = []
+    for key in (leader, helper):
+        configs = HpkeConfigList((key.config,)).encode()
+        keys = KeyList(serial=1, not_after=START + 1000 * PERIOD, configs=configs)
+        lists.append(SignedKeyList.make(keys, signing_key(key).sign).to_bytes())
+    return PublishedKeys(leader=lists[0], helper=lists[1]).to_bytes()
 
 
 SERVERS = Servers(leader=server("Leaders", KEYS[0], "a"), helper=server("Helpers", KEYS[1], "b"))
@@ -87,8 +106,9 @@ def make_facts(mean: float = 3.0, **changes: Any) -> bytes:
 class World(MemoryCarrier):
     """What is outside a device, at the start of a period; the two servers' keys are the test's."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: bytes | None = None) -> None:
         super().__init__(float(START), TABLE)
+        self.publish(keys=key_lists(KEYS[0], KEYS[1]) if keys is None else keys)
 
     def sums(self, task: bytes) -> list[int]:
         """The two servers' sum over the different reports of a task."""
@@ -128,7 +148,9 @@ def make_store(
 
 
 def reporter(store: DeviceStore, world: World, moment: float = 0.5, **options: Any) -> Device:
-    """A device whose random numbers are all ``moment``."""
+    """A device whose random numbers are all ``moment``, and which has pinned the two servers."""
+    if not store.recommender.servers:
+        store.change_recommender(servers=SERVERS.to_json())
     settings = {"every": 60.0, "uniform": lambda: moment, "log": world.logged.append} | options
     return Device(store, world, recommender="https://films.example", clock=world.clock, **settings)
 

@@ -28,7 +28,7 @@ from hdpmf.private.device.store.catalogues import (
 from hdpmf.private.device.store.device_store import DeviceStore
 from tests.world import Device, live, whole_life_policy
 
-from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHERS, SECOND, TITLES
+from .places_world import BOOKS, FILMS, FIRST, MORE_FILMS, OTHER_LISTS, OTHERS, SECOND, TITLES
 from .reporting_world import N_ITEMS, SERVERS, START, World, make_facts, make_task, survey, table
 
 
@@ -55,11 +55,16 @@ def reporter(store: DeviceStore, invitation: Invitation, world: World) -> Device
     )
 
 
+def world_of(invitation: Invitation) -> World:
+    """What is outside a device of this recommender."""
+    return World(OTHER_LISTS if invitation is SECOND else None)
+
+
 def report(
     store: DeviceStore, invitation: Invitation, items: CatalogueTable, **changes: Any
 ) -> World:
     """A recommender with its own catalogue, task and model, which this device reports to."""
-    world, name = World(), known_items(items).fingerprint
+    world, name = world_of(invitation), known_items(items).fingerprint
     asked = survey(catalogue=name, n_items=len(items.ids), **changes)
     world.publish(catalogue=encode(items), task=make_task(asked, servers=invitation.servers))
     device = reporter(store, invitation, world)
@@ -161,7 +166,7 @@ def test_forgetting_a_recommender_takes_all_of_it_out_and_gives_back_what_never_
     )  # of both: a film by its id, and the first catalogue is the books' here
     report(store, SECOND, BOOKS, epsilon=0.3)
     store.rate("item 01", 2.0)
-    world, asked = World(), survey(catalogue=known_items(BOOKS).fingerprint)
+    world, asked = world_of(SECOND), survey(catalogue=known_items(BOOKS).fingerprint)
     task = make_task(asked, servers=OTHERS, begin=START + 7200, end=START + 14400)
     world.publish(catalogue=encode(BOOKS), task=task)
     world.now, world.otherwise = START + 7300, "unreachable"

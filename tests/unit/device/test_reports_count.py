@@ -31,7 +31,7 @@ class LeadersDoor(World):
     """The recommender's files, and a real leader, which may be out of order at first."""
 
     def __init__(self, pair: Pair, out_of_order: int = 0) -> None:
-        super().__init__()
+        super().__init__(pair.published_keys.to_bytes())
         self.pair, self.left = pair, out_of_order
 
     def upload(

@@ -9,12 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import msgspec
 import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
 from hdpmf.common.net.parties import PartyKey
@@ -60,8 +58,8 @@ class Far:
             Server(
                 organisation=name,
                 url=f"https://{name}.example:1",
-                hpke=KeyPair.generate().config.encode().hex(),
                 identity=key.public,
+                signing=PartyKey.generate().public,
             )
             for name, key in zip(("library", "university"), self.keys, strict=True)
         ]
@@ -169,18 +167,8 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
 KEYS = {"kind": SIGNED_KEYS_MEDIA_TYPE}
 
 
-def with_lists(answer: Answer) -> Far:
-    """Servers whose cards name a key that signs lists of keys."""
-    far = Far(answer)
-    for server in (far.client._leader, far.client._helper):
-        server._card = msgspec.structs.replace(server._card, hpke=msgspec.UNSET, signing="ab" * 32)
-    return far
-
-
-def test_lists_of_keys_are_asked_for_where_a_card_names_who_signs_them() -> None:
-    far = Far(answering(200, b"list", **KEYS))
-    assert [far.client._leader.signed_keys(), far.seen] == [b"", []]
-    far = with_lists(answering(200, bytes(MAX_LIST), **KEYS))
+def test_lists_of_keys_are_asked_for() -> None:
+    far = Far(answering(200, bytes(MAX_LIST), **KEYS))
     assert far.client.signed_keys() == PublishedKeys(leader=bytes(MAX_LIST), helper=bytes(MAX_LIST))
     assert [sent.method for sent in far.seen] == ["GET", "GET"]
 
@@ -191,7 +179,7 @@ def test_lists_of_keys_are_asked_for_where_a_card_names_who_signs_them() -> None
 )
 def test_what_is_no_list_of_keys_is_not_taken(answer: Answer) -> None:
     with pytest.raises(TransportError, match="'library' gave no list of keys"):
-        with_lists(answer).client.signed_keys()
+        Far(answer).client.signed_keys()
 
 
 def test_both_connections_are_ended() -> None:

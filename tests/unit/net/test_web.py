@@ -114,7 +114,11 @@ def client(address: str, tls: tuple[Path, Path, Path]) -> WebClient:
 
 def leader_at(address: str, authority: str) -> Server:
     return Server(
-        organisation="Leaders", url=address, hpke="ab" * 20, identity="a" * 64, authority=authority
+        organisation="Leaders",
+        url=address,
+        identity="a" * 64,
+        signing="b" * 64,
+        authority=authority,
     )
 
 

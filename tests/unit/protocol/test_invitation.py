@@ -18,8 +18,8 @@ def _server(name: str, digit: str) -> Server:
     return Server(
         organisation=name,
         url=f"https://{name.lower()}.example:9444",
-        hpke=digit * 18,
         identity=digit * 64,
+        signing=digit * 63 + "0",
     )
 
 

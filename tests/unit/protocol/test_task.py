@@ -32,7 +32,10 @@ SURVEY = Survey(
 
 def server(name: str, digit: str) -> Server:
     return Server(
-        organisation=name, url=f"https://{name}.example:443", hpke=digit * 82, identity=digit * 64
+        organisation=name,
+        url=f"https://{name}.example:443",
+        identity=digit * 64,
+        signing=digit * 64,
     )
 
 

@@ -28,7 +28,7 @@ class Shop:
     def __init__(self, path: Path) -> None:
         self.clock = Clock(1_000_000_000.0)
         noises = KnownNoise(0), KnownNoise(0)
-        self.pair = ServerPair(self.clock, noises, rotating=True)
+        self.pair = ServerPair(self.clock, noises)
         self.lines: list[str] = []
         self.folder = ServiceFolder.create(path / "shop", Config(name="shop"), World().table)
         pin_servers(self.folder.path, "shop", self.pair.servers)

@@ -33,7 +33,6 @@ from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
-from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import open_collection
 from hdpmf.untrusted.service.run_files import Trouble
 from hdpmf.untrusted.service.service import Service
@@ -362,9 +361,11 @@ def service_at(world: World, place: ServiceFolder) -> Service:
         clock=world.clock,
     )
 
+    show = service.publish
+
     def publish(task: bytes | None = None) -> None:
         world.publish(task)
-        PublicFiles(place).write(task)
+        show(task)
 
     service.publish = publish  # type: ignore[method-assign]
     return service

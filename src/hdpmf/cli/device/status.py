@@ -167,7 +167,6 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
             "leader": servers.leader.organisation,
             "helper": servers.helper.organisation,
             "digest": servers.digest,
-            "warning": servers.warning or None,
             "trusted": trusted(store),
         },
         "catalogue": _catalogue_fields(store),
@@ -301,8 +300,6 @@ def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:
             f"Two servers: {servers['leader']} and {servers['helper']}, digest {servers['digest']}"
             f"{'' if servers['trusted'] else refused}"
         )
-        if servers["warning"]:
-            yield f"Warning: {servers['warning']}"
     else:
         yield "Two servers: none pinned"
 

@@ -196,11 +196,9 @@ SameHost = Annotated[
 
 
 def warn_about_servers(servers: Servers) -> None:
-    """Say it loudly if both servers are on one machine, or a key never changes."""
+    """Say it loudly if both servers are on one machine."""
     from hdpmf.common.protocol.servers import plain_host
 
-    if servers.warning:
-        note(f"WARNING: {servers.warning}.")
     if plain_host(servers.leader.url) == plain_host(servers.helper.url):
         note(
             "WARNING: both servers are on one machine, and its operator sees every rating. This "

@@ -55,7 +55,7 @@ class SumServers(Protocol):
         """The DAP ``Collection`` that was asked for, or None while it is not ready."""
 
     def signed_keys(self) -> PublishedKeys:
-        """The lists of both servers' keys, unchecked; empty where a card has the only key."""
+        """The lists of both servers' keys, unchecked."""
 
     def close(self) -> None:
         """End the connections."""
@@ -189,14 +189,12 @@ class ServerClient:
             )
 
     def signed_keys(self) -> bytes:
-        """Return the list of its keys, unchecked; empty if its card has the only key.
+        """Return the list of its keys, unchecked.
 
         Raises:
             TransportError: The server is unreachable, or gives something else.
             DapError: It refused.
         """
-        if not isinstance(self._card.signing, str):
-            return b""
         _, kind, body = self.ask("GET", SIGNED_KEYS_PATH)
         if kind != SIGNED_KEYS_MEDIA_TYPE or len(body) > MAX_LIST:
             raise TransportError(f"the server of {self._card.organisation!r} gave no list of keys")

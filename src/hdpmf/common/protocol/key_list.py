@@ -75,7 +75,7 @@ class PublishedKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """The signed lists of both servers, as a recommender publishes them for devices.
 
     Attributes:
-        leader: Empty if its card has its only key, or it could not be reached yet.
+        leader: Empty if it could not be reached yet.
         helper: The same.
     """
 
@@ -104,12 +104,9 @@ def read_key_list(data: bytes, server: Server) -> KeyList:
     """Return a list that the server of this card has signed.
 
     Raises:
-        ProtocolError: It is none, another key signed it, or the card has no key to check it by.
+        ProtocolError: It is none, or another key signed it.
     """
-    whose = _whose(server)
-    if not isinstance(server.signing, str):
-        raise ProtocolError(f"refused: {whose} cannot be checked; its card has no signing key")
-    return read_signed_list(data, server.signing, whose)
+    return read_signed_list(data, server.signing, _whose(server))
 
 
 def read_signed_list(data: bytes, public: str, whose: str) -> KeyList:
@@ -153,17 +150,15 @@ def follow_key_list(data: bytes, before: bytes, server: Server) -> KeyList:
 
 
 def config_of(server: Server, signed: bytes, now: float) -> HpkeConfig:
-    """Return the key to encrypt to: of a list that is valid now, or of a card of version 1.0.0.
+    """Return the key to encrypt to, of a list that is valid now.
 
     Raises:
         TransportError: No list is here (``signed`` is empty), or its time is over.
         ProtocolError: The list is none, or has no key that we can encrypt to.
     """
     from hdpmf.common.aggregation.two_servers.dap.hpke import is_supported
-    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, HpkeConfigList
+    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
 
-    if isinstance(server.hpke, str):
-        return HpkeConfig.decode(bytes.fromhex(server.hpke))
     if not signed:
         raise TransportError(f"{_whose(server)} has not come yet; nothing is encrypted without it")
     keys = read_key_list(signed, server)

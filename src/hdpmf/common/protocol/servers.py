@@ -21,7 +21,6 @@ from hdpmf.common.base.names import check_scripts, plain_letters
 from hdpmf.errors import ConfigError, needs
 
 _KEY_HEX = 64
-_CONFIG_HEAD_HEX = 18  # id, three algorithms, length of the key
 
 T = TypeVar("T")
 
@@ -32,20 +31,17 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Attributes:
         organisation: Its operator. Two servers of one organisation protect from nobody.
         url: ``https://`` with host and port.
-        hpke: On cards of version 1.0.0: its HpkeConfig, encoded (hex), which never changes.
         identity: Its X25519 public key (hex), by which servers and collectors know each other.
         authority: Issuer of its TLS certificate (PEM); empty for the public ones.
         signing: Its Ed25519 public key (hex), which signs the list of its HPKE keys
-            (``key_list``). A card has this or ``hpke``.
+            (``key_list``).
     """
 
     organisation: str
     url: str
-    hpke: str | msgspec.UnsetType = msgspec.UNSET
     identity: str
     authority: str = ""
-    # Left out of the bytes of older cards, whose digests people have compared.
-    signing: str | msgspec.UnsetType = msgspec.UNSET
+    signing: str
 
     def __post_init__(self) -> None:
         _check_name(self.organisation)
@@ -61,15 +57,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                 f"the server of {self.organisation!r} must have an address like https://host:port"
             )
         _check_key(self.identity, "identity", self.organisation)
-        if isinstance(self.hpke, str):
-            _check_config(self.hpke, self.organisation)
-        if isinstance(self.signing, str):
-            _check_key(self.signing, "signing key", self.organisation)
-        if isinstance(self.hpke, str) == isinstance(self.signing, str):
-            raise ConfigError(
-                f"the card of {self.organisation!r} must have a signing key, or an HPKE key as "
-                "cards of version 1.0.0; ask for the card again"
-            )
+        _check_key(self.signing, "signing key", self.organisation)
 
     def endpoint(self, path: str) -> str:
         """The address of a resource."""
@@ -102,7 +90,8 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     helper: Server
 
     def __post_init__(self) -> None:
-        if _keys(self.leader) & _keys(self.helper):
+        leader, helper = ({card.identity, card.signing} for card in (self.leader, self.helper))
+        if leader & helper:
             raise ConfigError(
                 "the two servers have the same key, so that they are one; it would see everything"
             )
@@ -131,22 +120,6 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def names(self) -> str:
         """Both organisations, for people."""
         return f"{self.leader.organisation} and {self.helper.organisation}"
-
-    @property
-    def warning(self) -> str:
-        """A warning about keys that never change, for people; empty if both servers rotate."""
-        fixed = [
-            server.organisation
-            for server in (self.leader, self.helper)
-            if not isinstance(server.signing, str)
-        ]
-        if not fixed:
-            return ""
-        return (
-            f"the card of {' and '.join(fixed)} was made by version 1.0.0: its key never changes, "
-            "so anyone who records reports and gets that key later reads their shares. A new "
-            "pair (hdpmf aggregator init, pair) has keys that rotate"
-        )
 
     def to_json(self) -> bytes:
         """For a file that devices pin."""
@@ -246,16 +219,6 @@ def plain_host(url: str) -> str:
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         found = found.ipv4_mapped
     return _THIS_MACHINE if found.is_loopback or found.is_unspecified else str(found)
-
-
-def _keys(server: Server) -> set[str]:
-    """Return the public keys on a card: the identity, and what it signs or decrypts with."""
-    keys = {server.identity}
-    if isinstance(server.signing, str):
-        keys.add(server.signing)
-    if isinstance(server.hpke, str):
-        keys.add(server.hpke[_CONFIG_HEAD_HEX:] or server.hpke)
-    return keys
 
 
 def _same_authority(first: str, second: str) -> bool:

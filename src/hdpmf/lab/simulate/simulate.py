@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.privacy import PrivacyWeights
@@ -34,6 +33,7 @@ from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.ratings_table import ME
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
@@ -154,15 +154,15 @@ class ServersInProcess:
     def __init__(self, seed: int) -> None:
         self.now = BEGIN
         parties = [PartyKey.generate(), PartyKey.generate()]
-        hpke = [KeyPair.generate(), KeyPair.generate()]
+        signing = [SigningKey.generate(), SigningKey.generate()]
         cards = [
             Server(
                 organisation=name,
                 url=f"https://{name}.invalid",
-                hpke=key.config.encode().hex(),
                 identity=party.public,
+                signing=key.public,
             )
-            for name, party, key in zip(("leader", "helper"), parties, hpke, strict=True)
+            for name, party, key in zip(("leader", "helper"), parties, signing, strict=True)
         ]
         self.servers = Servers(leader=cards[0], helper=cards[1])
         rules = SimulationRules(minimum=2)
@@ -171,6 +171,7 @@ class ServersInProcess:
         states = [Path(self._folder.name, name) for name in ("leader", "helper")]
         for state in states:
             state.mkdir()
+        hpke = [HpkeKeyRing(state, key) for state, key in zip(states, signing, strict=True)]
         helper = Helper(
             ServerKeys("helper", parties[1], hpke[1], cards[1], cards[0]),
             self._databases[1],
@@ -295,7 +296,9 @@ def simulate(
             if document is None:
                 return
             pair.now = max(pair.now, float(read_task(document).begin))
-            files = public_files(table, task=document)
+            files = public_files(
+                table, task=document, keys=pair.sum_servers.signed_keys().to_bytes()
+            )
             down += train.n_users * sum(map(len, files.values()))
             waiting: list[bytes] = []
             for number, (ratings, own) in enumerate(deal(train, weights)):

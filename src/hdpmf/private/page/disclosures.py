@@ -84,7 +84,6 @@ def _known(store: DeviceStore, known: Recommender) -> dict[str, Any]:
         "never": known.address in refused_recommenders(store),
         "names": "" if pair is None else pair.names,
         "digest": "" if pair is None else pair.digest,
-        "fixed_keys": pair is not None and bool(pair.warning),
         "runs": len(
             {entry.run for entry in store.ledger.entries() if entry.recommender == known.address}
         ),

@@ -104,14 +104,13 @@ class Leader(Aggregator):
         return self._partner_keys.outdated
 
     def follow_partner_keys(self) -> None:
-        """Ask for the list of the helper's keys, where it has one.
+        """Ask for the list of the helper's keys.
 
         Raises:
             TransportError: The helper could not be reached.
             ProtocolError: The list is older than the one before, forged or of somebody else.
         """
-        if isinstance(self._keys.partner.signing, str):
-            self._partner_keys.follow(self._helper.signed_keys())
+        self._partner_keys.follow(self._helper.signed_keys())
 
     def compare_clocks(self) -> None:
         """Ask the helper for its time; raise TransportError if it could not be reached."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, PrepareError
+from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.base.logs import event
 from hdpmf.common.privacy.sampling import Noise
@@ -24,7 +24,6 @@ from hdpmf.untrusted.aggregator.datastore import (
     server,
     tasks,
 )
-from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.key_file import KeyFile
 from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE
 from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
@@ -263,21 +262,16 @@ class Aggregator:
         return deleted
 
     def signed_keys(self) -> bytes:
-        """Return the list of its HPKE keys, signed; empty if its card has the only one."""
-        hpke = self._keys.hpke
-        return hpke.signed_list(self._clock()) if isinstance(hpke, HpkeKeyRing) else b""
+        """Return the list of its HPKE keys, signed."""
+        return self._keys.hpke.signed_list(self._clock())
 
     def key_configs(self) -> bytes:
         """Return DAP's list of its public HPKE keys, newest first."""
-        hpke = self._keys.hpke
-        if isinstance(hpke, HpkeKeyRing):
-            return hpke.config_list(self._clock())
-        return HpkeConfigList((hpke.config,)).encode()
+        return self._keys.hpke.config_list(self._clock())
 
     def rotate_keys(self) -> None:
         """Make a new HPKE key if it is time, and erase those that no open task needs."""
-        if isinstance(self._keys.hpke, HpkeKeyRing):
-            self._keys.hpke.maintain(self._clock(), self._has_open_task)
+        self._keys.hpke.maintain(self._clock(), self._has_open_task)
 
     def _has_open_task(self, begun: int) -> bool:
         """Return True if a task that had begun by this time is neither closed nor purged."""

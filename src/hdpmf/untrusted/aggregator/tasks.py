@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, is_supported
+from hdpmf.common.aggregation.two_servers.dap.hpke import is_supported
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeConfig,
     PrepareError,
@@ -54,23 +54,19 @@ class ServerKeys:
 
     Attributes:
         party: Authenticates it to servers and collectors.
-        hpke: Decrypt shares; one pair in simulations.
+        hpke: Decrypt shares.
         own: Its card.
         partner: The other server's card, as it was pinned.
     """
 
     role: ServerRole
     party: PartyKey = field(repr=False)
-    hpke: KeyPair | HpkeKeyRing = field(repr=False)
+    hpke: HpkeKeyRing = field(repr=False)
     own: Server
     partner: Server
 
     def __post_init__(self) -> None:
-        if isinstance(self.hpke, HpkeKeyRing):
-            shown = self.hpke.is_on(self.own)
-        else:
-            shown = self.own.hpke == self.hpke.config.encode().hex()
-        if self.own.identity != self.party.public or not shown:
+        if self.own.identity != self.party.public or not self.hpke.is_on(self.own):
             raise ConfigError("the card of this server does not show its keys; write it again")
         _ = self.servers  # raises unless they are two
 

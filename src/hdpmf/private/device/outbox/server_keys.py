@@ -46,7 +46,7 @@ class ServerKeyLists:
             (servers.leader, published.leader),
             (servers.helper, published.helper),
         ):
-            if not isinstance(server.signing, str) or not signed:
+            if not signed:
                 continue
             known = self._known(server)
             try:
@@ -82,13 +82,11 @@ class ServerKeyLists:
 
     def _has(self, server: Server, config_id: int) -> bool:
         known = self._known(server)
-        if isinstance(server.hpke, str) or not known:
+        if not known:
             return True  # nobody has said otherwise
         keys = HpkeConfigList.decode(read_key_list(known, server).configs)
         return any(config.id == config_id for config in keys.hpke_configs)
 
     def _known(self, server: Server) -> bytes:
         """The newest list of a server; empty if there is none."""
-        if not isinstance(server.signing, str):
-            return b""
         return self._store.device.server_keys.get(server.signing, b"")
