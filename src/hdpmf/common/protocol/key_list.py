@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from hdpmf.common.base.msgpack import read
 from hdpmf.common.protocol.servers import Server
-from hdpmf.errors import PrioError, ProtocolError, TransportError, needs
+from hdpmf.errors import PrioError, ProtocolError, TransportError
 
 if TYPE_CHECKING:
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
@@ -116,9 +116,10 @@ def read_signed_list(data: bytes, public: str, whose: str) -> KeyList:
         ProtocolError: It is none, or another key signed it.
     """
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
+    from hdpmf.common.protocol.identity import verifies  # needs an extra
 
     signed = read(_SIGNED, data, MAX_LIST, ProtocolError, whose)
-    if not verifies(public, signed.signature, _LABEL + signed.statement):
+    if not verifies(bytes.fromhex(public), signed.signature, _LABEL + signed.statement):
         raise ProtocolError(f"refused: {whose} is not signed by the key on its card")
     keys = read(_STATEMENT, signed.statement, MAX_LIST, ProtocolError, whose)
     try:
@@ -180,15 +181,3 @@ def time_text(seconds: int) -> str:
 
 def _whose(server: Server) -> str:
     return f"the list of keys of {server.organisation!r}"
-
-
-def verifies(public: str, signature: bytes, data: bytes) -> bool:
-    """Return True if the Ed25519 key (hexadecimal) has signed these bytes."""
-    with needs("cryptography"):
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, data)
-    except (InvalidSignature, ValueError):
-        return False
-    return True

@@ -192,10 +192,10 @@ class AggregationJobs:
         if found is None:
             return None
         job, number = found
-        task = self._task_store.by_number(number)
         members = sa.and_(reports.c.state == ReportState.CLAIMED, reports.c.job == job)
         listed = sa.select(reports.c.id, reports.c.bucket).where(members).order_by(reports.c.id)
         with self._database.read() as connection:
+            task = self._task_store.by_number(number, connection)
             return AggregationJob(job, task, [(i, at) for i, at in connection.execute(listed)])
 
     def bodies(self, job: AggregationJob) -> Iterator[tuple[bytes, bytes | None]]:

@@ -151,11 +151,14 @@ class _TryLaterError(HTTPException):
         self.outcome = outcome
 
 
-async def read_body(
-    request: Request, media_type: str, most: int, *, exactly: bool = False
-) -> bytes:
+async def read_body(request: Request, media_type: str, most: int) -> bytes:
     """Read a body of announced length; raise HTTPException, before reading, if it is wrong."""
-    check_body(request, media_type, most, exactly=exactly)
+    check_body(request, media_type, most)
+    return await read_checked(request)
+
+
+async def read_checked(request: Request) -> bytes:
+    """Read a body that was checked; raise HTTPException if it is cut."""
     try:
         return await request.body()
     except ClientDisconnect:
@@ -394,14 +397,13 @@ class LeaderResources(Resources):
 
     async def _take_report(self, request: Request) -> None:
         task = await self._task(request)
-        media_type = MEDIA_TYPES[Report]
-        check_body(request, media_type, task.report_size, exactly=True)
+        check_body(request, MEDIA_TYPES[Report], task.report_size, exactly=True)
         token = _token(request) if task.document.token_key else None
         self._check_clocks()
         if self._driver.overloaded(self._writer.expected) or not await self._has_room():
             raise self._later("busy", "too many reports are waiting; come back later")
         try:
-            report = await read_body(request, media_type, task.report_size, exactly=True)
+            report = await read_checked(request)
             await self._writer.put(Upload(task.id, report, token))
         finally:
             self._writer.release()

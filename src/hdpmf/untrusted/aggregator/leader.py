@@ -301,9 +301,9 @@ QUICK_SECONDS = 10.0
 class HelperClient:
     """The helper over HTTPS. It tries once: the caller knows when to try again."""
 
-    def __init__(self, keys: ServerKeys, timeout: float = ANSWER_SECONDS) -> None:
-        self._slow = _Client(keys.partner, keys.party, timeout)
-        self._quick = _Client(keys.partner, keys.party, min(timeout, QUICK_SECONDS))
+    def __init__(self, keys: ServerKeys) -> None:
+        self._slow = _Client(keys.partner, keys.party, ANSWER_SECONDS)
+        self._quick = _Client(keys.partner, keys.party, QUICK_SECONDS)
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -238,13 +237,12 @@ class TaskStore:
             found = self._open[found_id] = self._load(row)
         return found
 
-    def by_number(self, number: int, connection: sa.Connection | None = None) -> AggregatorTask:
+    def by_number(self, number: int, connection: sa.Connection) -> AggregatorTask:
         """Return a task by its row number."""
         for task in list(self._open.values()):
             if task.number == number:
                 return task
-        with self._database.read() if connection is None else nullcontext(connection) as reading:
-            row = reading.execute(sa.select(tasks).where(tasks.c.number == number)).one()
+        row = connection.execute(sa.select(tasks).where(tasks.c.number == number)).one()
         found = self._open[row.id] = self._load(row)
         return found
 
