@@ -63,8 +63,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector, Server
 from hdpmf.common.protocol.task import Noise, OneRating, prio_of, token_challenge
 from hdpmf.private.client.outgoing import token_request

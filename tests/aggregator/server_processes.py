@@ -41,8 +41,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.net.https import client_context
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,

@@ -12,7 +12,7 @@ from .conftest import Call
 pytest.importorskip("pyhpke")
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
 from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 

@@ -16,9 +16,8 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.identity import Identity
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.untrusted.service import website

@@ -24,10 +24,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     ReportMetadata,
     Role,
 )
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import (
     Task,
 )
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import prio_of

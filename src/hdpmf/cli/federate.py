@@ -168,8 +168,7 @@ def _two_servers(
 ) -> tuple[dict[str, Any], list[str], Any]:
     from hdpmf.common.base.progress import size
     from hdpmf.lab.simulate.simulate import simulate as run
-    from hdpmf.untrusted.service.metrics import Metrics
-    from hdpmf.untrusted.service.progress import watch
+    from hdpmf.untrusted.service.metrics import Metrics, watch
     from hdpmf.untrusted.service.settings import RunSettings
 
     names = RunSettings.__struct_fields__

@@ -24,8 +24,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Query,
     id_to_text,
 )
-from hdpmf.common.net.parties import PartyKey
-from hdpmf.common.protocol.identity import Invitation
+from hdpmf.common.protocol.identity import Invitation, PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, plain_host
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.memberships import join

@@ -22,8 +22,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Role,
 )
 from hdpmf.common.aggregation.two_servers.tokens import Token
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import Task, encode
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector
 from hdpmf.common.protocol.task import Noise, OneRating
 from tests.world import HOUR, Clock, KnownNoise, ServerPair, issuer, make_report, make_token

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdpmf.common.net.parties import PartyKey, verify_key
+from hdpmf.common.protocol.identity import PartyKey, verify_key
 from hdpmf.errors import ConfigError
 
 

@@ -15,8 +15,8 @@ pytest.importorskip("pyhpke")
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.net.https import HttpsAnswer, HttpsClient
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import MAX_ANSWER, TwoServers
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import (
     MAX_LIST,
     SIGNED_KEYS_MEDIA_TYPE,

@@ -13,8 +13,7 @@ import pytest
 
 from hdpmf.common.base.progress import clock, size
 from hdpmf.errors import ConfigError, MissingExtraError
-from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.progress import progress_line
+from hdpmf.untrusted.service.metrics import Metrics, progress_line
 from hdpmf.untrusted.service.telemetry import endpoint
 
 

@@ -251,7 +251,7 @@ class ExampleOptions:
         """Return the strictest, the median and the most liberal user; one where all are alike."""
         from hdpmf.common.privacy import PrivacySpec
         from hdpmf.common.privacy.accounting.costs import Person, example_people, people_weighing
-        from hdpmf.common.privacy.weight_tables import WeightTable
+        from hdpmf.common.privacy.weights import WeightTable
 
         if self.uniform:
             return [Person("every user", 1.0)]

@@ -67,7 +67,7 @@ class MonitoringOptions:
     @contextmanager
     def log(self, metrics: Metrics) -> Iterator[Callable[[str], None]]:
         """Log runs to stderr, inside the block; yields a function that logs a line."""
-        from hdpmf.untrusted.service.progress import watch
+        from hdpmf.untrusted.service.metrics import watch
         from hdpmf.untrusted.service.telemetry import json_log
 
         if self.log_format == "text":

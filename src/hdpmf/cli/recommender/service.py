@@ -246,8 +246,7 @@ def _item_fields(service: ServiceFolder) -> dict[str, Any]:
 def status(folder: RecommenderFolder) -> Result:
     """Show what the recommender is doing, its devices, its runs and its alerts."""
     from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.health import inspect_folder
-    from hdpmf.untrusted.service.progress import run_facts
+    from hdpmf.untrusted.service.health import inspect_folder, run_facts
 
     service = ServiceFolder(folder)
     enrolled = service.enrolled

@@ -21,7 +21,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.base.logs import span, trace_headers
 from hdpmf.common.net.https import DATE_HEADER, HEALTH_PATH, HttpsAnswer, HttpsClient
-from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import (
     MAX_LIST,
     SIGNED_KEYS_MEDIA_TYPE,

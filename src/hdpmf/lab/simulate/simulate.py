@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, Ratings
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import task_id

@@ -44,7 +44,7 @@ from hdpmf.common.base.files import (
     storage_errors,
 )
 from hdpmf.common.net.certificates import Certificates, certificate_end, ensure_certificates
-from hdpmf.common.net.parties import PartyKey
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import (
     Collector,
     Server,

@@ -19,9 +19,9 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey
-from hdpmf.common.net.parties import PartyKey, verify_key
 from hdpmf.common.privacy.sampling import grid_scale
 from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.identity import PartyKey, verify_key
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import OneRating, prio_of, task_id, token_challenge
 from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs

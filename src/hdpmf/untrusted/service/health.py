@@ -1,4 +1,4 @@
-"""Alerts for the operator, and a look at how the service is."""
+"""Alerts for the operator, and a look at how the service and its runs are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from hdpmf.common.base.files import storage_errors
+from hdpmf.common.protocol.task import task_id
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.run_files import Trouble
+from hdpmf.untrusted.service.run import read_task
+from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
+from hdpmf.untrusted.service.settings import METHOD
 
 DAY = 86_400.0
 
@@ -262,3 +266,45 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
         ended=0.0 if summary is None else folder.summary_path(run).stat().st_mtime,
         users=int((summary or {}).get("users", 0) or 0),
     )
+
+
+def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
+    """A run as far as it is, for people and JSON."""
+    record = service.record(run)
+    checkpoint = service.run_files(run).load()
+    summary = service.summary(run)
+    if summary is None:
+        stage = "not begun" if not checkpoint.document else _stage(checkpoint)
+    else:
+        stage = "given up" if summary.get("given_up") else "done"
+    facts: dict[str, Any] = {
+        "run": run.hex(),
+        "method": METHOD,
+        "catalogue_version": record.catalogue,
+        "stage": stage,
+        "impossible_numbers": checkpoint.impossible,
+        "enrolled": len(record.devices),
+        "reports": checkpoint.reports,
+        "task": None,
+    }
+    if checkpoint.document:
+        task = read_task(checkpoint.document)
+        facts["task"] = {
+            "id": task_id(checkpoint.document).hex(),
+            "begin": task.begin,
+            "end": task.end,
+            "minimum": task.minimum,
+            "servers": task.servers.names,
+        }
+    return facts
+
+
+def _stage(checkpoint: Checkpoint) -> str:
+    task, now = read_task(checkpoint.document), time.time()
+    if checkpoint.collection:
+        return "collected"
+    if not checkpoint.placed:
+        return "not at both servers yet"
+    if now >= task.end:
+        return "its sum is asked for"
+    return "takes reports" if now >= task.begin else "not begun"

@@ -13,10 +13,9 @@ import msgspec
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.base.files import atomic_write, lock_file, read_file, storage_errors
 from hdpmf.common.data import ItemTable
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.protocol import CatalogueVersion, encode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version
-from hdpmf.common.protocol.identity import KEY_BYTES, Identity
+from hdpmf.common.protocol.identity import KEY_BYTES, Identity, PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, require_two_hosts
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
 

@@ -1,12 +1,16 @@
-"""Counts about a recommender's runs; nothing is about the content of messages."""
+"""A recommender's activity: counts without any content of messages, and progress for people."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
+
+from hdpmf.common.base.progress import clock, view
 
 
 @dataclass
@@ -49,3 +53,32 @@ class Metrics:
         """For JSON."""
         names = ("stage", "run", "runs_done", "impossible", "reports", "until", "not_begun")
         return {name: getattr(self, name) for name in names}
+
+
+@contextmanager
+def watch(
+    metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True
+) -> Iterator[Callable[[str], None]]:
+    """Show progress in the way that suits the stream; yield the function that takes lines.
+
+    Args:
+        stream: stderr by default.
+        lines: Where there is no terminal, write plain lines, or nothing at all.
+    """
+    stream = sys.stderr if stream is None else stream
+    if not stream.isatty() and not lines:
+        yield lambda line: None
+        return
+    from rich.text import Text
+
+    with view(
+        stream, lambda: Text(progress_line(metrics)), lambda: progress_line(metrics)
+    ) as shown:
+        metrics.listeners.append(lambda: shown.tick())
+        yield shown.say
+
+
+def progress_line(metrics: Metrics) -> str:
+    """What it is doing and, in a wait, how long that is."""
+    left = metrics.seconds_left
+    return metrics.stage if left is None else f"{metrics.stage}, {clock(left)} left"

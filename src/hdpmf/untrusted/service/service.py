@@ -9,9 +9,9 @@ from collections.abc import Callable
 import msgspec
 
 from hdpmf.common.base.logs import span
-from hdpmf.common.net.parties import PartyKey
 from hdpmf.common.net.sum_servers import SumServers, TwoServers
 from hdpmf.common.protocol.catalogue import number_of
+from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, read_key_list
 from hdpmf.common.protocol.servers import Servers
 from hdpmf.common.protocol.task import task_id
