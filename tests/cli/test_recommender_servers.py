@@ -24,9 +24,8 @@ from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pin_servers
 from hdpmf.untrusted.service.run import make_task
-from hdpmf.untrusted.service.run_files import Checkpoint
 from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import RunSettings, seconds
+from hdpmf.untrusted.service.settings import Checkpoint, RunSettings, seconds
 
 pytestmark = pytest.mark.slow
 

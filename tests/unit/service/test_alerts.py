@@ -25,9 +25,8 @@ from hdpmf.untrusted.service.health import (
     inspect_folder,
 )
 from hdpmf.untrusted.service.metrics import Metrics
-from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
 from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import Checkpoint, RunSettings, Trouble
 from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
 from tests.world import table
 

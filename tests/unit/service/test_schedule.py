@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,15 +10,14 @@ from hypothesis import strategies as st
 from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution, Survey
-from hdpmf.errors import ConfigError
 from hdpmf.untrusted.recommender.runs import SurveyAnswer, weigh
-from hdpmf.untrusted.service.scheduler import GROWTH, PastRun, worth_a_run
+from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 
 DAY = 86_400.0
 
 
-def ask(past, day, devices, **options):
-    return worth_a_run(past, now=day * DAY, opened=0.0, devices=devices, minimum=50, **options)
+def ask(past, day, devices):
+    return worth_a_run(past, now=day * DAY, opened=0.0, devices=devices, minimum=50)
 
 
 def run_at(day, devices, weight, deviation=100.0):
@@ -48,9 +45,6 @@ def test_devices_of_before_are_expected_to_go_on_as_they_did():
     # day.
     past = [run_at(10, 100, 5000.0), run_at(80, 100, 700.0)]
     assert ask(past, 180, 100).expected == pytest.approx(1000)
-    patient = 1e9
-    assert not ask(past, 80 + 284, 100, patience=patient).worth
-    assert ask(past, 80 + 286, 100, patience=patient).worth  # 2850 of 5700
     # With 14 new devices in the second run, all of it is theirs: nothing is expected of the others.
     joined = [run_at(10, 100, 5000.0), run_at(80, 114, 700.0)]
     assert ask(joined, 5000, 114).expected == 0.0
@@ -81,7 +75,6 @@ def test_runs_are_not_closer_than_the_pause():
     past = [run_at(60, 100, 5000.0)]
     assert not ask(past, 66.9, 1000).worth
     assert ask(past, 67.1, 1000).worth
-    assert ask(past, 60.5, 1000, pause=0.0).worth
 
 
 def test_less_weight_than_noise_is_not_worth_a_run():
@@ -153,13 +146,3 @@ def test_more_devices_never_make_a_run_less_worth_it(steps, wait, devices):
     first, more = ask(past, day + wait, devices), ask(past, day + wait, devices + 1000)
     assert more.worth >= first.worth
     assert ask(past, day + wait + 1000, devices).worth >= first.worth  # nor does time
-
-
-@pytest.mark.parametrize("options", [{"growth": 0.0}, {"pause": -1.0}, {"patience": 0.0}])
-def test_nonsense_is_refused(options):
-    with pytest.raises(ConfigError, match="must be above 0"):
-        ask([], 1, 100, **options)
-
-
-def test_the_docs_and_the_rule_have_the_same_part():
-    assert inspect.signature(worth_a_run).parameters["growth"].default == GROWTH == 0.5

@@ -34,8 +34,8 @@ from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
 from hdpmf.untrusted.service.run import open_collection
-from hdpmf.untrusted.service.run_files import Trouble
 from hdpmf.untrusted.service.service import Service
+from hdpmf.untrusted.service.settings import Trouble
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 from .two_servers_world import (

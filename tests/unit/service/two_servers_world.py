@@ -29,8 +29,7 @@ from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run
-from hdpmf.untrusted.service.run_files import Checkpoint, RunFiles
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import Checkpoint, Pace, RunFiles, RunSettings
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.world import ServerPair, make_report, part_of
 

@@ -26,10 +26,9 @@ from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import no_log, survey_answer
-from hdpmf.untrusted.service.run_files import RUN_BYTES, Trouble
 from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
 from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import RUN_BYTES, RunSettings, Trouble
 
 LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""

@@ -54,9 +54,8 @@ from hdpmf.common.protocol.catalogue import (
 from hdpmf.common.protocol.identity import DeviceCard, Enrolled, KeyHistory
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
-from hdpmf.untrusted.service.run_files import RunFiles
 from hdpmf.untrusted.service.scheduler import Schedule
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings
 
 _DEVICES = "devices.json"
 

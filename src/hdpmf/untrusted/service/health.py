@@ -12,8 +12,7 @@ from hdpmf.common.base.files import storage_errors
 from hdpmf.common.protocol.task import task_id
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.run import read_task
-from hdpmf.untrusted.service.run_files import Checkpoint, Trouble
-from hdpmf.untrusted.service.settings import METHOD
+from hdpmf.untrusted.service.settings import METHOD, Checkpoint, Trouble
 
 DAY = 86_400.0
 

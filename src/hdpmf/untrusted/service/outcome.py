@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,15 +78,15 @@ class Statement:
 
     Attributes:
         view: What the recommender sees.
-        epsilon: The largest budget of a rating, or None without a guarantee.
-        status: ``proved`` or ``none``.
+        epsilon: The largest budget of a rating.
+        status: What it stands on, ``proved``.
         sees: What the recommender could see.
         guarantee: What follows for a rating, in a sentence.
         needs: What has to hold for it.
     """
 
     view: str
-    epsilon: float | None
+    epsilon: float
     status: str
     sees: str
     guarantee: str
@@ -107,8 +106,6 @@ def state(settings: RunSettings, scale: RatingScale, earlier: Sequence[float] = 
     """
     found = cost(setting_of(settings, scale), VIEW)
     claim = method_named(METHOD).claim(VIEW)
-    if found.status != "proved" or not math.isfinite(found.pure):
-        return Statement(VIEW, None, "none", claim.sees, f"NONE. {found.reason}", "")
     epsilon = found.pure
     guarantee = (
         "PROVED. A change of one rating's value costs at most its weight times epsilon "
@@ -122,7 +119,7 @@ def state(settings: RunSettings, scale: RatingScale, earlier: Sequence[float] = 
             f"at most {rounded_up(epsilon, 4)}. All ratings of a person cost the sum of theirs, "
             "whichever runs they are in."
         )
-    return Statement(VIEW, epsilon, "proved", claim.sees, guarantee, claim.needs)
+    return Statement(VIEW, epsilon, found.status, claim.sees, guarantee, claim.needs)
 
 
 def setting_of(settings: RunSettings, scale: RatingScale) -> Setting:

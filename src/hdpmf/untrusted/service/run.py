@@ -42,8 +42,14 @@ from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
-from hdpmf.untrusted.service.run_files import RUN_BYTES, Checkpoint, RunFiles, Trouble
-from hdpmf.untrusted.service.settings import Pace, RunSettings
+from hdpmf.untrusted.service.settings import (
+    RUN_BYTES,
+    Checkpoint,
+    Pace,
+    RunFiles,
+    RunSettings,
+    Trouble,
+)
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 LONGEST_PAUSE = 30.0

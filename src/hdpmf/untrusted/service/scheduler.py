@@ -105,9 +105,6 @@ def worth_a_run(
     opened: float,
     devices: int,
     minimum: int,
-    growth: float = GROWTH,
-    pause: float = PAUSE,
-    patience: float = PATIENCE,
 ) -> Verdict:
     """Decide whether the next run would bring enough.
 
@@ -117,31 +114,23 @@ def worth_a_run(
         opened: Unix time at which the service was set up.
         devices: Enrolled now.
         minimum: The fewest that a sum may be over.
-        growth: The part by which released weight should grow.
-        pause: Fewest seconds between two runs.
-        patience: Seconds after which less growth is enough.
     """
-    if growth <= 0 or pause < 0 or patience <= 0:
-        raise ConfigError(
-            "growth and patience must be above 0 and pause not below; give a part such as "
-            "0.5, and seconds"
-        )
     if devices < minimum:
         return Verdict(False, f"{devices} devices are enrolled and a sum needs {minimum}")
     if not past:
         return Verdict(True, "nothing was released yet")
     last = past[-1]
     since = now - last.at
-    if since < pause:
+    if since < PAUSE:
         return Verdict(False, "the last run was too short a time ago")
     held = sum(run.weight for run in past)
-    enough = growth * min(1.0, patience / max(since, 1.0))
+    enough = GROWTH * min(1.0, PATIENCE / max(since, 1.0))
     if held <= _CLEAR * math.hypot(*(run.deviation for run in past)):
         grown = devices >= (1 + enough) * last.devices
         return Verdict(
             grown, f"released weights are mostly noise; {last.devices} devices then, {devices} now"
         )
-    expected = _newcomers(past, devices) + _pace(past, opened, growth) * since
+    expected = _newcomers(past, devices) + _pace(past, opened) * since
     # Less weight than the noise on it is not worth a run, however little there is so far.
     needed = max(enough * held, _CLEAR * last.deviation)
     worth = expected >= needed
@@ -159,14 +148,14 @@ def _newcomers(past: Sequence[PastRun], devices: int) -> float:
     return held / max(past[-1].devices, 1) * max(devices - past[-1].devices, 0)
 
 
-def _pace(past: Sequence[PastRun], opened: float, growth: float) -> float:
+def _pace(past: Sequence[PastRun], opened: float) -> float:
     """New weight per second from devices that were there before."""
     last = past[-1]
     if len(past) == 1:
         # A first run holds what people had rated before there was a service, so that it tells
         # nothing of their pace. As long again as it took to come is what a second run waits for, if
         # nobody joins.
-        return growth * last.weight / max(last.at - opened, 1.0)
+        return GROWTH * last.weight / max(last.at - opened, 1.0)
     before = past[:-1]
     own = last.weight - _newcomers(before, last.devices)
     return max(own, 0.0) / max(last.at - before[-1].at, 1.0)

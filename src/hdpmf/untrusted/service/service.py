@@ -28,8 +28,7 @@ from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log, read_task, survey_answer
-from hdpmf.untrusted.service.run_files import RUN_BYTES
-from hdpmf.untrusted.service.settings import RunSettings
+from hdpmf.untrusted.service.settings import RUN_BYTES, RunSettings
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 _KEYS_SECONDS = 600.0  # between questions for the servers' keys
