@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hdpmf.cli.options.common import DATASET_NAMES
-from hdpmf.cli.options.ratings import MERGING, SPLITS
+from hdpmf.cli.options import DATASET_NAMES
+from hdpmf.cli.rating_options import MERGING, SPLITS
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.checks import DUPLICATES
 from hdpmf.common.data.splits import CUTS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf.cli import doctor as doctor_module
-from hdpmf.cli.options.common import DATASET_NAMES
+from hdpmf.cli.options import DATASET_NAMES
 from hdpmf.common.methods import METHODS
 
 from .conftest import Call

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from hdpmf import errors
+from hdpmf.cli import options as shared_options
+from hdpmf.cli import rating_options
 from hdpmf.cli.experiment import SOME_RUNS_FAILED
 from hdpmf.cli.main import EPILOG
-from hdpmf.cli.options import common, ratings
 from hdpmf.common.data import dataset_names
 
 from .conftest import Call
@@ -48,13 +49,13 @@ def test_help_of_all_commands_loads_nothing_heavy() -> None:
 def test_a_call_loads_the_module_of_its_command_alone() -> None:
     start = {"hdpmf.cli", "hdpmf.cli.main", "hdpmf.cli.output"}
     assert loaded_by(["--version"], "hdpmf.cli") == start
-    options = {"hdpmf.cli.options", "hdpmf.cli.options.common"}
+    options = {"hdpmf.cli.options"}
     called = start | options | {"hdpmf.cli.aggregator"}
     assert loaded_by(["aggregator", "--help"], "hdpmf.cli") == called
 
 
 def test_the_names_known_without_loading_are_the_real_ones() -> None:
-    assert tuple(dataset_names()) == common.DATASET_NAMES
+    assert tuple(dataset_names()) == shared_options.DATASET_NAMES
 
 
 def test_help_names_every_command_and_every_exit_code(call: Call) -> None:
@@ -113,7 +114,7 @@ def test_every_error_of_ours_ends_with_its_own_code(
     def fail(self: object) -> None:
         raise kind("first line\nsecond \x1b[31mline")
 
-    monkeypatch.setattr(ratings.RatingsOptions, "__post_init__", fail)
+    monkeypatch.setattr(rating_options.RatingsOptions, "__post_init__", fail)
     result = call("evaluate", "mf", "--data", "synthetic", "--json")
     assert result.code == kind.exit_code
     assert result.err == "error: first line second  [31mline\n"
@@ -130,7 +131,7 @@ def test_an_interrupt_ends_with_130_and_one_line(
     def interrupt(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ratings.RatingsOptions, "__post_init__", interrupt)
+    monkeypatch.setattr(rating_options.RatingsOptions, "__post_init__", interrupt)
     result = call("evaluate", "mf", "--data", "synthetic")
     assert (result.code, result.out) == (130, "")
     assert result.err == "error: interrupted; nothing was half-written\n"
@@ -138,11 +139,11 @@ def test_an_interrupt_ends_with_130_and_one_line(
 
 def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
     code = (
-        "from hdpmf.cli import main\nfrom hdpmf.cli.options import ratings\n"
+        "from hdpmf.cli import main\nfrom hdpmf.cli import rating_options\n"
         "def bug(self):\n"
         "    secret = 'rating 4.25'\n"
         "    raise RuntimeError('a bug')\n"
-        "ratings.RatingsOptions.__post_init__ = bug\n"
+        "rating_options.RatingsOptions.__post_init__ = bug\n"
         "main.run(['evaluate', 'mf', '--data', 'synthetic'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hdpmf.cli.options.common import command, option
+from hdpmf.cli.options import command, option
 from hdpmf.cli.output import Result
 from hdpmf.common.methods import METHODS
 

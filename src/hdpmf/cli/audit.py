@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from hdpmf.cli.options.common import (
+from hdpmf.cli.method_options import MethodOptions
+from hdpmf.cli.options import (
     DATASET_NAMES,
     Seed,
     argument,
@@ -20,7 +21,6 @@ from hdpmf.cli.options.common import (
     privacy_option,
     run_option,
 )
-from hdpmf.cli.options.methods import MethodOptions
 from hdpmf.cli.output import Block, Result, Table, command_text, hdpmf_version
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS

@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import DATASET_NAMES, Columns, argument, command, option
-from hdpmf.cli.options.ratings import RatingsOptions
+from hdpmf.cli.options import DATASET_NAMES, Columns, argument, command, option
 from hdpmf.cli.output import Block, Result, Table
+from hdpmf.cli.rating_options import RatingsOptions
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, DatasetError, hint
 

@@ -1,7 +1,4 @@
-"""``hdpmf experiment``: run an experiment that a TOML file describes, and report on it.
-
-``hdpmf paper`` uses its options and functions, too.
-"""
+"""``hdpmf experiment`` and ``paper``: run experiments of a file, or the paper's; report on them."""
 
 from __future__ import annotations
 
@@ -13,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import argument, command, option, run_option
+from hdpmf.cli.options import DATASET_NAMES, argument, command, data_option, option, run_option
 from hdpmf.cli.output import Block, Result, Table, note
 from hdpmf.common.methods import METHODS
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, DatasetError
 
 if TYPE_CHECKING:
     from hdpmf.lab.experiments import Cell, Experiment, RunCounts
@@ -343,3 +340,114 @@ def _claim_lines(cells: Iterable[Cell]) -> list[str]:
     lines = [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]
     more = "Privacy: SIMULATED noise, to compare methods. More: hdpmf privacy explain METHOD"
     return [*lines, more] if lines else []
+
+
+_PAPER_OUT = Path("out") / "paper"
+_QUICK_OUT = Path("out") / "paper-quick"
+
+
+@dataclass(frozen=True)
+class PaperOptions:
+    """The paper's experiments to run, and the data sets."""
+
+    data: Annotated[
+        list[str] | None,
+        data_option(
+            "Only this data set; repeatable.",
+            "NAME",
+            default="every one of the paper's that is here",
+            words=DATASET_NAMES,
+        ),
+    ] = None
+    experiment: Annotated[
+        list[str] | None,
+        option("Only this experiment; repeatable.", "NAME", "--experiment", "-e", default="all"),
+    ] = None
+    quick: Annotated[
+        bool, option("A reduced version of everything on ML-100K, in under two minutes.")
+    ] = False
+
+    def experiments(self) -> list[Experiment]:
+        """Return the experiments on the data sets given, or on those that are here."""
+        import msgspec
+
+        from hdpmf.lab import paper
+        from hdpmf.lab.experiments import resolve
+
+        experiments = [paper.experiment(name) for name in self.experiment or paper.NAMES]
+        if self.quick:
+            experiments = [paper.quick(experiment) for experiment in experiments]
+        wanted = tuple(dict.fromkeys(self.data)) if self.data else _present(experiments)
+        chosen = [
+            resolve(msgspec.structs.replace(experiment, datasets=wanted))[0]
+            for experiment in experiments
+        ]
+        if "yelp" in wanted and any("yelp-sample" in each.datasets for each in chosen):
+            note(
+                "Yelp's official file is not here; the Yelp sample stands in for it and is "
+                "labelled so"
+            )
+        return chosen
+
+
+@command
+def run_paper(
+    choice: PaperOptions,
+    execution: ExecutionOptions,
+    out: Annotated[
+        Path | None,
+        option(
+            "Folder of results; a stopped command continues from there.",
+            "FOLDER",
+            "--out",
+            "-o",
+            default=f"{_PAPER_OUT}, with --quick {_QUICK_OUT}",
+        ),
+    ] = None,
+    fresh: Fresh = None,
+) -> Result:
+    """Repeat the paper's experiments: cross-validation, five seeds, all cores, resumable."""
+    folder = out or (_QUICK_OUT if choice.quick else _PAPER_OUT)
+    experiments = choice.experiments()
+    words = ("hdpmf", "paper", "run")
+    done, cells = run_and_collect(experiments, folder, execution, fresh, words, asdict(choice))
+    fields = {
+        "quick": choice.quick,
+        "experiments": {name: list(map(cell_fields, found)) for name, found in cells.items()},
+    }
+    tables = (
+        table
+        for experiment in experiments
+        for table in cell_tables(experiment, cells.get(experiment.name, []))
+        if experiment.has_runs
+    )
+    return run_result(
+        folder, done, fields, tables, [one for found in cells.values() for one in found]
+    )
+
+
+@command
+def report_paper(out: ReportFolder, results: Results = _PAPER_OUT) -> Result:
+    """Write an HTML page, figures (PNG, PDF), CSV and LaTeX tables, next to the paper's results."""
+    from hdpmf.lab.paper.report import write_paper_report
+
+    written, marks = write_paper_report(results, out)
+    return report_result(written, results, findings=list(written.findings), marks=marks)
+
+
+def _present(experiments: Sequence[Experiment]) -> tuple[str, ...]:
+    """Return the experiments' data sets that are on this machine; note the others."""
+    from hdpmf.common.data import dataset_info
+    from hdpmf.lab.experiments.expansion import available
+
+    every = dict.fromkeys(name for experiment in experiments for name in experiment.datasets)
+    present = tuple(name for name in every if available(name))
+    for name in every:
+        if name not in present:
+            info = dataset_info(name)
+            note(f"without {info.title}, which is not on this machine; {info.how_to_get()}")
+    if not present:
+        raise DatasetError(
+            "none of the paper's data sets is on this machine; run: hdpmf data get ml-100k"
+        )
+    return present

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import (
+from hdpmf.cli.method_options import MethodOptions, explain_arguments
+from hdpmf.cli.options import (
     DatasetName,
     Seed,
     command,
@@ -17,9 +18,8 @@ from hdpmf.cli.options.common import (
     privacy_option,
     run_option,
 )
-from hdpmf.cli.options.methods import MethodOptions, explain_arguments
-from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.cli.output import Block, Result, Table, note, privacy_line, run_claim, wants_json
+from hdpmf.cli.rating_options import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import (
+from hdpmf.cli.options import (
     CsvOutput,
     ModelFolder,
     argument,

@@ -57,9 +57,9 @@ class Group:
 COMMANDS: dict[str, str | Group] = {
     "train": "train:train",
     "evaluate": "train:evaluate",
-    "methods": "methods:methods",
+    "methods": "doctor:methods",
     "recommend": "inference:recommend",
-    "demo": "methods:demo",
+    "demo": "doctor:demo",
     "doctor": "doctor:doctor",
     "data": Group(
         "Data sets: get them, look at them.",
@@ -149,8 +149,8 @@ COMMANDS: dict[str, str | Group] = {
     "paper": Group(
         "The paper's whole evaluation: run it, see its progress, read the report.",
         {
-            "run": "paper:run_paper",
-            "report": "paper:report",
+            "run": "experiment:run_paper",
+            "report": "experiment:report_paper",
         },
     ),
 }

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import argument, command, option
-from hdpmf.cli.options.methods import COST_OPTIONS, MethodOptions
-from hdpmf.cli.options.ratings import ExampleOptions
+from hdpmf.cli.method_options import COST_OPTIONS, MethodOptions
+from hdpmf.cli.options import argument, command, option
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
+from hdpmf.cli.rating_options import ExampleOptions
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.registry import (
     MEANING,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from hdpmf.cli.options.common import Seed, argument, command, option, privacy_option, run_option
-from hdpmf.cli.options.ratings import ExplicitRatingsOptions, SplitOptions, WeightOptions
+from hdpmf.cli.options import Seed, argument, command, option, privacy_option, run_option
 from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text
+from hdpmf.cli.rating_options import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError, PrivacyError
 

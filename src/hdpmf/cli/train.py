@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.experiment import off_scale
-from hdpmf.cli.options.common import (
+from hdpmf.cli.method_options import (
+    ModelOptions,
+    explain_arguments,
+    parameter_fields,
+)
+from hdpmf.cli.options import (
     Method,
     Seed,
     command,
@@ -19,13 +24,8 @@ from hdpmf.cli.options.common import (
     option,
     run_option,
 )
-from hdpmf.cli.options.methods import (
-    ModelOptions,
-    explain_arguments,
-    parameter_fields,
-)
-from hdpmf.cli.options.ratings import RatingsOptions, SplitOptions, WeightOptions
 from hdpmf.cli.output import Block, Result, Table, claim_fields, note, privacy_line, short_claim
+from hdpmf.cli.rating_options import RatingsOptions, SplitOptions, WeightOptions
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.errors import ConfigError, StorageError
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hdpmf.common.base.names import Registry
 from hdpmf.common.base.progress import progress_bar, stage
-from hdpmf.common.base.registry import Registry
 from hdpmf.common.data import Ratings, RatingsLike, as_ratings
 from hdpmf.common.methods import method_named, method_of
 from hdpmf.common.privacy import PrivacySpec

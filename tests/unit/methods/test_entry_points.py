@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hdpmf
-from hdpmf.common.base import registry
-from hdpmf.common.base.registry import Registry
+from hdpmf.common.base import names
+from hdpmf.common.base.names import Registry
 from hdpmf.common.data import datasets
 from hdpmf.common.data.dataset_formats import DatasetInfo
 from hdpmf.common.methods.options import LIST_KINDS, ListKind
@@ -34,7 +34,7 @@ class Point:
 
 def _of_package(monkeypatch: pytest.MonkeyPatch, known: Registry, *values: object) -> None:
     """Let a package be installed that names these values."""
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point(each) for each in values])
+    monkeypatch.setattr(names, "entry_points", lambda group: [Point(each) for each in values])
     monkeypatch.setattr(known, "_looked", False)
     monkeypatch.setattr(known, "_known", dict(known._known))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.device.store import StoreOptions
-from hdpmf.cli.options.common import argument, command, option, read_bytes
+from hdpmf.cli.options import argument, command, option, read_bytes
 from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
 

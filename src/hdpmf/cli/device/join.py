@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.device.store import StoreOptions
-from hdpmf.cli.options.common import (
+from hdpmf.cli.options import (
     SameHost,
     argument,
     command,

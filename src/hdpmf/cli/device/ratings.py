@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from hdpmf.cli.device.disclosures import bounds_words
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions
 from hdpmf.cli.inference import ListOptions
-from hdpmf.cli.options.common import (
+from hdpmf.cli.options import (
     Scale,
     argument,
     command,

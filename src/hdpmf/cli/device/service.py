@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from hdpmf.cli.device.store import FILE_VARIABLE, StorePath, first_line
-from hdpmf.cli.options.common import argument, command, option
+from hdpmf.cli.options import argument, command, option
 from hdpmf.cli.output import Result, emit, note
 from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
-    from hdpmf.common.web.browser import OneTimeLink
+    from hdpmf.common.web.local_server import OneTimeLink
     from hdpmf.private.page.address import PageAddress
 
 
@@ -50,7 +50,7 @@ def open_(
     bring from another machine. Recommenders that you have joined are answered until this command
     ends; if it runs already, a second one opens the page once more.
     """
-    from hdpmf.common.web.browser import browser_opener
+    from hdpmf.common.web.local_server import browser_opener
     from hdpmf.private.page.address import PageAddress
     from hdpmf.private.page.serving import PageServing, default_store, only_server
 
@@ -93,7 +93,7 @@ def _say_link(link: str) -> None:
 
 def _show_running(link: str, address: PageAddress, store: Path, port: int, browser: bool) -> None:
     """Open a page that another process serves."""
-    from hdpmf.common.web.browser import browser_opener
+    from hdpmf.common.web.local_server import browser_opener
     from hdpmf.private.page.serving import BROWSER_SECONDS
 
     if port not in (0, address.port):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, new_passphrase
-from hdpmf.cli.options.common import argument, command, option, read_text
+from hdpmf.cli.options import argument, command, option, read_text
 from hdpmf.cli.output import Result, note, print_json
 from hdpmf.errors import ConfigError
 

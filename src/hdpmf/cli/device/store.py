@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hdpmf.cli.options.common import Yes, argument, command, option, read_text
+from hdpmf.cli.options import Yes, argument, command, option, read_text
 from hdpmf.cli.output import Result, confirm, note
 from hdpmf.errors import ConfigError, PrivacyError
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import (
+from hdpmf.cli.options import (
     RecommenderFolder,
     command,
     model_option,

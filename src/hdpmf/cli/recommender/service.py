@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options.common import (
+from hdpmf.cli.options import (
     DatasetName,
     RecommenderFolder,
     Scale,

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-from hdpmf.cli.options.common import (
+from hdpmf.cli.options import (
     RecommenderFolder,
     SameHost,
     argument,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hdpmf.common.base.registry import Registry
+from hdpmf.common.base.names import Registry
 from hdpmf.common.data.dataset_formats import (
     Counts,
     DatasetInfo,

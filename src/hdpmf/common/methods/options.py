@@ -13,7 +13,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
-from hdpmf.common.base.registry import Registry
+from hdpmf.common.base.names import Registry
 from hdpmf.common.base.threads import MAX_THREADS
 from hdpmf.errors import ConfigError, PrivacyError
 

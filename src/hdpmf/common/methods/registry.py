@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from hdpmf.common.base.registry import Registry
+from hdpmf.common.base.names import Registry
 from hdpmf.common.methods.builtin import BUILTIN
 from hdpmf.common.methods.method import AUTHORS_CLAIM, Method, Status
 from hdpmf.errors import ConfigError, HdpmfError

@@ -11,13 +11,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import secrets
 import socket
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+import webbrowser
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -417,3 +422,50 @@ def _bound(family: socket.AddressFamily, address: str, port: int) -> socket.sock
 def local_server(app: App, ready: Callable[[], None] = lambda: None) -> WebServer:
     """Return a server; ``run(sockets=...)`` serves until SIGTERM, SIGINT or ``should_exit``."""
     return WebServer(settings(app, "h11", idle=_IDLE_SECONDS, grace=_GRACE_SECONDS), ready)
+
+
+_FORM = (
+    '<!doctype html><meta charset="utf-8"><title>hdpmf</title>'
+    '<form method="post" action="{entrance}"><input type="hidden" name="token" value="{token}">'
+    "<button>Open my page</button></form><script>document.forms[0].submit()</script>"
+)
+
+
+@dataclass(frozen=True)
+class OneTimeLink:
+    """The link to a page on this machine; each one works once."""
+
+    sessions: BrowserSessions
+    host: str
+
+    def make(self) -> str:
+        """Return a new link."""
+        return f"http://{self.host}{ENTER}#{self.sessions.token()}"
+
+
+@contextmanager
+def browser_opener(browser: bool, patience: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """Yield a function that opens a link without showing it to other users of this machine.
+
+    They see the arguments of every program, so the link goes through a file. That has the token in
+    a form: an address would stay in the browser's history.
+
+    Args:
+        browser: Without it the function does nothing.
+        patience: Seconds that a browser gets to read the file before it is deleted.
+    """
+    if not browser:
+        yield lambda address: None
+        return
+    with tempfile.TemporaryDirectory(prefix="hdpmf-") as folder:  # readable by its owner only
+
+        def show(address: str) -> None:
+            page = Path(folder) / "open.html"
+            descriptor = os.open(page, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            entrance, _, token = address.partition("#")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(_FORM.format(entrance=entrance, token=token))
+            webbrowser.open(page.as_uri())
+            time.sleep(patience)
+
+        yield show

@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from hdpmf.common.base.registry import did_you_mean
+from hdpmf.common.base.names import did_you_mean
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.data.columns import Missing
 from hdpmf.common.methods import METHODS

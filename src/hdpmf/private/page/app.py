@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hdpmf.common.base.files import atomic_write, folder_lock
 from hdpmf.common.base.logs import event, log_to
-from hdpmf.common.web.browser import OneTimeLink, browser_opener
+from hdpmf.common.web.local_server import OneTimeLink, browser_opener
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import HdpmfError
 from hdpmf.private.page.address import PageAddress

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hdpmf.common.base.files import lock_file, storage_errors
-from hdpmf.common.web.browser import OneTimeLink
-from hdpmf.common.web.local_server import IDLE_SECONDS, BrowserSessions, local_server
+from hdpmf.common.web.local_server import IDLE_SECONDS, BrowserSessions, OneTimeLink, local_server
 from hdpmf.errors import ConfigError, needs
 from hdpmf.private.device.store.device_store import MovedError
 from hdpmf.private.page.address import PageAddress

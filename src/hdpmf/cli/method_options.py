@@ -12,8 +12,8 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from hdpmf.cli.options.common import data_option, model_option, privacy_option
-from hdpmf.cli.options.ratings import parse_pairs
+from hdpmf.cli.options import data_option, model_option, privacy_option
+from hdpmf.cli.rating_options import parse_pairs
 from hdpmf.common.methods import Option, method_named
 from hdpmf.errors import ConfigError
 

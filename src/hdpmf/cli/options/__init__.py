@@ -1,1 +1,0 @@
-"""Options that commands share. A name means the same in every command."""
