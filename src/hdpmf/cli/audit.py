@@ -117,7 +117,7 @@ def run(
         **options.arguments(method),
     )
     result = run_audit(audit, trial.world())
-    return Result({**result.as_dict(), **_made()}, _audit_text(result))
+    return Result({**asdict(result), **_made()}, _audit_text(result))
 
 
 def _audit_all(trial: WorldOptions, runs: int, weight: float, out: Path) -> Result:
@@ -140,7 +140,7 @@ def _audit_all(trial: WorldOptions, runs: int, weight: float, out: Path) -> Resu
         f"{100 * results[0].confidence:g}% confidence; {world.name}, {world.n_users:,} users"
     )
     document: dict[str, Any] = {
-        "results": [result.as_dict() for result in results],
+        "results": [asdict(result) for result in results],
         "data": trial.data,
         "seconds": time.perf_counter() - begin,
         "hdpmf_version": hdpmf_version(),

@@ -1,5 +1,6 @@
 """Audits: what they answer, that they repeat, and what they refuse."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_every_method_and_view_has_an_answer(results):
         assert (result.method, result.view, result.runs) == (method, view, 150)
         assert 0 <= result.epsilon_lower_bound <= result.ceiling + 1e-12
         assert result.confidence == 0.95
-        json.dumps(result.as_dict(), allow_nan=False)
+        json.dumps(dataclasses.asdict(result), allow_nan=False)
 
 
 def test_methods_that_prove_their_claim_keep_it_where_they_make_it(results):

@@ -7,8 +7,7 @@ scores bound epsilon from below (see `scores`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ from hdpmf.lab.audit.scores import (
 )
 from hdpmf.lab.audit.world import (
     Target,
-    check_runs,
     choose_target,
     rating_in_worlds,
     small_world,
@@ -110,7 +108,8 @@ class Audit:
                 f"{self.method} does not claim to hide which items were rated, so there is nothing "
                 f"to put to the test; audit presence with {', '.join(hiding)}"
             )
-        check_runs(self.runs)
+        if self.runs < 10:
+            raise ConfigError(f"an audit needs at least 10 runs of each world, not {self.runs}")
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, not {self.seed}")
 
@@ -156,10 +155,6 @@ class AuditResult:
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return a mapping for JSON."""
-        return asdict(self)
-
 
 def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
     """Play the game, in a synthetic world by default; ``final`` uses a small part of it."""
@@ -172,7 +167,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
     claim = _claim(audit)
     repeated = audit.view == "final" and method.one_round
     pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
-    attacks = _observer(audit)(audit, target, pilot)
+    attacks = _attacks(audit, target, pilot)
     bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
     best = bounds.pop("everything")
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
@@ -182,14 +177,14 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
         runs=audit.runs,
         epsilon_claimed=claimed,
         epsilon_lower_bound=best.epsilon,
-        confidence=best.confidence,
+        confidence=CONFIDENCE,
         verdict=verdict(claimed, best.epsilon),
         claim_status=claim.status,
         claim_view=claim.view,
         claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.form.claims)
         or audit.view != "messages"
         or method.headline == "messages",
-        ceiling=ceiling(audit.runs, audit.delta, CONFIDENCE),
+        ceiling=ceiling(audit.runs, audit.delta),
         power=best.power,
         false_alarms=best.false_alarms,
         parts={name: bound.epsilon for name, bound in bounds.items()},
@@ -217,60 +212,45 @@ def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
     return [Audit(method, view, runs, epsilon, weight, seed=seed) for method, view in pairs()]
 
 
-Attacks = dict[str, Halves]
-"""Scores of ``everything`` that an observer sees, and of parts of it."""
+def _attacks(audit: Audit, target: Target, pilot: int) -> dict[str, Halves]:
+    """Play so many pilot runs and the audit's runs of each world.
 
-Observer = Callable[[Audit, Target, int], Attacks]
-"""Plays so many pilot runs and the audit's runs of each world; returns the scores."""
-
-
-def _observer(audit: Audit) -> Observer:
+    Returns:
+        Scores of ``everything`` that an observer sees, and of parts of it.
+    """
     method = method_named(audit.method)
-    if not METHODS.is_ours(method):
-        return _observe_own
-    if method.family == "local":
-        return _observe_nothing
-    if not method.one_round:
-        return _observe_factors if audit.view == "final" else _observe_gradients
-    return _observe_published if audit.view == "final" else _observe_contributions
-
-
-def _observe_gradients(audit: Audit, target: Target, pilot: int) -> Attacks:
-    path = record(_model(audit), target.ratings, target.privacy_weights(), audit.seed)
-    if audit.view == "messages" and path.budget is not None and path.h is None:
-        return {"everything": certain(pilot, audit.runs)}  # only sums have noise
-    scored = device_scores(target, path, audit.view, pilot + audit.runs, audit.seed)
-    return {name: scores.split(pilot) for name, scores in scored.items()}
-
-
-def _observe_factors(audit: Audit, target: Target, pilot: int) -> Attacks:
-    return {"everything": retrain_scores(_model(audit), target, audit.runs, audit.seed)}
-
-
-def _observe_published(audit: Audit, target: Target, pilot: int) -> Attacks:
-    scores = final_scores(
-        target, _design(audit), pilot, audit.runs, audit.seed, adjacency=audit.adjacency
-    )
-    return {"everything": scores}
-
-
-def _observe_contributions(audit: Audit, target: Target, pilot: int) -> Attacks:
-    design = _design(audit)
     total = pilot + audit.runs
-    if audit.view == "messages" and design.kind != "L":
-        return {"everything": certain(pilot, audit.runs)}  # only sums have noise
-    if design.kind == "L":
-        scores = bit_scores(target, audit.epsilon, audit.view, total, audit.seed)
+    if not METHODS.is_ours(method):
+        return {"everything": _own_scores(audit, target, pilot)}
+    if method.family == "local":
+        return {"everything": _nothing_sent(audit, target)}
+    if not method.one_round:
+        model = _model(audit)
+        if audit.view == "final":
+            return {"everything": retrain_scores(model, target, audit.runs, audit.seed)}
+        path = record(model, target.ratings, target.privacy_weights(), audit.seed)
+        if audit.view == "messages" and path.budget is not None and path.h is None:
+            return {"everything": certain(pilot, audit.runs)}  # only sums have noise
+        scored = device_scores(target, path, audit.view, total, audit.seed)
+        return {name: scores.split(pilot) for name, scores in scored.items()}
+    design = Design(method.designs[0], audit.epsilon)
+    presence = {"adjacency": audit.adjacency}
+    if audit.view == "final":
+        halves = final_scores(target, design, pilot, audit.runs, audit.seed, **presence)
+    elif design.kind == "L":
+        halves = bit_scores(target, audit.epsilon, audit.view, total, audit.seed).split(pilot)
+    elif audit.view == "messages":
+        halves = certain(pilot, audit.runs)  # only sums have noise
     else:
-        scores = sum_scores(target, design, total, audit.seed, adjacency=audit.adjacency)
-    return {"everything": scores.split(pilot)}
+        halves = sum_scores(target, design, total, audit.seed, **presence).split(pilot)
+    return {"everything": halves}
 
 
 _LEAST_T = 4.0
 """A number differs between the worlds if its means are so many standard errors apart."""
 
 
-def _observe_own(audit: Audit, target: Target, pilot: int) -> Attacks:
+def _own_scores(audit: Audit, target: Target, pilot: int) -> Halves:
     """Fit a method that is not ours anew in every run, and score what it says is seen.
 
     The attacker looks at the numbers that differ most in the pilot runs: at the best one alone, at
@@ -294,7 +274,7 @@ def _observe_own(audit: Audit, target: Target, pilot: int) -> Attacks:
         seen.append(np.stack(rows))
     low, high = seen
     if low.shape != high.shape:  # the number of messages already tells
-        return {"everything": certain(pilot, audit.runs)}
+        return certain(pilot, audit.runs)
     differences = high[:pilot].mean(axis=0) - low[:pilot].mean(axis=0)
     spread = low[:pilot].var(axis=0) + high[:pilot].var(axis=0)
     direction = differences / np.maximum(spread, 1e-12)
@@ -304,7 +284,7 @@ def _observe_own(audit: Audit, target: Target, pilot: int) -> Attacks:
         Scores(low @ (direction * kept), high @ (direction * kept)).split(pilot)
         for kept in (best, far >= _LEAST_T, np.ones(len(far), bool))
     ]
-    return {"everything": best_attack(scores)}
+    return best_attack(scores)
 
 
 def _seen(model: Estimator, view: str, target: Target) -> np.ndarray:
@@ -321,7 +301,7 @@ def _seen(model: Estimator, view: str, target: Target) -> np.ndarray:
     return numbers
 
 
-def _observe_nothing(audit: Audit, target: Target, pilot: int) -> Attacks:
+def _nothing_sent(audit: Audit, target: Target) -> Halves:
     """Compare the recommender's part of a model that sends nothing in both worlds."""
     ratings = target.ratings
     parts = []
@@ -333,11 +313,7 @@ def _observe_nothing(audit: Audit, target: Target, pilot: int) -> Attacks:
         parts.append(np.concatenate((catalogue.factors.ravel(), catalogue.raters)))
     apart = 0.0 if np.array_equal(parts[0], parts[1]) else 1.0
     scores = Scores(np.full(audit.runs, -apart), np.full(audit.runs, apart))
-    return {"everything": (scores, scores)}
-
-
-def _design(audit: Audit) -> Design:
-    return Design(method_named(audit.method).designs[0], audit.epsilon)
+    return scores, scores
 
 
 def _model(audit: Audit) -> Factorization:

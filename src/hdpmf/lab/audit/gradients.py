@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex, Ratings, RatingScale
@@ -133,11 +134,6 @@ class Copies:
     values: np.ndarray
     weights: np.ndarray
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Users, and ratings of each."""
-        return self.values.shape[0], self.values.shape[1]
-
 
 def messages(
     path: RecordedRun,
@@ -163,8 +159,8 @@ def messages(
     Yields:
         First a mask (users, ratings), then for every round an array (users, ratings, factors).
     """
-    n, m = copies.shape
-    plan = _plan_for(path.plan, n * m)
+    n, m = copies.values.shape
+    plan = replace(path.plan, n_items=n * m)
     ratings = Ratings.from_arrays(
         np.repeat(copies.ids, m),
         np.arange(n * m),
@@ -190,12 +186,6 @@ def messages(
             Round(number=number, item_factors=np.tile(factors, (n, 1)), raters=stated, h=h)
         )
         yield client.contribute().sums.reshape(n, m, plan.n_factors)
-
-
-def _plan_for(plan: Plan, n_items: int) -> Plan:
-    from msgspec.structs import replace
-
-    return replace(plan, n_items=n_items)
 
 
 class SimulatedDevice:
@@ -358,7 +348,9 @@ def retrain_scores(model: Factorization, target: Target, runs: int, seed: int) -
             for world in (0, 1)
         )
     if model.privacy.epsilon is None:
-        scores = [_own_training(low, high, target)]
+        # Without noise: compare with the attacker's own training.
+        apart = np.linalg.norm(high[:, target.item] - low[:, target.item], axis=1)
+        scores = [Scores(-apart.astype(np.float64), apart.astype(np.float64))]
     else:
         v_low, v_high = (factors[:, target.item].astype(np.float64) for factors in (low, high))
         scores = [discriminated(v_low, v_high, runs), _predictions(model, low, high, target)]
@@ -409,12 +401,6 @@ class _SameStart(SeededNoise):
     def normals(self, shape: tuple[int, ...]) -> np.ndarray:
         of_world = self._first.normals((self._n_items, shape[1]))
         return np.tile(of_world, (shape[0] // self._n_items, 1))
-
-
-def _own_training(low: np.ndarray, high: np.ndarray, target: Target) -> Scores:
-    """Score by comparing with the attacker's own training, where there is no noise."""
-    apart = np.linalg.norm(high[:, target.item] - low[:, target.item], axis=1).astype(np.float64)
-    return Scores(-apart, apart)
 
 
 def _predictions(model: Factorization, low: np.ndarray, high: np.ndarray, target: Target) -> Scores:

@@ -24,6 +24,9 @@ def log_discrete_laplace(k: np.ndarray, scale: float) -> np.ndarray:
 
 
 CONFIDENCE = 0.95
+"""Probability, over the runs, that a bound holds."""
+
+_ERROR = (1.0 - CONFIDENCE) / 2.0
 
 BROKEN = "claim broken"
 STANDS = "not contradicted"
@@ -69,20 +72,13 @@ class LowerBound:
 
     Attributes:
         epsilon: The lower bound; 0 if the attack proves nothing.
-        confidence: Probability, over the runs, that the bound holds.
         power: Measured probability of the answer in the world that it speaks for.
         false_alarms: Measured probability of the same answer in the other world.
-        threshold: The score from which (or up to which, where ``mirrored``) the attacker gives the
-            answer.
-        mirrored: True if the answer is "low", given up to the threshold, not "high", given from it.
     """
 
     epsilon: float
-    confidence: float
     power: float
     false_alarms: float
-    threshold: float
-    mirrored: bool
 
 
 def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.ndarray, np.ndarray]:
@@ -95,70 +91,55 @@ def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.nda
     return lower, upper
 
 
-def ceiling(runs: int, delta: float = 0.0, confidence: float = CONFIDENCE) -> float:
+def ceiling(runs: int, delta: float = 0.0) -> float:
     """Return the largest bound that ``runs`` runs of each world can prove."""
-    lower, upper = clopper_pearson(np.array([runs, 0]), runs, (1.0 - confidence) / 2.0)
+    lower, upper = clopper_pearson(np.array([runs, 0]), runs, _ERROR)
     return _epsilon(float(lower[0]), float(upper[1]), delta)
 
 
-def lower_bound(
-    pilot: Scores, measured: Scores, delta: float = 0.0, confidence: float = CONFIDENCE
-) -> LowerBound:
+def lower_bound(pilot: Scores, measured: Scores, delta: float = 0.0) -> LowerBound:
     """Choose a test on ``pilot``, bound epsilon by its error rates on ``measured``.
 
-    The runs of the two are independent; both error rates share what ``confidence`` leaves.
+    The runs of the two are independent; both error rates share what ``CONFIDENCE`` leaves.
     """
-    if not 0.0 < confidence < 1.0 or not 0.0 <= delta < 1.0:
-        raise ConfigError("confidence must lie between 0 and 1, delta from 0 up to 1")
-    error = (1.0 - confidence) / 2.0
-    threshold, mirrored = _choose(pilot, delta, error)
-    answer, other = (measured.low, measured.high) if mirrored else (measured.high, measured.low)
-    given = int(_answers(answer, threshold, mirrored).sum())
-    false = int(_answers(other, threshold, mirrored).sum())
-    lower, _ = clopper_pearson(np.array([given]), len(answer), error)
-    _, upper = clopper_pearson(np.array([false]), len(other), error)
+    if not 0.0 <= delta < 1.0:
+        raise ConfigError(f"delta must be from 0 up to 1, not {delta}")
+    threshold, mirrored = _choose(pilot, delta)
+    answer, other = _sides(measured)[mirrored]
+    given = int((answer >= threshold).sum())
+    false = int((other >= threshold).sum())
+    lower, _ = clopper_pearson(np.array([given]), len(answer), _ERROR)
+    _, upper = clopper_pearson(np.array([false]), len(other), _ERROR)
     return LowerBound(
         epsilon=_epsilon(float(lower[0]), float(upper[0]), delta),
-        confidence=confidence,
         power=given / len(answer),
         false_alarms=false / len(other),
-        threshold=threshold,
-        mirrored=mirrored,
     )
 
 
-def _answers(scores: np.ndarray, threshold: float, mirrored: bool) -> np.ndarray:
-    return scores <= threshold if mirrored else scores >= threshold
+def _sides(scores: Scores) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return scores where the answer "high" is right and wrong; mirrored, those of "low"."""
+    return (scores.high, scores.low), (-scores.low, -scores.high)
 
 
-def _choose(pilot: Scores, delta: float, error: float) -> tuple[float, bool]:
-    """Return the threshold and side with the best bound on the pilot runs."""
+def _choose(pilot: Scores, delta: float) -> tuple[float, bool]:
+    """Return the least score of an answer, and its side, with the best bound on the pilot runs."""
     seen = np.unique(np.concatenate((pilot.low, pilot.high)))
     # Half way between two scores: a threshold on a score would leave no room for the next runs.
     thresholds = np.concatenate((seen[:1], (seen[:-1] + seen[1:]) / 2.0))
-    low = np.sort(pilot.low)
-    high = np.sort(pilot.high)
-    best = (-math.inf, float(thresholds[0]), False)
-    for mirrored in (False, True):
-        if mirrored:
-            given, false = (
-                np.searchsorted(scores, thresholds, side="right") for scores in (low, high)
-            )
-            n_given = len(low)
-            n_false = len(high)
-        else:
-            given, false = (
-                len(scores) - np.searchsorted(scores, thresholds, side="left")
-                for scores in (high, low)
-            )
-            n_given = len(high)
-            n_false = len(low)
-        lower, _ = clopper_pearson(given, n_given, error)
-        _, upper = clopper_pearson(false, n_false, error)
+    best = (-math.inf, 0.0, False)
+    for mirrored, (answer, other) in enumerate(_sides(pilot)):
+        least = -thresholds if mirrored else thresholds
+        given, false = (
+            len(scores) - np.searchsorted(np.sort(scores), least) for scores in (answer, other)
+        )
+        lower, _ = clopper_pearson(given, len(answer), _ERROR)
+        _, upper = clopper_pearson(false, len(other), _ERROR)
         ratio = (lower - delta) / upper
         position = int(np.argmax(ratio))
-        best = max(best, (float(ratio[position]), float(thresholds[position]), mirrored))
-    return best[1], best[2]
+        best = max(best, (float(ratio[position]), float(thresholds[position]), bool(mirrored)))
+    _, threshold, mirrored = best
+    return -threshold if mirrored else threshold, mirrored
 
 
 def _epsilon(power: float, false_alarms: float, delta: float) -> float:
