@@ -24,8 +24,8 @@ from hdpmf.cli.device import ratings as cli_ratings
 from hdpmf.cli.device import status as cli_status
 from hdpmf.common.methods.registry import at_least, at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, cost, epsilon_at, guess
+from hdpmf.common.privacy.accounting.accountants import Composed
 from hdpmf.common.privacy.accounting.costs import rounded_up
-from hdpmf.common.privacy.accounting.events import Composed
 from hdpmf.common.web.local_server import BrowserSession
 from hdpmf.common.web.templates import PageTemplates
 from hdpmf.private.device.budget import charge, choose

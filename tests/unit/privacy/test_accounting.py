@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpmf.common.privacy import accounting
-from hdpmf.common.privacy.accounting import accountants, cost, events
+from hdpmf.common.privacy.accounting import accountants, cost
 from hdpmf.common.privacy.accounting.accountants import normal_delta, normal_epsilon
 from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, UnsupportedEventError
@@ -35,7 +35,7 @@ def test_gaussians_cost_what_dp_accounting_says(distance: float) -> None:
     import dp_accounting
 
     theirs = pld_epsilon(dp_accounting.GaussianDpEvent(1 / distance))
-    ours = accounting.epsilon_at(events.GaussianGivenH(distance), DELTA)
+    ours = accounting.epsilon_at(accountants.GaussianGivenH(distance), DELTA)
     assert ours == pytest.approx(theirs, rel=2e-3)
 
 
@@ -46,7 +46,9 @@ def test_composed_gaussians_too() -> None:
     theirs = pld_epsilon(
         dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(1 / one) for one in parts])
     )
-    ours = accounting.epsilon_at(events.Composed(tuple(map(events.GaussianGivenH, parts))), DELTA)
+    ours = accounting.epsilon_at(
+        accountants.Composed(tuple(map(accountants.GaussianGivenH, parts))), DELTA
+    )
     assert ours == pytest.approx(theirs, rel=2e-3)
 
 
@@ -57,7 +59,7 @@ def test_laplace_is_never_undercharged(shift: float, times: int) -> None:
     theirs = pld_epsilon(
         dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(1 / shift), times)
     )
-    ours = accounting.epsilon_at(events.LaplaceSum(shift, times), DELTA)
+    ours = accounting.epsilon_at(accountants.LaplaceSum(shift, times), DELTA)
     assert theirs <= ours * (1 + 1e-6)
     assert ours <= min(1.25 * theirs, shift * times)  # and not much overcharged either
 
@@ -81,9 +83,9 @@ def test_the_gaussian_epsilon_is_never_too_small_and_right_to_ten_digits(
 @given(st.floats(1.05, 60), st.floats(1e-3, 20))
 def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: float) -> None:
     for event in (
-        events.LaplaceSum(budget),
-        events.RandomizedBit(budget),
-        events.DiscreteLaplaceRelease(budget),
+        accountants.LaplaceSum(budget),
+        accountants.RandomizedBit(budget),
+        accountants.DiscreteLaplaceRelease(budget),
     ):
         divergence = accounting.renyi(event, order)
         assert -1e-12 <= divergence <= min(budget, order * budget**2 / 2) * (1 + 1e-9)
@@ -92,44 +94,53 @@ def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: f
 @given(st.floats(1.05, 60), st.floats(1e-3, 5), st.floats(1e-3, 5))
 def test_spreading_a_move_evenly_is_the_worst(order: float, a: float, b: float) -> None:
     even = math.sqrt((a**2 + b**2) / 2)
-    uneven = accounting.renyi(events.Composed((events.LaplaceSum(a), events.LaplaceSum(b))), order)
-    assert accounting.renyi(events.LaplaceSum(even, 2), order) >= uneven * (1 - 1e-9)
+    uneven = accounting.renyi(
+        accountants.Composed((accountants.LaplaceSum(a), accountants.LaplaceSum(b))), order
+    )
+    assert accounting.renyi(accountants.LaplaceSum(even, 2), order) >= uneven * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("order", [1.5, 3.0, 20.0])
 def test_renyi_divergences_are_those_of_the_laws(order: float) -> None:
-    gaussian = events.GaussianGivenH(1.7)
+    gaussian = accountants.GaussianGivenH(1.7)
     once = order * 1.7**2 / 2
     assert accounting.renyi(gaussian, order) == pytest.approx(once)
-    assert accounting.renyi(events.Repeated(gaussian, 3), order) == pytest.approx(3 * once)
+    assert accounting.renyi(accountants.Repeated(gaussian, 3), order) == pytest.approx(3 * once)
     likely = math.exp(0.8) / (1 + math.exp(0.8))
     rare = 1 - likely
     bit = math.log(likely**order * rare ** (1 - order) + rare**order * likely ** (1 - order))
     bit /= order - 1
-    for event in (events.RandomizedBit(0.8), events.DiscreteLaplaceRelease(0.8)):
+    for event in (accountants.RandomizedBit(0.8), accountants.DiscreteLaplaceRelease(0.8)):
         assert accounting.renyi(event, order) == pytest.approx(bit)
-    together = events.Composed((gaussian, events.RandomizedBit(0.8), events.NothingSent()))
+    together = accountants.Composed(
+        (gaussian, accountants.RandomizedBit(0.8), accountants.NothingSent())
+    )
     assert accounting.renyi(together, order) == pytest.approx(once + bit)
-    assert accounting.renyi(events.Unprotected("all"), order) == math.inf
+    assert accounting.renyi(accountants.Unprotected("all"), order) == math.inf
 
 
 def test_guessing() -> None:
-    assert accounting.guess(events.NothingSent()) == 0.5
-    assert accounting.guess(events.Unprotected("all")) == 1.0
-    assert accounting.guess(events.RandomizedBit(1.0)) == pytest.approx(math.e / (1 + math.e))
-    assert accounting.guess(events.GaussianGivenH(2.0)) == pytest.approx(0.8413447, rel=1e-6)
+    assert accounting.guess(accountants.NothingSent()) == 0.5
+    assert accounting.guess(accountants.Unprotected("all")) == 1.0
+    assert accounting.guess(accountants.RandomizedBit(1.0)) == pytest.approx(math.e / (1 + math.e))
+    assert accounting.guess(accountants.GaussianGivenH(2.0)) == pytest.approx(0.8413447, rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("event", "exact"),
     [
-        (events.GaussianGivenH(2.0), True),
-        (events.Repeated(events.GaussianGivenH(2.0), 3), True),
-        (events.LaplaceSum(1.0), False),
-        (events.Composed((events.GaussianGivenH(2.0), events.RandomizedBit(1.0))), False),
+        (accountants.GaussianGivenH(2.0), True),
+        (accountants.Repeated(accountants.GaussianGivenH(2.0), 3), True),
+        (accountants.LaplaceSum(1.0), False),
+        (
+            accountants.Composed((accountants.GaussianGivenH(2.0), accountants.RandomizedBit(1.0))),
+            False,
+        ),
     ],
 )
-def test_only_of_gaussians_a_guess_is_said_to_be_exact(event: events.Event, exact: bool) -> None:
+def test_only_of_gaussians_a_guess_is_said_to_be_exact(
+    event: accountants.Event, exact: bool
+) -> None:
     assert accountants.is_exact_guess(event) is exact
 
 
@@ -143,40 +154,40 @@ def test_guessing_is_bounded_from_the_true_total_variation(shift: float, times: 
     )
     here = np.exp(log_choose + counts * math.log(p) + (times - counts) * math.log1p(-p))
     best = (1 + np.abs(here - here[::-1]).sum() / 2) / 2
-    assert accounting.guess(events.Repeated(events.RandomizedBit(shift), times)) >= best * (
-        1 - 1e-9
-    )
+    assert accounting.guess(
+        accountants.Repeated(accountants.RandomizedBit(shift), times)
+    ) >= best * (1 - 1e-9)
 
 
 def test_events_are_immutable_and_checked() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        events.RandomizedBit(1.0).budget = 2.0  # type: ignore[misc]
+        accountants.RandomizedBit(1.0).budget = 2.0  # type: ignore[misc]
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(PrivacyError):
-            events.LaplaceSum(bad)
+            accountants.LaplaceSum(bad)
     with pytest.raises(PrivacyError):
-        events.Repeated(events.NothingSent(), 0)
+        accountants.Repeated(accountants.NothingSent(), 0)
 
 
 def test_what_an_accountant_cannot_handle_it_refuses() -> None:
-    class Rumour(events.Event):
+    class Rumour(accountants.Event):
         """Not an event that anybody accounts for."""
 
     for accountant in (accountants.pure, accountants.zcdp):
         with pytest.raises(UnsupportedEventError, match="Rumour"):
-            accountant(events.Composed((events.NothingSent(), Rumour())))
+            accountant(accountants.Composed((accountants.NothingSent(), Rumour())))
     with pytest.raises(PrivacyError, match="order"):
-        accounting.renyi(events.NothingSent(), 1.0)
+        accounting.renyi(accountants.NothingSent(), 1.0)
     with pytest.raises(PrivacyError, match="delta"):
-        accounting.epsilon_at(events.NothingSent(), 0.0)
+        accounting.epsilon_at(accountants.NothingSent(), 0.0)
 
 
 def test_noise_fixed_over_rounds_costs_everything() -> None:
-    once = events.LaplaceSum(0.1)
-    assert accounting.pure(events.NoiseFixedOverRounds(once, 1)) == 0.1
+    once = accountants.LaplaceSum(0.1)
+    assert accounting.pure(accountants.NoiseFixedOverRounds(once, 1)) == 0.1
     for accountant in (accounting.pure, accounting.zcdp):
-        assert math.isinf(accountant(events.NoiseFixedOverRounds(once, 2)))
-    assert math.isinf(accounting.epsilon_at(events.NoiseFixedOverRounds(once, 2), DELTA))
+        assert math.isinf(accountant(accountants.NoiseFixedOverRounds(once, 2)))
+    assert math.isinf(accounting.epsilon_at(accountants.NoiseFixedOverRounds(once, 2), DELTA))
 
 
 @pytest.mark.parametrize("n", [1, 30, 1000])

@@ -18,9 +18,13 @@ import pytest
 
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.accounting import Setting, cost
-from hdpmf.common.privacy.accounting.accountants import renyi
+from hdpmf.common.privacy.accounting.accountants import (
+    DiscreteLaplaceRelease,
+    LaplaceSum,
+    RandomizedBit,
+    renyi,
+)
 from hdpmf.common.privacy.accounting.costs import example_people, honest_line, noise_budget, number
-from hdpmf.common.privacy.accounting.events import DiscreteLaplaceRelease, LaplaceSum, RandomizedBit
 from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
 
 FILE = Path(__file__).with_name("known_costs.json")

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdpmf.common.privacy.accounting import cost, epsilon_at, pure
-from hdpmf.common.privacy.accounting.accountants import _counted, _from_renyi
-from hdpmf.common.privacy.accounting.events import (
+from hdpmf.common.privacy.accounting.accountants import (
     Composed,
     DiscreteLaplaceRelease,
     Event,
@@ -25,6 +24,8 @@ from hdpmf.common.privacy.accounting.events import (
     NothingSent,
     RandomizedBit,
     Repeated,
+    _counted,
+    _from_renyi,
 )
 from hdpmf.errors import PrivacyError
 

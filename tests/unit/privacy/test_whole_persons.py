@@ -13,7 +13,7 @@ from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.common.methods.builtin import HDP_SUM
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.privacy.accounting import Setting, cost, epsilon_at, person_costs
-from hdpmf.common.privacy.accounting.events import Composed, DiscreteLaplaceRelease
+from hdpmf.common.privacy.accounting.accountants import Composed, DiscreteLaplaceRelease
 from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.errors import ConfigError
 from hdpmf.models import HDPBit, HDPSum

@@ -13,7 +13,6 @@ to a normal.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -36,11 +35,15 @@ def laplace_scale(n_factors: int, width: float, budget: float) -> float:
         width: Delta, the width of the *public* rating scale.
         budget: The epsilon that the noise pays for.
     """
+    _check_budget(budget)
+    return 2.0 * math.sqrt(n_factors) * width / budget
+
+
+def _check_budget(budget: float) -> None:
     if not (math.isfinite(budget) and budget > 0):
         raise PrivacyError(
             f"a noise budget must be a positive number, not {budget}; choose epsilon > 0"
         )
-    return 2.0 * math.sqrt(n_factors) * width / budget
 
 
 def noise_share(h: np.ndarray, c: np.ndarray, scale: float | np.floating[Any]) -> np.ndarray:
@@ -65,10 +68,7 @@ def dense_laplace_scale(
         rounds: T.
         step: What 1 stands for on the grid.
     """
-    if not (math.isfinite(budget) and budget > 0):
-        raise PrivacyError(
-            f"a noise budget must be a positive number, not {budget}; choose epsilon > 0"
-        )
+    _check_budget(budget)
     root = Fraction(math.isqrt((n_factors << 80) - 1) + 1, 1 << 40)
     return 2 * root * Fraction(width) * rounds / Fraction(budget) / Fraction(step)
 
@@ -114,7 +114,7 @@ class TrainingRatings:
     coefficient: np.ndarray | None
 
 
-class Mechanism(ABC):
+class Mechanism:
     """The rule by which ratings enter training, budgets set the noise, and predictions come back.
 
     A subclass changes only what makes it different; by default every rating enters as it is.
@@ -132,9 +132,9 @@ class Mechanism(ABC):
     sends_fitted_vectors = True
     """Gradients use vectors fitted to ratings; else stand-ins that know no rating's value."""
 
-    @abstractmethod
     def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
-        """The epsilon that sets the noise, or None for no noise."""
+        """The epsilon that sets the noise: the largest budget; None for no noise."""
+        return epsilon
 
     def allows(self, stated: float | None, epsilon: float, own: Budgets) -> bool:
         """Check a recommender's stated noise budget, as far as a device's own budgets tell."""
@@ -260,10 +260,6 @@ class Stretch(Mechanism):
 
     rescale: bool = True
 
-    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
-        """The largest budget: a smaller weight makes its own rating matter less."""
-        return epsilon
-
     def target(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The rating times its weight."""
         return np.asarray(values * weights)
@@ -281,10 +277,6 @@ class Weight(Mechanism):
     estimates the rating itself, so nothing has to be brought back. The device fits its own vector
     to its raw ratings.
     """
-
-    def noise_budget(self, epsilon: float, budgets: Budgets | None) -> float | None:
-        """The largest budget."""
-        return epsilon
 
     def coefficient(self, weights: np.ndarray) -> np.ndarray | None:
         """The weight."""

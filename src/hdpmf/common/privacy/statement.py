@@ -25,8 +25,8 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import Method, PrivacyClaim
 from hdpmf.common.methods.registry import at_most
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
+from hdpmf.common.privacy.accounting.accountants import Composed
 from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
-from hdpmf.common.privacy.accounting.events import Composed
 from hdpmf.errors import ConfigError
 
 FORMATS = (".html", ".json")

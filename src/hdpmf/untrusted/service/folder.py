@@ -111,7 +111,8 @@ class ServiceFolder:
     def __init__(self, folder: Path) -> None:
         LAYOUT.check(folder)
         self.path = folder
-        self.config = self._read_config()
+        missing = f"{folder} is no recommender; set one up with: hdpmf recommender init"
+        self.config = read_config(folder / "config.toml", Config, missing)
 
     @classmethod
     def create(
@@ -217,7 +218,8 @@ class ServiceFolder:
             raise StorageError(f"there is a run {run.hex()} already")
         with storage_errors(f"could not make {folder}"):
             folder.mkdir(exist_ok=True)  # of a beginning that was killed, or had no room
-        write_number(folder, 1 + max(map(number_of, begun_runs(self.path)), default=0))
+        number = 1 + max(map(number_of, begun_runs(self.path)), default=0)
+        atomic_write(folder / NUMBER, f"{number}\n".encode())
         atomic_write(
             folder / "settings.json", msgspec.json.format(msgspec.json.encode(record), indent=1)
         )
@@ -327,10 +329,6 @@ class ServiceFolder:
         with storage_errors(f"cannot read {self.path / name}"):
             return (self.path / name).read_bytes()
 
-    def _read_config(self) -> Config:
-        missing = f"{self.path} is no recommender; set one up with: hdpmf recommender init"
-        return read_config(self.path / "config.toml", Config, missing)
-
 
 def _toml(config: Config) -> bytes:
     pace = config.pace
@@ -378,11 +376,6 @@ def number_of(run: Path) -> int:
         raise StorageError(
             f"{run / NUMBER} cannot be read ({type(error).__name__}); restore a backup"
         ) from None
-
-
-def write_number(run: Path, number: int) -> None:
-    """Say which run it is."""
-    atomic_write(run / NUMBER, f"{number}\n".encode())
 
 
 def begun_runs(folder: Path) -> list[Path]:

@@ -110,8 +110,7 @@ def _with_limits(setting: Setting) -> Setting:
     Where they are reached, one more rating takes weight from others, so that its presence costs
     more; how large they are does not matter.
     """
-    limited = "max_ratings" in method_named(setting.method).options
-    return replace(setting, max_ratings=1_000_000) if limited else setting
+    return replace(setting, max_ratings=1_000_000)
 
 
 def _row(folder: ServiceFolder, run: bytes, number: int) -> RunRow:

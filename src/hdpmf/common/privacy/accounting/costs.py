@@ -14,7 +14,7 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import accountants
-from hdpmf.common.privacy.accounting.events import Event, Repeated
+from hdpmf.common.privacy.accounting.accountants import Event, Repeated
 from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, observe
 from hdpmf.common.privacy.accounting.setting import (
     Neighbours,

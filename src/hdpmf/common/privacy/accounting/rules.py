@@ -21,7 +21,7 @@ import numpy as np
 
 from hdpmf.common.methods import METHODS, Claim, method_named
 from hdpmf.common.methods.registry import AS_CLAIMED
-from hdpmf.common.privacy.accounting import events as e
+from hdpmf.common.privacy.accounting import accountants as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, sum_channels
 from hdpmf.errors import ConfigError, PrivacyError

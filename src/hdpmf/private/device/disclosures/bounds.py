@@ -15,8 +15,8 @@ import numpy as np
 
 from hdpmf.common.methods.registry import at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, guess, pure
+from hdpmf.common.privacy.accounting.accountants import Composed, Event, RandomizedBit
 from hdpmf.common.privacy.accounting.costs import rounded_up
-from hdpmf.common.privacy.accounting.events import Composed, Event, RandomizedBit
 from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_UNITS
 from hdpmf.private.device.choices.privacy_level import check_weight, privacy_weight
 from hdpmf.private.device.disclosures.journal import Entry
