@@ -48,10 +48,10 @@ from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.sums import (
-    add_up,
     coding_of,
     item_facts,
     make_survey,
+    real_sums,
     sharp_biases,
 )
 from lists import find_data
@@ -276,7 +276,7 @@ def facts_by(
     # both together changes neither stars nor lists (tried for ``split`` and ``ball``).
     of_score, of_weight = scales(law)
     more = math.sqrt(given.noises)
-    observed = add_up(survey, [sums])
+    observed = real_sums(survey, sums)
     known = deconvolve(observed.weights, more * of_weight / survey.epsilon)
     relative = np.full(survey.n_items, more * of_score * SCORE)
     matrix = None if features is None else features.matrix

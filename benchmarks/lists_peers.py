@@ -131,7 +131,7 @@ def cornac_bpr(task: Task, threads: int, rate: float, reg: float) -> Iterator[Po
 
 def our_ease(task: Task, threads: int) -> Iterator[Point]:
     """The whole matrix, and compressed for devices."""
-    from hdpmf.untrusted.recommender.lists.ease import compress, item_item
+    from hdpmf.untrusted.recommender.lists.training import compress, item_item
 
     seconds, whole = _timed(lambda: item_item(task.presence))
     yield Point("whole matrix", seconds, task.ndcg(lambda users: task.matrix[users] @ whole.matrix))

@@ -45,8 +45,7 @@ class Uncompressed:
 
 def variants(presence: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every model, by its name."""
-    from hdpmf.untrusted.recommender.lists.ease import compress, item_item
-    from hdpmf.untrusted.recommender.lists.training import train_list_model
+    from hdpmf.untrusted.recommender.lists.training import compress, item_item, train_list_model
 
     if presence.n_items > 5_000:
         yield "5,000 items", lambda: train_list_model("ease", presence)

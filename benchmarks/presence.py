@@ -176,9 +176,9 @@ def choices(data: Sequence[str], seeds: int) -> None:
                 release = HDPBit(epsilon, rng=seed).release(
                     train, PrivacySpec().draw(train, rng=seed)
                 )
-                asked = release.survey, [release.bits]
+                asked = release.survey, release.bits
                 chosen.append(choose_patterns(*asked, release.features) > 0)
-                _, bits = bits_in_stars(*asked, release.bits.units)
+                _, bits = bits_in_stars(*asked)
                 weight = mean_weight(release.bits.units)
                 gain = held_out_gains(bits, train.n_items, release.features, weight)
                 gains.append(float(gain.sum() / (gain.std() * np.sqrt(len(gain)))))

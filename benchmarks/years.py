@@ -134,12 +134,17 @@ class Replay:
     def weighed(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By the recommender."""
         *earlier, last = runs
-        return facts_from_sums(self.survey, [last.answer], self.columns, last.noises, earlier)
+        return facts_from_sums(self.survey, last.answer, self.columns, last.noises, earlier)
 
     def added(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By plain addition: as if all of it were one run."""
         answers, noises = [run.answer for run in runs], sum(run.noises for run in runs)
-        return facts_from_sums(self.survey, answers, self.columns, noises)
+        plain = SumContribution(
+            scores=np.sum([answer.scores for answer in answers], axis=0),
+            weights=np.sum([answer.weights for answer in answers], axis=0),
+            total=sum(answer.total for answer in answers),
+        )
+        return facts_from_sums(self.survey, plain, self.columns, noises)
 
     def model(self, facts: ItemFacts) -> HDPSum:
         """What people have on their devices."""

@@ -78,7 +78,7 @@ def test_bits_choose_whether_who_rated_what_is_used(splits, data, chosen):
     """By the training part alone: films and books gain by it, the Yelp sample loses."""
     parts = splits.get(data) or load_dataset(data).hold_out(per_user=10, rng=1)
     release = HDPBit(rng=0).release(parts[0], PrivacySpec().draw(parts[0], rng=0))
-    assert choose_patterns(release.survey, [release.bits], release.features) == chosen
+    assert choose_patterns(release.survey, release.bits, release.features) == chosen
 
 
 def test_more_budget_is_more_accuracy(splits):

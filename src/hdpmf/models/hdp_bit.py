@@ -20,7 +20,7 @@ from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import OneRound, wanted_features
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
-from hdpmf.untrusted.recommender.bits import count_senders
+from hdpmf.untrusted.recommender.bits import numbered
 from hdpmf.untrusted.recommender.lists.training import train_list_model
 from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
@@ -127,7 +127,7 @@ class HDPBit(BitOptions, OneRound):
         )
         model._check_params()
         prior = load_prior(model.prior)
-        facts = facts_by_choice(survey, [release.bits], features, model.patterns)
+        facts = facts_by_choice(survey, release.bits, features, model.patterns)
         model.set_public(
             release.items,
             release.scale,
@@ -152,7 +152,7 @@ class HDPBit(BitOptions, OneRound):
     ) -> Release:
         return Release(
             survey,
-            msgspec.structs.replace(bits, senders=count_senders([bits])),
+            msgspec.structs.replace(bits, senders=numbered(bits.senders)),
             train.items,
             replace(claim, items="stated" if train.items.stated else "rated"),
             train.name,
@@ -164,7 +164,7 @@ class HDPBit(BitOptions, OneRound):
     def _facts(
         self, survey: Survey, answer: BitContribution, features: ItemFeatures | None
     ) -> ItemFacts:
-        return facts_by_choice(survey, [answer], features, self.patterns)
+        return facts_by_choice(survey, answer, features, self.patterns)
 
     def _keep(
         self, answer: Any, survey: Survey, train: Ratings, features: ItemFeatures | None

@@ -398,4 +398,4 @@ class HDPSum(SumOptions, OneRound):
     def _facts(
         self, survey: Survey, answer: SumContribution, features: ItemFeatures | None
     ) -> ItemFacts:
-        return facts_from_sums(survey, [answer], None if features is None else features.matrix)
+        return facts_from_sums(survey, answer, None if features is None else features.matrix)

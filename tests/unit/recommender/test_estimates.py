@@ -69,7 +69,7 @@ def test_facts_are_made_with_the_noise_that_was_released(epsilon, n_sums):
         np.int64
     )
     answer = SumContribution(scores=np.zeros(N, np.int64), weights=weights, total=0)
-    facts = facts_from_sums(survey_for("A", epsilon), [answer], None, n_sums)
+    facts = facts_from_sums(survey_for("A", epsilon), answer, None, n_sums)
     expected = deconvolve(weights / WEIGHT_UNITS, scale).size_biased
     np.testing.assert_array_equal(facts.popularity, expected.astype(np.float32))
 
@@ -110,12 +110,12 @@ def test_an_item_of_few_ratings_is_held_near_the_others(design):
             units=np.full(len(items), 64),
             plus=plus.astype(np.int64),
         )
-        facts = facts_from_bits(survey_for("L", 8.0, n), [answer], None)
+        facts = facts_from_bits(survey_for("L", 8.0, n), answer, None)
     else:
         # Entries of one weight unit reach from -5 to 5, in the soft coding's tenths.
         scores = np.rint(WEIGHT_UNITS * counts * (2 * share - 1) * 5).astype(np.int64)
         answer = SumContribution(scores=scores, weights=WEIGHT_UNITS * counts, total=0)
-        facts = facts_from_sums(survey_for(design, epsilon, n), [answer], None)
+        facts = facts_from_sums(survey_for(design, epsilon, n), answer, None)
     often, seldom, never = np.abs(facts.bias[:3] - np.median(facts.bias[3:]))
     assert often > 0.5
     assert seldom < 0.5 * often

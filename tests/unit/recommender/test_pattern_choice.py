@@ -57,7 +57,7 @@ def test_a_number_that_is_given_is_used_whatever_bits_say():
 def test_bits_that_tell_too_little_do_not_choose(monkeypatch):
     train = two_circles(liked_by_circle=False)
     release = HDPBit(0.25, rng=0).release(train)
-    asked = release.survey, [release.bits], None
+    asked = release.survey, release.bits, None
     assert choose_patterns(*asked) == PATTERNS
     monkeypatch.setattr(pattern_choice, "ENOUGH", 0.0)
     assert choose_patterns(*asked) == 0
@@ -68,7 +68,7 @@ def test_nobody_answered():
     nothing = release.bits.__class__(
         **{name: getattr(release.bits, name)[:0] for name in ("senders", "items", "units", "plus")}
     )
-    assert choose_patterns(release.survey, [nothing], None) == PATTERNS
+    assert choose_patterns(release.survey, nothing, None) == PATTERNS
 
 
 def test_a_bit_does_not_help_to_predict_itself(monkeypatch):

@@ -51,14 +51,18 @@ def answered(seed, raters, survey=None, noises=1):
 def facts(runs, design="A", epsilon=1.0):
     """By the newest of them, with the others before it."""
     *earlier, own = runs
-    return facts_from_sums(survey_for(design, epsilon), [own.answer], None, own.noises, earlier)
+    return facts_from_sums(survey_for(design, epsilon), own.answer, None, own.noises, earlier)
 
 
 def added(runs):
     """By plain addition."""
-    return facts_from_sums(
-        survey_for(), [run.answer for run in runs], None, sum(run.noises for run in runs)
+    answers = [run.answer for run in runs]
+    plain = SumContribution(
+        scores=sum(answer.scores for answer in answers),
+        weights=sum(answer.weights for answer in answers),
+        total=sum(answer.total for answer in answers),
     )
+    return facts_from_sums(survey_for(), plain, None, sum(run.noises for run in runs))
 
 
 def off(found):
@@ -170,7 +174,7 @@ def test_nothing_but_noise_gives_facts_of_nothing():
 
 def test_one_run_is_what_it_was_before():
     own = answered(5, RATERS)
-    expected = facts_from_sums(survey_for(), [own.answer], None)
+    expected = facts_from_sums(survey_for(), own.answer, None)
     found = facts([own])
     for name in ("bias", "variance", "popularity"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))

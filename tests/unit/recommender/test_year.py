@@ -8,6 +8,7 @@ import pytest
 from hdpmf import HDPSum, PrivacySpec, load_dataset
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.privacy.sampling import SeededNoise
+from hdpmf.common.protocol import SumContribution
 from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
@@ -44,10 +45,15 @@ def test_twelve_runs_of_equal_time_are_better_weighed_than_added_and_worse_than_
     run_of = np.minimum((times - times.min()) * RUNS // (times.max() - times.min()), RUNS - 1)
     *before, last = (released(np.flatnonzero(run_of == run), run) for run in range(RUNS))
     columns = features.matrix
-    once = facts_from_sums(survey, [released(np.arange(len(train)), 0)], columns)
+    once = facts_from_sums(survey, released(np.arange(len(train)), 0), columns)
     earlier = [SurveyAnswer(survey, answer) for answer in before]
-    weighed = facts_from_sums(survey, [last], columns, earlier=earlier)
-    added = facts_from_sums(survey, [*before, last], columns, RUNS)
+    weighed = facts_from_sums(survey, last, columns, earlier=earlier)
+    plain = SumContribution(
+        scores=sum(part.scores for part in (*before, last)),
+        weights=sum(part.weights for part in (*before, last)),
+        total=sum(part.total for part in (*before, last)),
+    )
+    added = facts_from_sums(survey, plain, columns, RUNS)
     errors = [
         HDPSum(epsilon=1.0, n_threads=1).with_facts(train, weights, facts).score(test)["mse"]
         for facts in (once, weighed, added)

@@ -384,7 +384,7 @@ def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_
     columns = None if features is None else features.matrix
     one, two = (service.folder.run_files(run.run).load().sum() for run in (first, second))
     before = SurveyAnswer(survey, one, 2)
-    expected = facts_from_sums(survey, [two], columns, 2, [before])
+    expected = facts_from_sums(survey, two, columns, 2, [before])
     assert_same(second.model.numbers, expected)
     index = msgspec.json.decode((tmp_path / "shop" / "public" / "index.json").read_bytes())
     facts = (tmp_path / "shop" / "public" / index["model"]["file"]).read_bytes()

@@ -199,4 +199,4 @@ def check(world: World, outcome: RunOutcome, checkpoint: Checkpoint) -> None:
     assert_same(checkpoint.sum(), expected)
     survey, features = world.settings.survey(world.known), world.known.features
     columns = None if features is None else features.matrix
-    assert_same(outcome.model.numbers, facts_from_sums(survey, [expected], columns, 2))
+    assert_same(outcome.model.numbers, facts_from_sums(survey, expected, columns, 2))

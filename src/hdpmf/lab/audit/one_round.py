@@ -61,8 +61,8 @@ class Design:
     def facts(self, survey: Survey, sent: SumContribution | BitContribution) -> ItemFacts:
         """Return what the recommender publishes."""
         if isinstance(sent, BitContribution):
-            return facts_by_choice(survey, [sent], None, HDPBit.patterns)
-        return facts_from_sums(survey, [sent], None)
+            return facts_by_choice(survey, sent, None, HDPBit.patterns)
+        return facts_from_sums(survey, sent, None)
 
     def client(
         self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise

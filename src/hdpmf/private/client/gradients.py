@@ -127,7 +127,6 @@ class GradientClient:
             its order.
         mechanism: How their ratings enter. A plan that names another one is refused.
         seed: Of the first user vectors.
-        min_raters: Items with fewer raters are left out of noise on a grid.
     """
 
     def __init__(
@@ -138,10 +137,7 @@ class GradientClient:
         noise: Noise,
         seed: int,
         workers: Workers,
-        *,
-        min_raters: int = 1,
     ) -> None:
-        self._min_raters = min_raters
         self._ratings = ratings
         self._weights = weights.for_ratings(ratings)
         self._mechanism = mechanism
@@ -395,9 +391,11 @@ class GradientClient:
         plan, budget = self._to_answer(), self._noise_budget
         if budget is not None and not self._mechanism.needs_h:
             return self._answer(from_grid(self._dense_units(plan)))
-        return self._answer(
-            self._spread(self._bare(plan) if budget is None else self._noisy(plan, budget))
-        )
+        if budget is not None:
+            return self._answer(self._spread(self._noisy(plan, budget)))
+        sums = self._gradients(plan)
+        check_finite(sums)
+        return self._answer(self._spread(sums))
 
     def _to_answer(self) -> Plan:
         """Return the plan; ProtocolError unless a round waits for an answer."""
@@ -420,12 +418,6 @@ class GradientClient:
         sums = np.empty((self._by_item.n_rows, self._U.shape[1]), np.float32)
         batch.item_gradients(self._by_item, self._U, self._V, sums, self._workers)
         return sums[:, : plan.n_factors]
-
-    def _bare(self, plan: Plan) -> np.ndarray:
-        """Return the gradients as they are sent without noise; they have to be finite."""
-        sums = self._gradients(plan)
-        check_finite(sums)
-        return sums
 
     def _noisy(self, plan: Plan, budget: float) -> np.ndarray:
         """Return the gradients with the summed noise shares of this client's raters.
@@ -468,7 +460,7 @@ class GradientClient:
     def _dense_units(self, plan: Plan) -> np.ndarray:
         """Return ``hdpmf-paid``'s gradients as whole numbers, with the whole noise.
 
-        All items have a row; user vectors are stand-ins. Items with too few raters have noise only.
+        All items have a row; user vectors are stand-ins.
         """
         if self._noise_budget is None or self._whole is None:
             raise ProtocolError("dense noise needs a budget")
@@ -479,16 +471,11 @@ class GradientClient:
         units = self._noise.discrete_laplace(scale, (plan.n_items, plan.n_factors))
         stand_ins = stand_in_vectors(self._by_user, self._V)[:, : plan.n_factors]
         rows = self._whole.sums(stand_ins, self._V[:, : plan.n_factors])
-        rows[self._quiet()] = 0
         if self._own is None:
             units += rows
         else:
             units[self._own] += rows
         return units
-
-    def _quiet(self) -> np.ndarray:
-        """Return a mask of the items rated here that have too few raters."""
-        return self._round_raters() < self._min_raters
 
     def _round_raters(self) -> np.ndarray:
         if self._raters is None:

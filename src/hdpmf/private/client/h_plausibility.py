@@ -30,27 +30,17 @@ class HPlausibility:
     Args:
         n_factors: Length of a row.
         rounds: Rounds that draw h anew.
-        seen: Rounds that were looked at before, in another process.
-        total: What was found in them.
+
+    Attributes:
+        seen: Rounds that were looked at.
+        total: The sum of the measure over them, per row; None before the first.
     """
 
-    def __init__(
-        self, n_factors: int, rounds: int, seen: int = 0, total: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, n_factors: int, rounds: int) -> None:
         self._n_factors = n_factors
         self._rounds = rounds
-        self._seen = seen
-        self._total = total
-
-    @property
-    def seen(self) -> int:
-        """Rounds that were looked at."""
-        return self._seen
-
-    @property
-    def total(self) -> np.ndarray | None:
-        """The sum of the measure over them, per row."""
-        return self._total
+        self.seen = 0
+        self.total: np.ndarray | None = None
 
     def check(self, h: np.ndarray) -> None:
         """Raise PrivacyError where no honest draw would be this small."""
@@ -61,16 +51,16 @@ class HPlausibility:
                 "be drawn from gives "
                 f"nothing below {H_FLOOR:.2g}; the gradients would go out without noise"
             )
-        if self._total is not None and len(self._total) != len(h):
+        if self.total is not None and len(self.total) != len(h):
             raise PrivacyError(
                 "refused: h was drawn per item in one round and for all items in another"
             )
         row = -np.log(np.minimum(h, np.float32(1.0))) @ np.ones(self._n_factors, np.float32)
-        total = row if self._total is None else self._total + row
+        total = row if self.total is None else self.total + row
         log_error = math.log(FALSE_ALARM) - math.log(2.0 * len(h) * self._rounds)
         for measured, rounds, when in (
             (row, 1, "in this round"),
-            (total, self._seen + 1, "over the rounds so far"),
+            (total, self.seen + 1, "over the rounds so far"),
         ):
             if float(measured.max()) > largest_plausible(rounds * self._n_factors, log_error):
                 raise PrivacyError(
@@ -78,7 +68,7 @@ class HPlausibility:
                     f"draws would be so with a probability below {FALSE_ALARM:g}; the gradients "
                     "would have too little noise"
                 )
-        self._total, self._seen = total, self._seen + 1
+        self.total, self.seen = total, self.seen + 1
 
 
 @lru_cache(maxsize=1024)

@@ -267,7 +267,7 @@ _TEACHING_ITEMS = 4096  # those with most bits; others have little to say
 
 def facts_from_bits(
     survey: Survey,
-    contributions: Sequence[BitContribution],
+    answer: BitContribution,
     features: ItemFeatures | None,
     n_patterns: int = 0,
 ) -> ItemFacts:
@@ -278,9 +278,8 @@ def facts_from_bits(
             rated what.
     """
     n = survey.n_items
-    units = np.concatenate([part.units for part in contributions])
-    level, bits = bits_in_stars(survey, contributions, units)
-    popularity = np.bincount(bits.items, minlength=n) * mean_weight(units)
+    level, bits = bits_in_stars(survey, answer)
+    popularity = np.bincount(bits.items, minlength=n) * mean_weight(answer.units)
     groups = known_groups(popularity, features)
     patterns = rating_patterns(bits.users, bits.items, n, n_patterns)
     similar: Similar | None = None
@@ -311,37 +310,31 @@ def known_groups(popularity: np.ndarray, features: ItemFeatures | None) -> list[
     return groups if features is None else [*groups, features.matrix]
 
 
-def bits_in_stars(
-    survey: Survey, contributions: Sequence[BitContribution], units: np.ndarray
-) -> tuple[float, StarBits]:
+def bits_in_stars(survey: Survey, answer: BitContribution) -> tuple[float, StarBits]:
     """The mean of all bits on the coding's curve, and what each of them says beyond that."""
-    items = np.concatenate([part.items for part in contributions])
+    items = answer.items
     if len(items) and int(items.max()) >= survey.n_items:
         raise ProtocolError(
             f"a bit is about an item that the survey's {survey.n_items} do not have"
         )
-    signs = 2.0 * np.concatenate([part.plus for part in contributions]) - 1.0
-    heights, slope = bit_height(units, survey.epsilon), coding_of(survey).curve.slope
+    signs = 2.0 * answer.plus - 1.0
+    heights, slope = bit_height(answer.units, survey.epsilon), coding_of(survey).curve.slope
     level = float((signs / heights).sum() / max(float((heights**-2).sum()), 1e-9))
     return level, StarBits(
-        count_senders(contributions),
+        numbered(answer.senders),
         items,
         (signs * heights - level) / slope,
         (heights / slope) ** 2,
     )
 
 
-def count_senders(contributions: Sequence[BitContribution]) -> np.ndarray:
-    """Number the senders of all contributions from 0, in their order.
+def numbered(senders: np.ndarray) -> np.ndarray:
+    """Number the senders of bits from 0, in their order.
 
     Given numbers are not used: a card may claim any number of users, and what follows needs memory
     for every number.
     """
-    found = [np.unique(part.senders, return_inverse=True) for part in contributions]
-    starts = np.concatenate(([0], np.cumsum([len(distinct) for distinct, _ in found])))
-    return np.concatenate(
-        [position + start for (_, position), start in zip(found, starts, strict=False)]
-    )
+    return np.asarray(np.unique(senders, return_inverse=True)[1])
 
 
 def mean_from_level(level: float, coding: str) -> float:

@@ -37,28 +37,25 @@ _FOLDS = 5
 
 def facts_by_choice(
     survey: Survey,
-    contributions: Sequence[BitContribution],
+    answer: BitContribution,
     features: ItemFeatures | None,
     n_patterns: int | None,
 ) -> ItemFacts:
     """Return item facts from bits, which choose the number of patterns where it is None."""
     if n_patterns is None:
-        n_patterns = choose_patterns(survey, contributions, features)
-    return facts_from_bits(survey, contributions, features, n_patterns)
+        n_patterns = choose_patterns(survey, answer, features)
+    return facts_from_bits(survey, answer, features, n_patterns)
 
 
-def choose_patterns(
-    survey: Survey, contributions: Sequence[BitContribution], features: ItemFeatures | None
-) -> int:
+def choose_patterns(survey: Survey, answer: BitContribution, features: ItemFeatures | None) -> int:
     """Return how many patterns to look for: ``PATTERNS``, or 0 if they do not help."""
-    units = np.concatenate([part.units for part in contributions])
-    _, bits = bits_in_stars(survey, contributions, units)
+    _, bits = bits_in_stars(survey, answer)
     if len(bits.items) == 0:
         return PATTERNS
     bits = bits.of_some(MOST_USERS)
     if float((1.0 / bits.variance).sum()) < ENOUGH:
         return PATTERNS
-    gains = held_out_gains(bits, survey.n_items, features, mean_weight(units))
+    gains = held_out_gains(bits, survey.n_items, features, mean_weight(answer.units))
     # As for every choice by what people show: a gain has to exceed its standard error.
     return PATTERNS if gains.sum() > gains.std() * np.sqrt(len(gains)) else 0
 

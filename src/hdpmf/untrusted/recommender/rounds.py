@@ -112,11 +112,6 @@ class Recommender:
         return self._V
 
     @property
-    def number(self) -> int:
-        """The number of the round that is under way."""
-        return self._round
-
-    @property
     def raters(self) -> np.ndarray:
         """Ratings that take part, per item."""
         raters: np.ndarray = self._raters
@@ -129,19 +124,8 @@ class Recommender:
             if report is not None:
                 part = Budgets(report.count, report.total, report.smallest, report.largest)
                 total = part if total is None else total + part
-        return self.reopen(
-            Opening(noise_budget=self._mechanism.noise_budget(self.plan.epsilon, total))
-        )
-
-    def reopen(self, opening: Opening) -> Opening:
-        """Go on with an opening that was made before."""
-        self._noise_budget = opening.noise_budget
-        return opening
-
-    def resume(self, message: Round) -> None:
-        """Go on in a round that was made before: it holds all that the recommender knows."""
-        self._V, self._h, self._round = message.item_factors, message.h, message.number
-        self._set_raters(message.raters)
+        self._noise_budget = self._mechanism.noise_budget(self.plan.epsilon, total)
+        return Opening(noise_budget=self._noise_budget)
 
     def start(self, counts: Sequence[ItemCounts]) -> None:
         """Add up who takes part."""
@@ -150,10 +134,7 @@ class Recommender:
                 raise ProtocolError(
                     f"a client counted {len(reply.counts)} items, the plan has {self.plan.n_items}"
                 )
-        self._set_raters(np.sum([reply.counts for reply in counts], axis=0))
-
-    def _set_raters(self, raters: np.ndarray) -> None:
-        self._raters = raters
+        self._raters = np.sum([reply.counts for reply in counts], axis=0)
         scaling = (
             np.sqrt(np.maximum(self._raters, 1))
             if self.plan.scale_steps

@@ -83,9 +83,9 @@ class NoisySums:
     mean: float
 
 
-def add_up(survey: Survey, contributions: Sequence[SumContribution]) -> NoisySums:
-    """Add the contributions of all clients, in real units."""
-    scores, weights, total = _real_sums(survey, contributions)
+def real_sums(survey: Survey, answer: SumContribution) -> NoisySums:
+    """Return an answer in real units."""
+    scores, weights, total = _real_sums(survey, answer)
     return NoisySums(scores, weights, _mean(total, float(weights.sum())))
 
 
@@ -106,9 +106,8 @@ def add_up_runs(
     scores, weights = np.zeros_like(known), np.zeros_like(known)
     totals = np.zeros(len(runs))
     for row, run in enumerate(runs):
-        answer = run.answer
         n = run.survey.n_items
-        scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, [answer])
+        scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, run.answer)
     scores, weights = scores * known, weights * known
     noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
     counted = weigh(weights, noise, known)
@@ -117,18 +116,14 @@ def add_up_runs(
     return observed, counted.noise * survey.epsilon
 
 
-def _real_sums(
-    survey: Survey, contributions: Sequence[SumContribution]
-) -> tuple[np.ndarray, np.ndarray, float]:
+def _real_sums(survey: Survey, answer: SumContribution) -> tuple[np.ndarray, np.ndarray, float]:
     """Scores, weights and the total, in real units."""
-    if any(len(part.scores) != survey.n_items for part in contributions):
-        raise ProtocolError(f"a contribution is not about the {survey.n_items} items of the survey")
+    if len(answer.scores) != survey.n_items:
+        raise ProtocolError(f"an answer is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
-    ruler = make_ruler(coding.scale)
-    scores = np.sum([part.scores for part in contributions], axis=0) * (coding.unit / WEIGHT_UNITS)
-    weights = np.sum([part.weights for part in contributions], axis=0) / WEIGHT_UNITS
-    total = sum(part.total for part in contributions) * (ruler.unit / WEIGHT_UNITS)
-    return scores, weights, total
+    scores = answer.scores * (coding.unit / WEIGHT_UNITS)
+    total = answer.total * (make_ruler(coding.scale).unit / WEIGHT_UNITS)
+    return scores, answer.weights / WEIGHT_UNITS, total
 
 
 def _mean(total: float, weight: float) -> float:
@@ -178,7 +173,7 @@ def make_survey(
 
 def facts_from_sums(
     survey: Survey,
-    contributions: Sequence[SumContribution],
+    answer: SumContribution,
     features: np.ndarray | None,
     n_sums: float = 1,
     earlier: Sequence[SurveyAnswer] = (),
@@ -188,28 +183,20 @@ def facts_from_sums(
 
     Args:
         features: Public features of the items, one row each, or None.
-        n_sums: How many times the whole noise is in the answers together: once for every server.
+        n_sums: How many times the whole noise is in the answer: once for every server.
         earlier: What earlier runs released of other ratings.
         retired: Positions of items that this run did not ask about.
     """
     noise: float | np.ndarray
     if earlier:
-        own = SurveyAnswer(survey, _joined(contributions), n_sums, retired)
+        own = SurveyAnswer(survey, answer, n_sums, retired)
         observed, noise = add_up_runs(survey, own, earlier)
     else:
-        observed = add_up(survey, contributions)
+        observed = real_sums(survey, answer)
         noise = np.sqrt(n_sums)  # several Laplace noises count as one of the same variance
     known = deconvolve(observed.weights, noise * WEIGHT_SCALE / survey.epsilon)
     bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, noise), features)
     return item_facts(survey, observed.mean, bias, variance, known.size_biased)
-
-
-def _joined(contributions: Sequence[SumContribution]) -> SumContribution:
-    return SumContribution(
-        scores=np.sum([part.scores for part in contributions], axis=0),
-        weights=np.sum([part.weights for part in contributions], axis=0),
-        total=sum(part.total for part in contributions),
-    )
 
 
 def sharp_biases(

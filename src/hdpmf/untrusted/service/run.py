@@ -149,7 +149,7 @@ class Run:
         features = self.known.features
         facts = facts_from_sums(
             survey,
-            [self.checkpoint.sum()],
+            self.checkpoint.sum(),
             None if features is None else features.matrix,
             NOISES,
             earlier,

@@ -21,9 +21,13 @@ from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import Round
 from hdpmf.errors import ConfigError, MissingExtraError, ModelFileError
 from hdpmf.untrusted.recommender.lists import training
-from hdpmf.untrusted.recommender.lists.ease import compress, item_item
 from hdpmf.untrusted.recommender.lists.presence import Presence, best_epoch, ndcg
-from hdpmf.untrusted.recommender.lists.training import LIST_MODELS, train_list_model
+from hdpmf.untrusted.recommender.lists.training import (
+    LIST_MODELS,
+    compress,
+    item_item,
+    train_list_model,
+)
 
 WORLD = synthetic_world(n_users=150, n_items=60, n_ratings=3000, rng=4)
 PRESENCE = Presence(WORLD.user_codes, WORLD.item_codes, WORLD.n_users, WORLD.n_items)

@@ -20,8 +20,8 @@ import numpy as np
 from numba import njit
 
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.untrusted.recommender.lists.ease import STRENGTH, compress, item_item
 from hdpmf.untrusted.recommender.lists.presence import Presence, train_to_best
+from hdpmf.untrusted.recommender.lists.training import STRENGTH, compress, item_item
 
 # scores of EASE are below 1; a pair's loss takes the logistic of this times their difference
 _SLOPE = 10.0
