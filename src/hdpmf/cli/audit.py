@@ -31,21 +31,6 @@ if TYPE_CHECKING:
     from hdpmf.lab.audit.game import AuditResult
 
 _ATTACKS = ("reconstruct",)
-_RUNS = 10_000
-
-_Method = Annotated[str, option("The method.", "METHOD", "--method", words=METHODS)]
-_Weight = Annotated[
-    float,
-    privacy_option(
-        "Privacy weight of the audited rating; its claim is W times epsilon.", "W", "--weight"
-    ),
-]
-_Runs = Annotated[
-    int,
-    run_option(
-        "Runs of each of the two worlds to measure on; more again choose the test.", "N", "--runs"
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,12 @@ def run(
     method: Annotated[
         str | None, option("The method.", "METHOD", default="all, in every view", words=METHODS)
     ] = None,
-    runs: _Runs = _RUNS,
+    runs: Annotated[
+        int,
+        run_option(
+            "Runs of each of the two worlds to measure on; more again choose the test.", "N"
+        ),
+    ] = 10_000,
     view: Annotated[
         str, option("What the attacker sees.", "messages|sums|sums-h-hidden|final")
     ] = "messages",
@@ -90,7 +80,10 @@ def run(
         str,
         option("What it has to find out: the rating, or whether there is one.", "value|presence"),
     ] = "value",
-    weight: _Weight = 1.0,
+    weight: Annotated[
+        float,
+        privacy_option("Privacy weight of the audited rating; its claim is W times epsilon.", "W"),
+    ] = 1.0,
     delta: Annotated[float, privacy_option("Of the guarantee.", "D")] = 0.0,
     out: Annotated[
         Path, option("Where audit.png and audit.json of all methods go.", "FOLDER", "--out", "-o")
@@ -176,7 +169,7 @@ def attack(
     name: Annotated[str, argument("Which attack.", "|".join(_ATTACKS))],
     options: AttackOptions,
     trial: WorldOptions,
-    method: _Method = "hdpmf",
+    method: Annotated[str, option("The method.", "METHOD", words=METHODS)] = "hdpmf",
     users: Annotated[int, option("How many users to attack.", "N")] = 50,
     weight: Annotated[
         float | None,

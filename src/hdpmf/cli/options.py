@@ -175,13 +175,16 @@ Columns = Annotated[
     list[str] | None,
     data_option("The files' name for a column, as user=customer; repeatable.", "OURS=THEIRS"),
 ]
+MERGING = ("error", "last", "first", "last-row", "first-row", "mean", "max")
+"""The rules of ``hdpmf.common.data.checks.Duplicates`` (a test keeps them equal)."""
+
 Duplicates = Annotated[
     str | None,
     data_option(
         "Which of several ratings of one item by one user counts; last and first go by time.",
-        "error|last|first|last-row|first-row|mean|max",
+        "|".join(MERGING),
         default="error",
-        words=("error", "last", "first", "last-row", "first-row", "mean", "max"),
+        words=MERGING,
     ),
 ]
 Seed = Annotated[int, run_option("Drives split, weights and training.", "SEED", min=0)]

@@ -109,14 +109,11 @@ def wants_json() -> bool:
     return _json_wanted[-1]
 
 
-def emit(result: Result, *, compact: bool = False) -> None:
-    """Print a result as this call of ``hdpmf`` asks for it.
-
-    ``compact`` prints JSON on one line, for commands that print several documents.
-    """
+def emit(result: Result) -> None:
+    """Print a result as this call of ``hdpmf`` asks for it."""
     if wants_json():
         fields = result.fields if isinstance(result.fields, Mapping) else result.fields()
-        print_json(fields, compact=compact)
+        print_json(fields)
     else:
         for block in result.text:
             _print_block(block)
@@ -124,10 +121,10 @@ def emit(result: Result, *, compact: bool = False) -> None:
         note(text)
 
 
-def print_json(fields: Fields, *, compact: bool = False) -> None:
+def print_json(fields: Fields) -> None:
     """Print a JSON document; it names the version that made it."""
     document = {**fields, "hdpmf_version": hdpmf_version()}
-    _write_lines(json.dumps(document, indent=None if compact else 2, allow_nan=False))
+    _write_lines(json.dumps(document, indent=2, allow_nan=False))
 
 
 def hdpmf_version() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from hdpmf.cli.options import (
+    MERGING,
     Columns,
     DatasetName,
     Duplicates,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 
 _HOLD_OUT = 10
-
-MERGING = ("error", "last", "first", "last-row", "first-row", "mean", "max")
 
 _READY = "ready"
 
@@ -93,7 +92,7 @@ class RatingsOptions:
     @property
     def columns(self) -> dict[str, str] | None:
         """The file's names for columns, by ours."""
-        return parse_columns(self.column)
+        return dict(parse_pairs(self.column, "--column", "user=customer")) if self.column else None
 
     def load(self) -> Ratings:
         """Return all ratings."""
@@ -202,11 +201,6 @@ def _split_by(ratings: Ratings, how: str, seed: int) -> tuple[Ratings, Ratings]:
     return cut(ratings, kind, number, seed)
 
 
-def parse_columns(given: Sequence[str] | None) -> dict[str, str] | None:
-    """Return the names of columns that ``--column`` gives."""
-    return dict(parse_pairs(given, "--column", "user=customer")) if given else None
-
-
 def parse_pairs(given: Sequence[str], option: str, example: str) -> list[tuple[str, str]]:
     """Return the names and values of a repeatable NAME=VALUE option."""
     parts = [text.partition("=") for text in given]
@@ -242,18 +236,13 @@ class ExampleOptions:
                 f"--weights takes paper, uniform or a file; there is no file {self.weights!r}"
             )
 
-    @property
-    def uniform(self) -> bool:
-        """True if everybody is at 1."""
-        return self.weights == "uniform"
-
     def people(self) -> Sequence[Person]:
         """Return the strictest, the median and the most liberal user; one where all are alike."""
         from hdpmf.common.privacy import PrivacySpec
         from hdpmf.common.privacy.accounting.costs import Person, example_people, people_weighing
         from hdpmf.common.privacy.weights import WeightTable
 
-        if self.uniform:
+        if self.weights == "uniform":
             return [Person("every user", 1.0)]
         if self.weights == "paper":
             return example_people(PrivacySpec())

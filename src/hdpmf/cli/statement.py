@@ -224,7 +224,9 @@ def compare(
     training, held_out = cut.split(source, seed)
     weights = wishes.draw(training, seed, source)
     people = People(training, weights)
-    names = list(dict.fromkeys((*map(_known, methods), "user-mean", "global-mean")))
+    names = list(
+        dict.fromkeys((*(method_named(name).name for name in methods), "user-mean", "global-mean"))
+    )
     designs = {METHODS[name].label: _design(name, options, people, seed) for name in names}
     found = measured(
         [model for model, _ in designs.values()],
@@ -272,10 +274,6 @@ def compare(
 
 
 _MEASURED = ("mse", "mae", "ndcg_at_10")
-
-
-def _known(name: str) -> str:
-    return method_named(name).name
 
 
 def _design(

@@ -230,15 +230,12 @@ class PageGuard:
     Args:
         host: Name and port by which browsers must address us.
         public: Paths that other sites may link to, because they show nothing.
-        scheme: ``https`` behind a proxy that has a certificate.
     """
 
-    def __init__(
-        self, app: App, host: str, public: frozenset[str] = frozenset(), scheme: str = "http"
-    ) -> None:
+    def __init__(self, app: App, host: str, public: frozenset[str] = frozenset()) -> None:
         self._app = app
         self._host = host
-        self._origin = f"{scheme}://{host}"
+        self._origin = f"http://{host}"
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
