@@ -32,7 +32,6 @@ def test_the_paired_test_is_scipys(seed: int) -> None:
     second = first + rng.normal(0.05, 0.08, 5)
     ours, theirs = paired_test(first.tolist(), second.tolist()), ttest_rel(first, second)
     assert ours.p == pytest.approx(theirs.pvalue)
-    assert ours.difference == pytest.approx((first - second).mean())
     expected = (
         3
         if theirs.pvalue <= 0.01

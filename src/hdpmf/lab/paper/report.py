@@ -6,8 +6,6 @@ import re
 from dataclasses import asdict
 from os import PathLike
 
-import msgspec
-
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
@@ -75,14 +73,14 @@ def paper_csv(content: Content) -> dict[str, bytes]:
 
 
 def _table1_csv(content: Content) -> bytes:
-    printed = {row.dataset: row for row in published.table1()}
+    printed = published.table1()
     fields = ("users", "items", "ratings", "density")
     rows = []
     for name, facts in content.datasets.items():
         paper = printed.get(name)
         row = {"dataset": name, "title": facts["title"]} | {key: facts[key] for key in fields}
-        row |= {f"paper_{key}": paper and getattr(paper, key) for key in fields}
-        rows.append(row | {"paper_slips": paper and "; ".join(paper.slips)})
+        row |= {f"paper_{key}": paper and paper[key] for key in fields}
+        rows.append(row | {"paper_slips": paper and "; ".join(paper["slips"])})
     return to_csv(rows)
 
 
@@ -162,7 +160,7 @@ def paper_page(content: Content) -> Page:
             "statements": statements(content),
             "reversals": reversals(content),
             "comparable": any(paper_pairs(content)),
-            "printed": {row.dataset: msgspec.to_builtins(row) for row in published.table1()},
+            "printed": published.table1(),
             "printed_shares": published.table2(),
             "groups": privacy_groups(),
             "names": _split_names,
