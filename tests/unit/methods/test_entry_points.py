@@ -34,7 +34,8 @@ class Point:
 
 def _of_package(monkeypatch: pytest.MonkeyPatch, known: Registry, *values: object) -> None:
     """Let a package be installed that names these values."""
-    monkeypatch.setattr(names, "entry_points", lambda group: [Point(each) for each in values])
+    points = {known._group: [Point(each) for each in values]}
+    monkeypatch.setattr(names, "entry_points", lambda group: points.get(group, []))
     monkeypatch.setattr(known, "_looked", False)
     monkeypatch.setattr(known, "_known", dict(known._known))
 
