@@ -144,7 +144,7 @@ PLANTED = (
     Planted(
         "anybody signs a server's list of keys",
         "common/protocol/key_list.py",
-        "if not verifies(public, signed.signature, _LABEL + signed.statement):",
+        "if not verifies(bytes.fromhex(public), signed.signature, _LABEL + signed.statement):",
         "if False:",
         (f"{_RECORDED}::test_nobody_else_makes_the_helpers_list",),
     ),
