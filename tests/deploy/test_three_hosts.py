@@ -239,6 +239,12 @@ def _befall(on: Rehearsal) -> None:
     hosts.free_disk("university")
     on.say("the helper's disk has room again")
     on.restart("university")
+    # A shop that has forgotten who has a token gives no more: who asks later does not report.
+    on.wait(
+        "everybody has a token",
+        lambda: all("gave a token" in hosts.log(name) for name in PEOPLE),
+        120,
+    )
     _restore(on, "middle")
 
 
