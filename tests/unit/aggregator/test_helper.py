@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 
 import numpy as np
@@ -22,7 +23,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
     ReportMetadata,
     ReportShare,
-    report_checksum,
+    combine_checksums,
 )
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.errors import DapError
@@ -63,9 +64,8 @@ def told(
 
 def share_request(interval: Interval, ids: list[bytes], count: int | None = None) -> bytes:
     selector = BatchSelector(batch_interval=interval)
-    return AggregateShareReq(
-        selector, b"", len(ids) if count is None else count, report_checksum(ids)
-    ).encode()
+    checksum = combine_checksums(hashlib.sha256(each).digest() for each in ids)
+    return AggregateShareReq(selector, b"", len(ids) if count is None else count, checksum).encode()
 
 
 def id_of(report: bytes) -> bytes:

@@ -19,7 +19,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_details,
     problem_from_details,
-    report_checksum,
 )
 from hdpmf.errors import DapError
 
@@ -88,14 +87,13 @@ def test_what_others_wrote_is_not_repeated():
 
 
 def test_a_checksum_is_of_a_set():
-    ids = [bytes([n]) * 16 for n in range(3)]
-    assert report_checksum([]) == bytes(32)
-    assert report_checksum(ids[:1]) == hashlib.sha256(ids[0]).digest()
-    assert report_checksum(ids) == report_checksum(reversed(ids))
-    assert combine_checksums(
-        [report_checksum(ids[:1]), report_checksum(ids[1:])]
-    ) == report_checksum(ids)
-    assert report_checksum(ids) != report_checksum(ids[:2])
+    digests = [hashlib.sha256(bytes([n]) * 16).digest() for n in range(3)]
+    whole = combine_checksums(digests)
+    assert combine_checksums([]) == bytes(32)
+    assert combine_checksums(digests[:1]) == digests[0]
+    assert whole == combine_checksums(reversed(digests))
+    assert combine_checksums([digests[0], combine_checksums(digests[1:])]) == whole
+    assert whole != combine_checksums(digests[:2])
 
 
 def test_media_types_are_all_different():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
@@ -327,7 +326,7 @@ class AggregateShareReq(Message):
     batch_selector: BatchSelector
     agg_param: Opaque32
     report_count: U64
-    checksum: Annotated[bytes, Fixed(CHECKSUM_SIZE)]  # ``report_checksum``
+    checksum: Annotated[bytes, Fixed(CHECKSUM_SIZE)]  # XOR of SHA-256 of the reports' ids
 
 
 @message
@@ -429,11 +428,6 @@ def id_from_text(text: str, size: int) -> bytes:
     raise DapError(
         f"an id of {size} bytes is expected in the path, in base64 for URLs and without padding"
     )
-
-
-def report_checksum(report_ids: Iterable[bytes]) -> bytes:
-    """Return the XOR of the report ids' SHA-256, by which both servers compare their reports."""
-    return combine_checksums(hashlib.sha256(report_id).digest() for report_id in report_ids)
 
 
 def combine_checksums(checksums: Iterable[bytes]) -> bytes:
