@@ -11,8 +11,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from hdpmf.common.net.web_client import WebClient
-from hdpmf.private.device.device_identity import follow
+from hdpmf.private.device.connection import connect
 from hdpmf.private.device.participant import Participant
 from hdpmf.private.device.recommendations import local_model
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -40,15 +39,7 @@ def _participant(store: DeviceStore, address: str, name: str) -> Participant:
     def log(line: str) -> None:
         print(f"{name}: {line}", file=sys.stderr, flush=True)
 
-    web = WebClient(address, store.recommender.authority or b"")
-    return Participant(
-        store,
-        web,
-        recommender=address,
-        every=_EVERY,
-        follow=lambda told: web.trust(follow(store, told, log)),
-        log=log,
-    )
+    return connect(store, address, log, every=_EVERY)
 
 
 if __name__ == "__main__":

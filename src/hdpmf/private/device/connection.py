@@ -11,6 +11,24 @@ from hdpmf.private.device.participant import POLL_EVERY, Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 
 
+def connect(
+    store: DeviceStore, address: str, log: Callable[[str], None], *, every: float = POLL_EVERY
+) -> Participant:
+    """Return the participant that a store is with a recommender, with a way to send.
+
+    Args:
+        store: The device's store at the recommender's place, opened for serving.
+        log: Told what happens, in lines for the owner.
+        every: Seconds, about, between two looks at the files.
+    """
+    web = WebClient(address, store.recommender.authority or b"")
+
+    def learn(told: bytes) -> None:
+        web.trust(follow(store, told, log))
+
+    return Participant(store, web, recommender=address, every=every, follow=learn, log=log)
+
+
 def serve_recommender(
     store: DeviceStore,
     address: str,
@@ -21,21 +39,13 @@ def serve_recommender(
     soon: threading.Event | None = None,
     after: Callable[[Participant], None] = lambda participant: None,
 ) -> None:
-    """Take part with a recommender until ``stop`` is set.
+    """Take part with a recommender until ``stop`` is set; other arguments as for `connect`.
 
     Args:
-        store: The device's store at the recommender's place, opened for serving.
-        log: Told what happens, in lines for the owner.
-        every: Seconds, about, between two looks at the files.
         soon: Set to look at the files now; with ``stop``, too.
         after: Called before anything is done, and after each step.
     """
-    web = WebClient(address, store.recommender.authority or b"")
-
-    def learn(told: bytes) -> None:
-        web.trust(follow(store, told, log))
-
-    participant = Participant(store, web, recommender=address, every=every, follow=learn, log=log)
+    participant = connect(store, address, log, every=every)
     after(participant)
     try:
         while not stop.is_set():
