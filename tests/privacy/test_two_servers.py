@@ -17,7 +17,7 @@ from scipy import stats
 from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.privacy.sampling import KeyedNoise
-from hdpmf.common.protocol.layout import survey_circuit
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.untrusted.recommender.sums import make_survey
 from tests.unit.aggregator.server_pair import Pair
 from tests.world import KnownNoise, make_report

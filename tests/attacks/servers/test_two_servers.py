@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol import Task, decode, encode
 from hdpmf.common.protocol.catalogue import known_items
-from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ProtocolError
 from hdpmf.private.client.outgoing import sealed_report, split_report

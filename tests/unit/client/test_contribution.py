@@ -15,7 +15,7 @@ from hdpmf.common.protocol import (
     decode,
     encode,
 )
-from hdpmf.common.protocol.layout import survey_circuit
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.errors import PrivacyError, ProtocolError, RatingsError
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.bits import facts_from_bits

@@ -17,8 +17,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.protocol import CatalogueTable, Survey, decode, encode
 from hdpmf.common.protocol.key_list import KeyList, PublishedKeys, SignedKeyList
-from hdpmf.common.protocol.layout import survey_circuit
 from hdpmf.common.protocol.servers import Collector, Server, Servers
+from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore

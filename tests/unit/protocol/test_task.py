@@ -19,8 +19,8 @@ from hdpmf.common.protocol import (
     decode,
     encode,
 )
-from hdpmf.common.protocol.layout import answer_of, check_survey_task, survey_circuit
 from hdpmf.common.protocol.servers import Collector, Server, Servers
+from hdpmf.common.protocol.survey_task import answer_of, check_survey_task, survey_circuit
 from hdpmf.common.protocol.task import Noise, SumOfVectors, prio_of, task_id
 from hdpmf.errors import ConfigError, HdpmfError, ProtocolError
 

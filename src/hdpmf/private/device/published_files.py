@@ -22,8 +22,8 @@ from typing import Protocol
 import msgspec
 
 from hdpmf.common.protocol import Survey, decode
-from hdpmf.common.protocol.layout import check_survey_task
 from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.survey_task import check_survey_task
 from hdpmf.common.protocol.task import Task, task_id
 from hdpmf.errors import PrivacyError, ProtocolError, TooLongError, TransportError
 from hdpmf.private.device.budget import check_policy

@@ -32,8 +32,8 @@ from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.protocol import AnyCatalogue, SumContribution, decode, encode
 from hdpmf.common.protocol.catalogue import KnownItems, known_items
-from hdpmf.common.protocol.layout import answer_of, survey_circuit
 from hdpmf.common.protocol.servers import Servers
+from hdpmf.common.protocol.survey_task import answer_of, survey_circuit
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
