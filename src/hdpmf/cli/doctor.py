@@ -55,7 +55,6 @@ _PURPOSES = {
     "flower": "the paper's rounds over machines, on Flower",
     "optuna": 'search for parameters by Optuna (search="bayes")',
     "dask": "experiments on a cluster (--backend dask://HOST:8786)",
-    "traces": "OpenTelemetry traces of services (OTEL_EXPORTER_OTLP_ENDPOINT)",
     "bench": "benchmarks against other libraries",
     "docs": "the site of the documentation (make docs)",
     "dev": "every check and test (make test)",

@@ -18,7 +18,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.logs import JsonLines, event
 from hdpmf.errors import DapError, StorageError
 from hdpmf.untrusted.aggregator.datastore import payloads, reports
-from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter, Upload
 from tests.unit.aggregator.server_pair import END, Pair, plain_sum
 from tests.world import HOUR, issuer, make_token
@@ -160,7 +159,7 @@ def test_what_comes_while_the_disk_works_is_one_group() -> None:
     disk = Disk()
 
     async def all_of_it() -> list[object]:
-        writer = ReportWriter(disk.write, AggregatorMetrics(), room=1000)
+        writer = ReportWriter(disk.write, room=1000)
         writer.start()
         waiting = [asyncio.create_task(writer.put(upload(bytes([place])))) for place in range(100)]
         waiting.append(asyncio.create_task(writer.put(upload(b"bad"))))
@@ -189,7 +188,7 @@ def test_a_disk_that_refuses_confirms_nothing_and_may_recover(fault: Exception) 
     disk.fault = fault
 
     async def all_of_it() -> None:
-        writer = ReportWriter(disk.write, AggregatorMetrics(), room=10)
+        writer = ReportWriter(disk.write, room=10)
         writer.start()
         with pytest.raises(StorageError):
             await writer.put(upload(b"x"))

@@ -45,11 +45,10 @@ class MonitoringOptions:
     def monitored(
         self, service: ServiceFolder, metrics: Metrics
     ) -> Iterator[Callable[[str], None]]:
-        """Log alerts, serve counts and export traces in the block; yields a function that logs."""
-        from hdpmf.common.base.logs import exporting
+        """Log alerts and serve counts in the block; yields a function that logs."""
         from hdpmf.untrusted.service.health import inspect_folder
 
-        with exporting("hdpmf-recommender"), self.log(metrics) as log:
+        with self.log(metrics) as log:
             for alert in inspect_folder(service).alerts:
                 log(f"{alert.words}; to do: {alert.todo}")
             if self.metrics_port is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -19,7 +19,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     problem_from_details,
 )
-from hdpmf.common.base.logs import span, trace_headers
 from hdpmf.common.net.https import DATE_HEADER, HEALTH_PATH, HttpsAnswer, HttpsClient
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import (
@@ -124,8 +123,6 @@ class ServerClient:
         timeout: Seconds for a connection, or a part of an answer.
     """
 
-    _continues_trace: ClassVar[bool] = False
-
     def __init__(self, card: Server, party: PartyKey, timeout: float = ANSWER_SECONDS) -> None:
         self._card = card
         self._authorization = f"Bearer {party.token(card.identity, to=card.identity)}"
@@ -181,12 +178,9 @@ class ServerClient:
         headers = {"authorization": self._authorization, DATE_HEADER: formatdate(usegmt=True)}
         if media_type is not None:
             headers["content-type"] = media_type
-        with span("ask server"):
-            if self._continues_trace:
-                headers |= trace_headers()
-            return self._client.request(
-                method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
-            )
+        return self._client.request(
+            method, self._card.endpoint(path), most=MAX_ANSWER, headers=headers, body=body
+        )
 
     def signed_keys(self) -> bytes:
         """Return the list of its keys, unchecked.

@@ -12,7 +12,7 @@ import threading
 import time
 
 from hdpmf.common.base.backoff import backoff
-from hdpmf.common.base.logs import count, event, span
+from hdpmf.common.base.logs import event
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.leader import Leader
@@ -88,9 +88,7 @@ class AggregationJobDriver:
             try:
                 self._collect_garbage()
                 self._woken.clear()
-                with span("aggregate reports"):
-                    handled = self._leader.aggregate(self._limits.job_reports)
-                    count(reports=handled)
+                handled = self._leader.aggregate(self._limits.job_reports)
                 self._metrics.aggregated.inc(handled)
                 event("looked-for-reports", logging.DEBUG, handled=handled)
                 self._failures = 0

@@ -20,7 +20,6 @@ read. Computation and disk access run in threads.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +51,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     problem_details,
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
-from hdpmf.common.base.logs import count, event, span
+from hdpmf.common.base.logs import event
 from hdpmf.common.net.https import HEALTH_PATH, date_of
 from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
@@ -243,15 +242,13 @@ class Resources:
         seconds = metrics.requests.labels(resource)
 
         async def answer(request: Request) -> Response:
-            # a trace of its own, whatever the headers say: a device's requests are not linked
-            with seconds.time(), span(f"answer {resource}"):
+            with seconds.time():
                 try:
                     # The answer to HEAD is that to GET; uvicorn leaves the body out.
                     method = "GET" if request.method == "HEAD" else request.method
                     response = await handlers[method](request)
                 except Exception as error:  # the caller gets an answer, the log the kind of error
                     response = problem_response(error, self._limits.retry_after, _task_in(request))
-                count(status=response.status_code)
             metrics.answers.labels(resource, response.status_code).inc()
             event("answered", logging.DEBUG, resource=resource, status=response.status_code)
             return response
@@ -277,8 +274,7 @@ class Resources:
             self._engine.partner_clock.compare(theirs)
 
     async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
-        run = contextvars.copy_context().run  # for traces
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run, work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     async def _task(self, request: Request) -> AggregatorTask:
         """Return the task in the path."""
@@ -353,7 +349,7 @@ class LeaderResources(Resources):
         self._leader = leader
         self._driver = AggregationJobDriver(leader, metrics, self._limits)
         self._writer = ReportWriter(
-            leader.upload_many, metrics, self._limits.waiting_uploads, self._driver.wake
+            leader.upload_many, self._limits.waiting_uploads, self._driver.wake
         )
 
     def routes(self) -> list[Route]:
@@ -436,8 +432,7 @@ class LeaderResources(Resources):
 
     async def _poll_collection(self, request: Request) -> Response:
         task, job = await self._collecting(request)
-        with span("collect batch"):
-            found = await self._in_thread(self._leader.collection, task.id, job)
+        found = await self._in_thread(self._leader.collection, task.id, job)
         if found is None:
             return Response(status_code=202, headers={"retry-after": str(_COLLECT_SECONDS)})
         return Response(found, media_type=MEDIA_TYPES[Collection])
@@ -494,16 +489,14 @@ class HelperResources(Resources):
         job = id_from_text(request.path_params["aggregation_job_id"], JOB_ID_SIZE)
         most = 64 + self._limits.job_reports * task.prepare_init_size
         body = await read_body(request, MEDIA_TYPES[AggregationJobInitReq], most)
-        with span("check reports", request.headers):
-            found = await self._in_thread(self._helper.aggregation_job, task.id, job, body)
+        found = await self._in_thread(self._helper.aggregation_job, task.id, job, body)
         return Response(found, 201, media_type=MEDIA_TYPES[AggregationJobResp])
 
     async def _share(self, request: Request) -> Response:
         self._check_partner(request)
         task = await self._task(request)
         body = await read_body(request, MEDIA_TYPES[AggregateShareReq], _QUERY_SIZE)
-        with span("close batch", request.headers):
-            found = await self._in_thread(self._helper.aggregate_share, task.id, body)
+        found = await self._in_thread(self._helper.aggregate_share, task.id, body)
         return Response(found, media_type=MEDIA_TYPES[AggregateShare])
 
 

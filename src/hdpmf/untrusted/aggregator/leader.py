@@ -286,10 +286,6 @@ class Leader(Aggregator):
         return None
 
 
-class _Client(ServerClient):
-    _continues_trace = True
-
-
 ANSWER_SECONDS = 120.0
 """The helper checks all reports of a job before it answers."""
 
@@ -302,8 +298,8 @@ class HelperClient:
     """The helper over HTTPS. It tries once: the caller knows when to try again."""
 
     def __init__(self, keys: ServerKeys) -> None:
-        self._slow = _Client(keys.partner, keys.party, ANSWER_SECONDS)
-        self._quick = _Client(keys.partner, keys.party, QUICK_SECONDS)
+        self._slow = ServerClient(keys.partner, keys.party, ANSWER_SECONDS)
+        self._quick = ServerClient(keys.partner, keys.party, QUICK_SECONDS)
 
     def __enter__(self) -> Self:
         return self

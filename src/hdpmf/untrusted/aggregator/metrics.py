@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError, Problem
-from hdpmf.common.base.logs import span
 from hdpmf.common.net.metrics import (
     ProcessMetrics,
     certificate_metrics,
@@ -41,7 +40,6 @@ sum.
 
 _PREFIX = "hdpmf_aggregator_"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-_GROUPS = (1, 4, 16, 64, 256)
 _OUTCOMES = ("accepted", "busy", "clock", "failed", *Problem)
 _STATUSES = (200, 201, 202, 400, 403, 404, 413, 500, 503)
 _TURNED_AWAY = ("address", "connections", "gave-way", "headers", "slow")
@@ -58,13 +56,6 @@ class AggregatorMetrics:
         self._computed: list[Collector] = []
         self.uploads = self._counter("uploads", "Reports by what became of them.", "outcome")
         self.answers = self._counter("answers", "Requests by resource.", "resource", "status")
-        self.commits = self._histogram("commit_seconds", "Of writing reports down.")
-        self.grouped = Histogram(
-            f"{_PREFIX}commit_reports",
-            "Reports per write.",
-            buckets=_GROUPS,
-            registry=self._registry,
-        )
         self.requests = self._histogram(
             "request_seconds", "From a request's headers to its answer.", "resource"
         )
@@ -99,7 +90,7 @@ class AggregatorMetrics:
     @contextmanager
     def transaction(self, kind: str) -> Iterator[None]:
         """Take the time of a transaction that is inside, ``read`` or ``write``."""
-        with self.transactions.labels(kind).time(), span(f"{kind} transaction"):
+        with self.transactions.labels(kind).time():
             yield
 
     def watch(self, folder: AggregatorFolder, server: Aggregator) -> None:

@@ -6,14 +6,13 @@ import asyncio
 import hashlib
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem, Report
 from hdpmf.common.aggregation.two_servers.tokens import Token
-from hdpmf.common.base.logs import event, span
+from hdpmf.common.base.logs import event
 from hdpmf.errors import DapError, HdpmfError, StorageError, needs
 from hdpmf.untrusted.aggregator.collection import closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
@@ -23,7 +22,6 @@ from hdpmf.untrusted.aggregator.datastore import (
     payloads,
     reports,
 )
-from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.sealing import BatchSeals
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, TaskStore
 
@@ -256,7 +254,6 @@ class ReportWriter:
 
     Args:
         write: Commits a group; returns for each report None or the reason to refuse it.
-        metrics: Metrics to update.
         room: Uploads that may wait.
         written: Called after each group with how many are stored, by the thread.
     """
@@ -264,12 +261,10 @@ class ReportWriter:
     def __init__(
         self,
         write: Writer,
-        metrics: AggregatorMetrics,
         room: int,
         written: Callable[[int], None] = lambda stored: None,
     ) -> None:
         self._write = write
-        self._metrics = metrics
         self._room = room
         self._written = written
         self._waiting: deque[tuple[Upload, asyncio.Future[HdpmfError | None]]] = deque()
@@ -330,11 +325,7 @@ class ReportWriter:
 
     def _run(self) -> None:
         while group := self._next():
-            begin = time.perf_counter()
-            with span("store reports", reports=len(group)):
-                results = self._outcome([upload for upload, _ in group])
-            self._metrics.commits.observe(time.perf_counter() - begin)
-            self._metrics.grouped.observe(len(group))
+            results = self._outcome([upload for upload, _ in group])
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(
                     _set_results, [future for _, future in group], results

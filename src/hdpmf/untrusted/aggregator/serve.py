@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
-from hdpmf.common.base.logs import event, exporting, log_to_stderr
+from hdpmf.common.base.logs import event, log_to_stderr
 from hdpmf.common.net.certificates import ServerTls
 from hdpmf.common.net.server import (
     Connections,
@@ -91,10 +91,7 @@ def run_worker(
         ),
         lambda why: metrics.turned_away.labels(why).inc(),
     )
-    with (
-        exporting(f"hdpmf-{folder.config.role}"),
-        open_server(folder, metrics.transaction) as engine,
-    ):
+    with open_server(folder, metrics.transaction) as engine:
         metrics.watch(folder, engine)
         resources: Resources
         if isinstance(engine, Leader):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from hdpmf.common.base.logs import span
 from hdpmf.common.net.sum_servers import SumServers, TwoServers
 from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.identity import PartyKey
@@ -122,8 +121,7 @@ class Service:
         earlier = [survey_answer(self.folder, bytes.fromhex(name)) for name in record.earlier]
         self._issue_again(run)
         self.publish()  # the items that its task will be about
-        with span("run"):
-            outcome = self._run(run, record).conduct(earlier)
+        outcome = self._run(run, record).conduct(earlier)
         self.folder.finish(
             run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1)
         )
