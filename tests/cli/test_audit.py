@@ -77,21 +77,20 @@ def test_a_claim_for_another_view_is_called_so(call):
     assert "not made for the view of this audit" in result.out
 
 
-def test_attack(call):
-    command = ("audit", "attack", "reconstruct", "--users", "3", *FAST)
+def test_reconstruct(call):
+    command = ("audit", "reconstruct", "--users", "3", *FAST)
     assert 0 < call(*command, "--json").json["exact"] <= 1
     assert "exactly right" in call(*command).out
 
 
 @pytest.mark.slow
-def test_all_methods_make_a_figure_and_numbers(call, tmp_path, monkeypatch):
+def test_all_methods_make_a_table_and_numbers(call, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "hdpmf.common.data.load_dataset", lambda name: synthetic_world(80, 50, 1_600, rng=1)
     )
-    result = call("audit", "run", "--runs", "40", "--out", tmp_path / "audit")
+    result = call("audit", "run", "--runs", "40", "--out", tmp_path / "audit.json")
     assert result.code == 0
-    assert (tmp_path / "audit" / "audit.png").read_bytes().startswith(b"\x89PNG")
-    numbers = json.loads((tmp_path / "audit" / "audit.json").read_text())["results"]
+    numbers = json.loads((tmp_path / "audit.json").read_text())["results"]
     assert {row["method"] for row in numbers} == set(audited())
     assert "claim broken" in result.out
 
@@ -105,8 +104,7 @@ def test_all_methods_make_a_figure_and_numbers(call, tmp_path, monkeypatch):
         ("run", "--method", "hdp-bit", "--adjacency", "presence"),
         ("run", "--method", "hdp-sum", "--view", "sums-h-hidden"),
         ("run", "--method", "hdp-sum", "--view", "two-servers"),
-        ("attack", "nonsense"),
-        ("attack", "reconstruct", "--method", "hdp-bit"),
+        ("reconstruct", "--method", "hdp-bit"),
     ],
 )
 def test_wrong_options_end_in_one_line(call, wrong):

@@ -13,7 +13,6 @@ from hdpmf.cli.method_options import MethodOptions
 from hdpmf.cli.options import (
     DATASET_NAMES,
     Seed,
-    argument,
     command,
     data_option,
     make_folder,
@@ -21,7 +20,7 @@ from hdpmf.cli.options import (
     privacy_option,
     run_option,
 )
-from hdpmf.cli.output import Block, Result, Table, command_text, hdpmf_version
+from hdpmf.cli.output import Block, Result, Table, hdpmf_version
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
@@ -29,8 +28,6 @@ from hdpmf.errors import ConfigError
 if TYPE_CHECKING:
     from hdpmf.common.data import Ratings
     from hdpmf.lab.audit.game import AuditResult
-
-_ATTACKS = ("reconstruct",)
 
 
 @dataclass(frozen=True)
@@ -84,10 +81,9 @@ def run(
         float,
         privacy_option("Privacy weight of the audited rating; its claim is W times epsilon.", "W"),
     ] = 1.0,
-    delta: Annotated[float, privacy_option("Of the guarantee.", "D")] = 0.0,
     out: Annotated[
-        Path, option("Where audit.png and audit.json of all methods go.", "FOLDER", "--out", "-o")
-    ] = Path("out") / "audit",
+        Path, option("Where the numbers of all methods go.", "FILE", "--out", "-o")
+    ] = Path("out") / "audit.json",
 ) -> Result:
     """Guess one rating, lowest or highest, many times; the error rates bound epsilon from below.
 
@@ -104,25 +100,23 @@ def run(
         view,
         runs=runs,
         weight=weight,
-        delta=delta,
         seed=trial.seed,
         adjacency=adjacency,
         **options.arguments(method),
     )
     result = run_audit(audit, trial.world())
-    return Result({**asdict(result), **_made()}, _audit_text(result))
+    return Result(asdict(result), _audit_text(result))
 
 
 def _audit_all(trial: WorldOptions, runs: int, weight: float, out: Path) -> Result:
-    """Audit every method in every view; write audit.png and audit.json."""
+    """Audit every method in every view; write a table and a file of numbers."""
     begin = time.perf_counter()
-    make_folder(out)
+    make_folder(out.parent)
     from hdpmf.common.base.files import atomic_write
-    from hdpmf.lab.audit.figure import audit_png, row_of
-    from hdpmf.lab.audit.game import cells, run_audit
+    from hdpmf.lab.audit.game import Audit, pairs, run_audit
 
     world = trial.world()
-    audits = cells(runs, 1.0, weight, trial.seed)
+    audits = [Audit(*pair, runs, weight=weight, seed=trial.seed) for pair in pairs()]
     results = []
     with progress_bar("auditing", len(audits)) as advance:
         for done, audit in enumerate(audits):
@@ -137,17 +131,13 @@ def _audit_all(trial: WorldOptions, runs: int, weight: float, out: Path) -> Resu
         "data": trial.data,
         "seconds": time.perf_counter() - begin,
         "hdpmf_version": hdpmf_version(),
-        **_made(),
     }
-    figure = out / "audit.png"
-    numbers = out / "audit.json"
-    atomic_write(figure, audit_png(results, subtitle))
-    atomic_write(numbers, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+    atomic_write(out, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
     table = Table(
         ("method", "view", "claimed", "at least", "verdict", "claimed for"),
         [
             (
-                row_of(result),
+                METHODS[result.method].label,
                 result.view,
                 _claimed(result),
                 f"{result.epsilon_lower_bound:.2f}",
@@ -159,14 +149,11 @@ def _audit_all(trial: WorldOptions, runs: int, weight: float, out: Path) -> Resu
         numeric=("claimed", "at least"),
         title=f"{subtitle}; at most {results[0].ceiling:.2f} can be proved",
     )
-    return Result(
-        {**document, "figure": str(figure)}, [table, f"figure: {figure}", f"numbers: {numbers}"]
-    )
+    return Result(document, [table, f"numbers: {out}"])
 
 
 @command
-def attack(
-    name: Annotated[str, argument("Which attack.", "|".join(_ATTACKS))],
+def reconstruct(
     options: AttackOptions,
     trial: WorldOptions,
     method: Annotated[str, option("The method.", "METHOD", words=METHODS)] = "hdpmf",
@@ -177,14 +164,13 @@ def attack(
     ] = None,
 ) -> Result:
     """Reconstruct star ratings from the noisy gradients of all rounds."""
-    if name not in _ATTACKS:
-        raise ConfigError(f"there is no attack {name!r}; choose from {', '.join(_ATTACKS)}")
-    from hdpmf.lab.audit.reconstruction import AttackSetting, reconstruct
+    from hdpmf.lab.audit.reconstruction import AttackSetting
+    from hdpmf.lab.audit.reconstruction import reconstruct as attacked
 
     setting = AttackSetting(method, weight=weight, seed=trial.seed, **options.arguments(method))
-    with progress_bar(name) as advance:
-        found = reconstruct(setting, trial.world(), users, advance)
-    fields = {"attack": name, **asdict(found), **asdict(setting), "data": trial.data}
+    with progress_bar("reconstructing") as advance:
+        found = attacked(setting, trial.world(), users, advance)
+    fields = {**asdict(found), **asdict(setting), "data": trial.data}
     return Result(
         fields,
         [
@@ -197,11 +183,6 @@ def attack(
             f"{found.item_mean_rmse:.3f}",
         ],
     )
-
-
-def _made() -> dict[str, str]:
-    """Return when an audit was done and by which command, for privacy statements."""
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "command": command_text()}
 
 
 def _claimed(result: AuditResult) -> str:

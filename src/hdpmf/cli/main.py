@@ -105,7 +105,7 @@ COMMANDS: dict[str, str | Group] = {
         "Try to break the claims of methods: bounds on epsilon by attack, ratings reconstructed.",
         {
             "run": "audit:run",
-            "attack": "audit:attack",
+            "reconstruct": "audit:reconstruct",
         },
     ),
     "federate": Group(

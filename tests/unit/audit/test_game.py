@@ -8,7 +8,6 @@ import pytest
 
 from hdpmf.common.data import Ratings
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.lab.audit.figure import audit_png
 from hdpmf.lab.audit.game import VIEWS, Audit, audited, pairs, run_audit
 from hdpmf.lab.audit.scores import BROKEN, NO_CLAIM, STANDS
 from hdpmf.lab.audit.world import SMALL_ITEMS, SMALL_USERS, choose_target, small_world
@@ -135,9 +134,3 @@ def test_the_small_world_is_small(world):
     assert small.n_users <= SMALL_USERS
     assert small.n_items <= SMALL_ITEMS
     assert np.bincount(small.user_codes).min() >= 2
-
-
-def test_the_figure_is_a_picture(results):
-    picture = audit_png(list(results.values()), "a test")
-    assert picture.startswith(b"\x89PNG")
-    assert picture == audit_png(list(results.values()), "a test")

@@ -47,7 +47,7 @@ ADJACENCIES = ("value", "presence")
 # chosen well.
 _FINAL_PILOT = 1_000
 
-_SETTINGS = ("adjacency", "epsilon", "weight", "factors", "epochs", "delta", "seed")
+_SETTINGS = ("adjacency", "epsilon", "weight", "factors", "epochs", "seed")
 
 
 def audited() -> tuple[str, ...]:
@@ -85,7 +85,6 @@ class Audit:
     weight: float = 1.0
     factors: int = 10
     epochs: int = 100
-    delta: float = 0.0
     seed: int = 0
     adjacency: str = "value"
 
@@ -168,7 +167,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
     repeated = audit.view == "final" and method.one_round
     pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
     attacks = _attacks(audit, target, pilot)
-    bounds = {name: lower_bound(*pair, delta=audit.delta) for name, pair in attacks.items()}
+    bounds = {name: lower_bound(*pair) for name, pair in attacks.items()}
     best = bounds.pop("everything")
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
     return AuditResult(
@@ -184,7 +183,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
         claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.form.claims)
         or audit.view != "messages"
         or method.headline == "messages",
-        ceiling=ceiling(audit.runs, audit.delta),
+        ceiling=ceiling(audit.runs),
         power=best.power,
         false_alarms=best.false_alarms,
         parts={name: bound.epsilon for name, bound in bounds.items()},
@@ -205,11 +204,6 @@ def pairs() -> list[tuple[str, str]]:
         for view in VIEWS
         if view != HIDDEN_H or METHODS[name].has_h
     ]
-
-
-def cells(runs: int, epsilon: float, weight: float, seed: int) -> list[Audit]:
-    """Return the audits of a report: every pair."""
-    return [Audit(method, view, runs, epsilon, weight, seed=seed) for method, view in pairs()]
 
 
 def _attacks(audit: Audit, target: Target, pilot: int) -> dict[str, Halves]:

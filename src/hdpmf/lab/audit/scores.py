@@ -1,8 +1,8 @@
 """From an attacker's scores to a lower bound on epsilon that holds with a stated confidence.
 
-Epsilon-delta privacy means: whatever set of outcomes an attacker answers "high" to, its probability
-in one world is at most ``e^epsilon`` times that in the other, plus delta. So one test with
-true-positive rate TPR and false-positive rate FPR proves ``epsilon >= ln((TPR - delta) / FPR)``.
+Epsilon privacy means: whatever set of outcomes an attacker answers "high" to, its probability in
+one world is at most ``e^epsilon`` times that in the other. So one test with true-positive rate TPR
+and false-positive rate FPR proves ``epsilon >= ln(TPR / FPR)``.
 The test (which side, which threshold) is chosen on pilot scores; the rates are then measured on
 scores that had no say in the choice, each bounded by Clopper and Pearson at half the error.
 """
@@ -91,27 +91,25 @@ def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.nda
     return lower, upper
 
 
-def ceiling(runs: int, delta: float = 0.0) -> float:
+def ceiling(runs: int) -> float:
     """Return the largest bound that ``runs`` runs of each world can prove."""
     lower, upper = clopper_pearson(np.array([runs, 0]), runs, _ERROR)
-    return _epsilon(float(lower[0]), float(upper[1]), delta)
+    return _epsilon(float(lower[0]), float(upper[1]))
 
 
-def lower_bound(pilot: Scores, measured: Scores, delta: float = 0.0) -> LowerBound:
+def lower_bound(pilot: Scores, measured: Scores) -> LowerBound:
     """Choose a test on ``pilot``, bound epsilon by its error rates on ``measured``.
 
     The runs of the two are independent; both error rates share what ``CONFIDENCE`` leaves.
     """
-    if not 0.0 <= delta < 1.0:
-        raise ConfigError(f"delta must be from 0 up to 1, not {delta}")
-    threshold, mirrored = _choose(pilot, delta)
+    threshold, mirrored = _choose(pilot)
     answer, other = _sides(measured)[mirrored]
     given = int((answer >= threshold).sum())
     false = int((other >= threshold).sum())
     lower, _ = clopper_pearson(np.array([given]), len(answer), _ERROR)
     _, upper = clopper_pearson(np.array([false]), len(other), _ERROR)
     return LowerBound(
-        epsilon=_epsilon(float(lower[0]), float(upper[0]), delta),
+        epsilon=_epsilon(float(lower[0]), float(upper[0])),
         power=given / len(answer),
         false_alarms=false / len(other),
     )
@@ -122,7 +120,7 @@ def _sides(scores: Scores) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndar
     return (scores.high, scores.low), (-scores.low, -scores.high)
 
 
-def _choose(pilot: Scores, delta: float) -> tuple[float, bool]:
+def _choose(pilot: Scores) -> tuple[float, bool]:
     """Return the least score of an answer, and its side, with the best bound on the pilot runs."""
     seen = np.unique(np.concatenate((pilot.low, pilot.high)))
     # Half way between two scores: a threshold on a score would leave no room for the next runs.
@@ -135,15 +133,15 @@ def _choose(pilot: Scores, delta: float) -> tuple[float, bool]:
         )
         lower, _ = clopper_pearson(given, len(answer), _ERROR)
         _, upper = clopper_pearson(false, len(other), _ERROR)
-        ratio = (lower - delta) / upper
+        ratio = lower / upper
         position = int(np.argmax(ratio))
         best = max(best, (float(ratio[position]), float(thresholds[position]), bool(mirrored)))
     _, threshold, mirrored = best
     return -threshold if mirrored else threshold, mirrored
 
 
-def _epsilon(power: float, false_alarms: float, delta: float) -> float:
-    return max(0.0, math.log((power - delta) / false_alarms)) if power > delta else 0.0
+def _epsilon(power: float, false_alarms: float) -> float:
+    return max(0.0, math.log(power / false_alarms)) if power > 0 else 0.0
 
 
 def discriminated(low: np.ndarray, high: np.ndarray, pilot: int) -> Scores:
