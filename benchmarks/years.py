@@ -11,8 +11,7 @@ runs: weighed by what they hold, or by plain addition. Devices then fit their ve
 their own ratings, and test ratings are predicted, of those who came late too. "At once" is one run
 over everything at the end.
 
-The rule (``worth_a_run``) is asked once a week and decides by itself when to run; ratings after its
-last run wait. All items are in the catalogue from the first day. Items that were added later would
+All items are in the catalogue from the first day. Items that were added later would
 have less noise than here: runs that do not know an item bring none. Lists correct popularity for
 item weights as if there were the noise of one run.
 """
@@ -36,11 +35,9 @@ from hdpmf.models.one_round import wanted_features
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.recommender.sums import facts_from_sums, make_survey
-from hdpmf.untrusted.service.scheduler import PAUSE, PastRun, worth_a_run
 from lists import find_data
 
 Row = dict[str, Any]
-MINIMUM = 100
 
 
 class Replay:
@@ -111,26 +108,6 @@ class Replay:
             self.release(np.flatnonzero(run == number), number, noises) for number in range(n_runs)
         ]
 
-    def by_rule(self, noises: int) -> tuple[list[SurveyAnswer], float]:
-        """What runs release that the rule starts, and the part of ratings that still waits at
-        the end.
-        """
-        first = np.full(self.train.n_users, np.inf)
-        np.minimum.at(first, self.train.user_codes, self.times)
-        opened, done = float(self.times.min()), -np.inf
-        released: list[SurveyAnswer] = []
-        past: list[PastRun] = []
-        for now in np.arange(opened + PAUSE, self.times.max() + PAUSE, PAUSE):
-            devices = int(np.count_nonzero(first <= now))
-            if worth_a_run(
-                past, now=float(now), opened=opened, devices=devices, minimum=MINIMUM
-            ).worth:
-                new = np.flatnonzero((self.times > done) & (self.times <= now))
-                released.append(self.release(new, len(released), noises))
-                past.append(PastRun.of(released[-1], at=float(now), devices=devices))
-                done = float(now)
-        return released, float(np.mean(self.times > done))
-
     def weighed(self, runs: Sequence[SurveyAnswer]) -> ItemFacts:
         """By the recommender."""
         *earlier, last = runs
@@ -156,7 +133,7 @@ class Replay:
 def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterator[Row]:
     """All rows of one seed and epsilon."""
 
-    def row(cut: str, runs: Sequence[SurveyAnswer], noises: int, way: str, **more: Any) -> Row:
+    def row(cut: str, runs: Sequence[SurveyAnswer], noises: int, way: str) -> Row:
         model = replay.model(replay.added(runs) if way == "added" else replay.weighed(runs))
         found: Row = {
             "cut": cut,
@@ -166,7 +143,7 @@ def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterato
             "epsilon": replay.epsilon,
         }
         found |= {"seed": replay.seed, "mse": float(model.score(test)["mse"])}
-        return found | ({"ndcg": float(model.rank(test)["ndcg"])} if given.lists else {}) | more
+        return found | ({"ndcg": float(model.rank(test)["ndcg"])} if given.lists else {})
 
     for noises in given.noises:
         yield row("-", replay.runs("time", 1, noises), noises, "at once")
@@ -175,9 +152,6 @@ def measure(replay: Replay, test: Ratings, given: argparse.Namespace) -> Iterato
                 runs = replay.runs(cut, n_runs, noises)
                 yield row(cut, runs, noises, "added")
                 yield row(cut, runs, noises, "weighed")
-        runs, waiting = replay.by_rule(noises)
-        yield row("rule", runs, noises, "added", waiting=waiting)
-        yield row("rule", runs, noises, "weighed", waiting=waiting)
 
 
 def yardsticks(
@@ -209,17 +183,9 @@ def table(rows: list[Row], epsilons: Sequence[float], measured: str) -> Iterator
         + " |"
     )
     yield "|---|---|" + "---|" * len(epsilons)
-    keys = list(
-        dict.fromkeys(
-            (row["cut"], row["way"], 0 if row["cut"] == "rule" else row["runs"]) for row in rows
-        )
-    )
+    keys = list(dict.fromkeys((row["cut"], row["way"], row["runs"]) for row in rows))
     for cut, way, n_runs in keys:
-        alike = [
-            r
-            for r in rows
-            if (r["cut"], r["way"]) == (cut, way) and (cut == "rule" or r["runs"] == n_runs)
-        ]
+        alike = [r for r in rows if (r["cut"], r["way"], r["runs"]) == (cut, way, n_runs)]
         for noises in dict.fromkeys(row["noises"] for row in alike):
             cells = []
             for epsilon in epsilons:
@@ -232,16 +198,9 @@ def table(rows: list[Row], epsilons: Sequence[float], measured: str) -> Iterator
                 cell = f"{statistics.mean(values):.4f}" if values else ""
                 if len(values) > 1:
                     cell += f" ({statistics.stdev(values):.4f})"
-                if cut == "rule" and found:
-                    made = statistics.mean(row["runs"] for row in found)
-                    cell += (
-                        f", {made:.1f} runs, "
-                        f"{statistics.mean(row['waiting'] for row in found):.1%} waiting"
-                    )
                 cells.append(cell)
             words = {
                 "-": way,
-                "rule": f"by the rule, {way}",
                 "same": f"{n_runs} of the same ratings, {way}",
             }.get(cut, f"{n_runs} of equal {cut}, {way}")
             if any(cells):

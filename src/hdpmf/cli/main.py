@@ -122,7 +122,6 @@ COMMANDS: dict[str, str | Group] = {
             "certificates": "recommender.trust:certificates",
             "serve": "recommender.run:serve",
             "run": "recommender.run:run",
-            "issue": "recommender.run:issue",
             "servers": "recommender.trust:servers",
             "invite": "recommender.trust:invite",
         },

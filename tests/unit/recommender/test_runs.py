@@ -215,3 +215,16 @@ def test_what_cannot_be_put_together_is_refused():
     for noises in (0.5, np.inf, np.nan):
         with pytest.raises(ConfigError, match="at least once"):
             SurveyAnswer(survey, own.answer, noises)
+
+
+@pytest.mark.parametrize("growth", [0.5, 1.0, 2.0])
+def test_noise_counts_a_bounded_number_of_times(growth):
+    """(g + 2) / g, however many runs there are: the docs say so."""
+    total, runs = 1.0, [1.0]
+    for _ in range(25):
+        runs.append(growth * total)
+        total *= 1 + growth
+    shape = np.random.default_rng(0).lognormal(3, 1, 200)
+    held = np.array(runs)[:, None] / total * shape * 1e6  # as good as without noise
+    counted = weigh(held, np.ones(len(runs)), np.ones(held.shape))
+    np.testing.assert_allclose(counted.noise**2, (growth + 2) / growth, rtol=1e-3)

@@ -1,9 +1,8 @@
-"""``hdpmf recommender run``, ``serve`` and ``issue``: conduct one run, or serve until stopped."""
+"""``hdpmf recommender run`` and ``serve``: conduct one run, or serve until stopped."""
 
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -273,7 +272,7 @@ def _on_network(
 def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
     """Serve until SIGTERM: publish the newest model, continue unfinished runs, begin new ones.
 
-    Runs are asked for by hand (hdpmf recommender run) or by the schedule in config.toml. A start
+    Runs are asked for by hand (hdpmf recommender run) or by ``every`` in config.toml. A start
     begins none by itself.
     """
     from hdpmf.untrusted.service.daemon import Daemon
@@ -292,43 +291,12 @@ def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
         ).live()
 
 
-@command
-def issue(
-    folder: RecommenderFolder,
-    port: Annotated[int, option("Port to listen on, of the host in config.toml.", "PORT")],
-    monitoring: MonitoringOptions,
-) -> None:
-    """Give devices tokens for reports to two servers, beside serve, until SIGTERM.
-
-    It needs the disk of the process that serves the folder. It also serves the public files, and
-    nothing else: start as many as there are cores, each on a port of its own, behind a load
-    balancer. A device gets its token once, whichever process it asks.
-    """
-    from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.metrics import Metrics
-    from hdpmf.untrusted.service.token_issuer import TokenIssuer
-    from hdpmf.untrusted.service.website import serve_website
-
-    service = ServiceFolder(folder)
-    metrics = Metrics(stage="giving tokens")
-    issuer = TokenIssuer(service.path / "runs")
-    with (
-        _until_terminated("stopped"),
-        monitoring.monitored(service, metrics),
-        serve_website(service, issuer, metrics.requests, port) as address,
-    ):
-        note(f"listening on {address}")
-        threading.Event().wait()
-
-
 class _TerminationSignal(BaseException):
     """SIGTERM came."""
 
 
 @contextmanager
-def _until_terminated(
-    goodbye: str = "stopped; a run under way continues at the next start",
-) -> Iterator[None]:
+def _until_terminated() -> Iterator[None]:
     """End the block at SIGTERM in order; everything in it survives a kill, too."""
 
     def end(number: int, frame: object) -> None:
@@ -339,6 +307,6 @@ def _until_terminated(
     try:
         yield
     except _TerminationSignal:
-        note(goodbye)
+        note("stopped; a run under way continues at the next start")
     finally:
         signal.signal(signal.SIGTERM, before)

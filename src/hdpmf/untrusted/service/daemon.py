@@ -1,6 +1,6 @@
 """The recommender's daemon: publishes the newest model, resumes and begins runs.
 
-The operator requests a run (``hdpmf recommender run``, a request in the folder) or the schedule in
+The operator requests a run (``hdpmf recommender run``, a request in the folder) or ``every`` in
 ``config.toml`` does. A restart begins nothing.
 """
 
@@ -23,17 +23,15 @@ from hdpmf.errors import (
     StorageError,
 )
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.keys import CATALOGUE, KEY
 from hdpmf.untrusted.service.outcome import RunOutcome
-from hdpmf.untrusted.service.run import no_log, survey_answer
-from hdpmf.untrusted.service.scheduler import PastRun, worth_a_run
+from hdpmf.untrusted.service.run import no_log
 from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import RUN_BYTES, RunSettings, Trouble
+from hdpmf.untrusted.service.settings import RUN_BYTES, RunSettings, Trouble, seconds
 
 LONGEST_PAUSE = 3600.0
 """Seconds between attempts at a run that cannot go on."""
 
-_POLL_SECONDS = 60.0  # between looks at the schedule
+_POLL_SECONDS = 60.0  # between looks at what is due
 
 Written = TypeVar("Written")
 
@@ -99,11 +97,8 @@ class Daemon:
         if now - self._looked < _POLL_SECONDS:
             return None
         self._looked = now
-        settings, reason = next_settings(self._folder, now)
-        if settings is not None:
-            return self._begun(settings, f"due ({reason})")
-        self._say(reason)
-        return None
+        settings = next_settings(self._folder, now)
+        return None if settings is None else self._begun(settings, "due")
 
     def _begun(self, settings: RunSettings, why: str, run: bytes | None = None) -> bytes | None:
         try:
@@ -275,33 +270,14 @@ def _write(folder: ServiceFolder, request: Request) -> None:
     atomic_write(folder.path / _FILE, msgspec.json.format(msgspec.json.encode(request), indent=1))
 
 
-def next_settings(folder: ServiceFolder, now: float) -> tuple[RunSettings | None, str]:
-    """Return the settings of the run that is due, or None; and why.
+def next_settings(folder: ServiceFolder, now: float) -> RunSettings | None:
+    """Return the settings of the run that is due, or None.
 
-    A schedule repeats the last finished run, whose settings the operator chose by hand.
+    They are those of the last finished run, which the operator chose by hand.
     """
-    schedule = folder.config.schedule
-    if schedule.never:
-        return None, ""
-    ended = [(folder.summary_path(run).stat().st_mtime, run) for run in folder.runs()]
-    done = [(at, run) for at, run in ended if folder.run_files(run).load().answer]
-    if not done:
-        return (
-            None,
-            "the schedule repeats the last run, and there is none yet: hdpmf recommender run",
-        )
-    settings = folder.record(done[-1][1]).settings
-    if schedule.seconds is not None:
-        due = now - ended[-1][0] >= schedule.seconds
-        return (settings if due else None), (f"every {schedule.every}" if due else "")
-    past = [
-        PastRun.of(survey_answer(folder, run), at=at, devices=len(folder.record(run).devices))
-        for at, run in done
-    ]
-    # The first of these at the latest.
-    made = [folder.path / name for name in (CATALOGUE, KEY, "config.toml")]
-    opened = min(path.stat().st_mtime for path in made if path.exists())
-    verdict = worth_a_run(
-        past, now=now, opened=opened, devices=len(folder.enrolled), minimum=settings.minimum
-    )
-    return (settings if verdict.worth else None), verdict.reason if verdict.worth else ""
+    every, runs = folder.config.every, folder.runs()
+    done = [run for run in runs if folder.run_files(run).load().answer]
+    if every is None or not done:
+        return None
+    ended = folder.summary_path(runs[-1]).stat().st_mtime
+    return folder.record(done[-1]).settings if now - ended >= seconds(every) else None

@@ -3,7 +3,7 @@
 ::
 
     folder/
-      config.toml           name, pace, schedule; made once, edited by hand
+      config.toml           name, pace; made once, edited by hand
       format                version of this layout
       catalogue.msgpack     the items, with all their versions
       catalogue.key         signing key of the catalogue (secret); devices pin its public half
@@ -54,8 +54,7 @@ from hdpmf.common.protocol.catalogue import (
 from hdpmf.common.protocol.identity import DeviceCard, Enrolled, KeyHistory
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
-from hdpmf.untrusted.service.scheduler import Schedule
-from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings
+from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings, seconds
 
 _DEVICES = "devices.json"
 
@@ -66,7 +65,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         names: Host names and addresses under which devices reach it; its certificate is for these.
         pace: Waiting times.
-        schedule: Of runs that begin by themselves.
+        every: Time after the end of a run at which the last one is repeated, as 7d; None: never.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: int = 9443
     names: tuple[str, ...] = ("localhost", "127.0.0.1")
     pace: Pace = Pace()
-    schedule: Schedule = Schedule()
+    every: str | None = None
 
     @property
     def address(self) -> str:
@@ -88,6 +87,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(
                 "names must have at least one host name or address for devices to reach"
             )
+        if self.every is not None and seconds(self.every) == 0:
+            raise ConfigError("runs every 0 s would never end; write it as 7d")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -332,7 +333,6 @@ class ServiceFolder:
 
 def _toml(config: Config) -> bytes:
     pace = config.pace
-    schedule = config.schedule
     lines = [
         "# A recommender that nobody has to trust. Read at every start.",
         f"name = {_quoted(config.name)}",
@@ -341,6 +341,9 @@ def _toml(config: Config) -> bytes:
         f"host = {_quoted(config.host)}",
         f"port = {config.port}",
         f"names = [{', '.join(map(_quoted, config.names))}]",
+        "# Runs begin by hand (hdpmf recommender run). With this the last one is repeated so long "
+        "after its end:",
+        f"every = {_quoted(config.every)}" if config.every is not None else '# every = "7d"',
         "",
         "[pace]",
         "# Tries to reach the two servers before a run waits, and seconds between them.",
@@ -348,12 +351,6 @@ def _toml(config: Config) -> bytes:
         f"pause = {pace.pause}",
         "# Seconds, at least, before a run that could not go on is tried again.",
         f"retry = {pace.retry}",
-        "",
-        "[schedule]",
-        "# Runs begin by hand (hdpmf recommender run), and the last one is repeated by "
-        "one of these lines, if any:",
-        f'every = "{schedule.every}"' if schedule.every is not None else '# every = "7d"',
-        f"{'' if schedule.rule else '# '}rule = true",
         "",
     ]
     return "\n".join(lines).encode()

@@ -185,11 +185,10 @@ def serve_website(
     service: ServiceFolder,
     issuer: TokenIssuer,
     requests: Counter[int] | None = None,
-    port: int | None = None,
 ) -> Iterator[str]:
     """Serve the public files and tokens while inside; yield the address.
 
-    ``requests`` counts requests by status, ``port`` is another one than the configuration's.
+    ``requests`` counts requests by status.
 
     Raises:
         ConfigError: The port is not available.
@@ -198,6 +197,6 @@ def serve_website(
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
     website = Website(service.path / "public", issuer, requests)
-    listener = listen(config.host, config.port if port is None else port)
+    listener = listen(config.host, config.port)
     with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:
         yield f"https://{config.names[0]}:{bound}"
