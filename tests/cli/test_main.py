@@ -41,7 +41,7 @@ finally:
 
 
 def test_help_of_all_commands_loads_nothing_heavy() -> None:
-    heavy = ("numba", "polars", "matplotlib", "scipy", "pandas", "numpy", "torch", "httpx")
+    heavy = ("numba", "polars", "scipy", "pandas", "numpy", "torch", "httpx")
     assert loaded_by(["--help"], "hdpmf.cli") >= {"hdpmf.cli.train"}
     assert not loaded_by(["--help"], "").intersection(heavy)
 

@@ -59,7 +59,6 @@ def test_importing_loads_nothing_heavy():
         "polars",
         "narwhals",
         "scipy",
-        "matplotlib",
         "typer",
         "rich",
         "safetensors",

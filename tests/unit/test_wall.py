@@ -35,7 +35,7 @@ UNTRUSTED = {"hdpmf.untrusted"}
 BOTH_SIDES = {"hdpmf.models", "hdpmf.lab", "hdpmf.cli", "hdpmf.private.kernels.gpu"}
 # What one person's device can do without, so that the download leaves it out (packaging).
 HEAVY = {
-    *("dask", "flwr", "joblib", "llvmlite", "matplotlib", "narwhals", "numba", "pandas", "polars"),
+    *("dask", "flwr", "joblib", "llvmlite", "narwhals", "numba", "pandas", "polars"),
     *("pooch", "pyarrow", "ray", "rich", "scipy", "sklearn", "sqlalchemy", "torch", "typer"),
 }
 

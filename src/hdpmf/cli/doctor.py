@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -24,7 +23,6 @@ from hdpmf.cli.options import (
     DATASET_NAMES,
     argument,
     command,
-    make_folder,
     option,
 )
 from hdpmf.cli.output import Block, Result, Table, privacy_line
@@ -39,7 +37,6 @@ _PACKAGES = (
     "polars",
     "msgspec",
     "safetensors",
-    "matplotlib",
     "typer",
     "rich",
 )
@@ -253,18 +250,15 @@ _N_RECOMMENDED = 5
 
 @command
 def demo(
-    out: Annotated[Path, option("Where the plot goes.", "FOLDER", "--out", "-o")] = Path("out")
-    / "demo",
     quick: Annotated[bool, option("Little data: to see that it runs.")] = False,
 ) -> Result:
-    """Train every method on synthetic data; print a table and recommendations, save a plot."""
+    """Train every method on synthetic data; print a table and recommendations."""
     from hdpmf.common.data import load_dataset
     from hdpmf.common.privacy import PrivacySpec
     from hdpmf.models import compare, make_model
     from hdpmf.models.training import FarFromConvergedWarning
 
     begin = time.perf_counter()
-    make_folder(out)
     world = load_dataset("synthetic", **(_QUICK_WORLD if quick else _WORLD))
     models = {
         name: make_model(name, **({"rng": 0} if "rng" in method.options else {}))
@@ -276,8 +270,6 @@ def demo(
         found = compare(models.values(), world, weights=PrivacySpec(), progress=True)
     user = world.users.ids[0].item()
     recommended = models[_RECOMMENDING].recommend(user, _N_RECOMMENDED)
-    plot = out / "accuracy.png"
-    found.plot().save(plot)
     rows = list(found)
     numbers = ("mse", "mae", "epsilon", "fit_seconds")
     text: list[Block] = [
@@ -301,13 +293,11 @@ def demo(
         "",
         list_table(recommended, f"For user {user}, by {METHODS[_RECOMMENDING].label}:"),
         "",
-        f"accuracy by method: {plot}",
         f"all of it took {time.perf_counter() - begin:.1f} s",
     ]
     fields = {
         "data": world.name,
         "methods": rows,
         "recommendations": {"user": user, "items": item_fields(recommended)},
-        "plot": str(plot),
     }
     return Result(fields, text)

@@ -104,7 +104,7 @@ def run_file(
 
 @command
 def report(out: ReportFolder, results: Results = _OUT) -> Result:
-    """Write an HTML page, figures (PNG, PDF), CSV and LaTeX tables about experiments."""
+    """Write an HTML page, CSV and LaTeX tables about experiments."""
     from hdpmf.lab.report import write_report
 
     return report_result(write_report(results, out), results)
@@ -428,7 +428,7 @@ def run_paper(
 
 @command
 def report_paper(out: ReportFolder, results: Results = _PAPER_OUT) -> Result:
-    """Write an HTML page, figures (PNG, PDF), CSV and LaTeX tables, next to the paper's results."""
+    """Write an HTML page, CSV and LaTeX tables, next to the paper's results."""
     from hdpmf.lab.paper.report import write_paper_report
 
     written, marks = write_paper_report(results, out)

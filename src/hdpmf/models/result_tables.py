@@ -163,47 +163,8 @@ class Comparison(Tabular):
 
     __repr__ = __str__
 
-    def plot(self) -> Any:
-        """Draw the errors as bars, coloured by the status of each epsilon.
-
-        The result shows itself in notebooks; ``.data`` is the PNG.
-        """
-        from hdpmf.lab.plots import Bar, accuracy_png
-
-        bars = [
-            Bar(
-                row["model"],
-                row["mse"],
-                row.get("mse_sd", 0.0),
-                row["epsilon"],
-                row["epsilon_is"],
-                silent=row["epsilon"] == 0,
-            )
-            for row in self._rows
-            if row["mse"] is not None
-        ]
-        return Picture(accuracy_png(bars, self.title))
-
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.title)}</p>{super()._repr_html_()}"
-
-
-class Picture:
-    """A PNG that notebooks show.
-
-    Attributes:
-        data: The file.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a file."""
-        atomic_write(path, self.data)
-
-    def _repr_png_(self) -> bytes:
-        return self.data
 
 
 def text_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -302,7 +302,7 @@ def compare(
     errors (None), and comes last.
 
     In a notebook the answer shows itself as a table; ``.tests()`` says which differences are more
-    than chance, ``.plot()`` is a picture, ``.to_frame()`` a data frame.
+    than chance, ``.to_frame()`` is a data frame.
 
     Args:
         models: Estimators, or names of methods. They are fitted as they are, so that they can be

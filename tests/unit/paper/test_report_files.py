@@ -1,4 +1,4 @@
-"""CSV, LaTeX and figures, and the command that writes all of it."""
+"""CSV and LaTeX, and the command that writes all of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from hdpmf.common.methods import METHODS
 from hdpmf.errors import StorageError
 from hdpmf.lab.experiments import Experiment, Store, collect
 from hdpmf.lab.paper import published
-from hdpmf.lab.paper.report import charts, paper_csv, paper_latex, write_paper_report
+from hdpmf.lab.paper.report import paper_csv, paper_latex, write_paper_report
 from hdpmf.lab.report.content import read_content
-from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.templating import escape
 
 pytestmark = pytest.mark.slow
@@ -161,55 +160,6 @@ def test_latex_escapes():
         "\\textasciitilde{}\\textasciicircum{}"
         "\\textless{}\\textgreater{}"
     )
-
-
-def test_figures_are_png_and_pdf_without_a_date(small_store):
-    content = read_content(small_store)
-    files = figure_files(content, charts(content))
-    stems = {
-        "figure_sparsity_k10_mse",
-        "figure_sparsity_k10_mae",
-        "figure_ablation_mse",
-        "figure_ablation_mae",
-    }
-    assert set(files) == {f"{stem}.{kind}" for stem in stems for kind in ("png", "pdf")}
-    assert all(
-        data.startswith(b"\x89PNG" if name.endswith("png") else b"%PDF")
-        for name, data in files.items()
-    )
-    assert not any(b"CreationDate" in data or b"matplotlib.org" in data for data in files.values())
-
-
-def test_figures_with_gaps_and_names_that_look_like_mathematics(
-    tmp_path, fill_store: Fill, experiments: Make
-):
-    one = experiments(["figure_epsilon"])[0]
-    one = msgspec.structs.replace(
-        one,
-        name="own",
-        datasets=("ml-100k",),
-        vary=msgspec.structs.replace(one.vary, parameter="reg", label="$\\broken_{ %"),
-    )
-
-    def change(result):
-        if (
-            result.run.stage == "evaluation"
-            and result.run.params.get("reg") == 1.0
-            and result.run.method == "dpmf"
-        ):
-            return msgspec.structs.replace(
-                result, status="diverged", metrics={}, message="ran away"
-            )
-        return result
-
-    def keep(run):
-        return run.stage == "tuning" or run.params.get("reg") != 4.0
-
-    content = read_content(fill_store(tmp_path, [one], keep=keep, change=change))
-    files = figure_files(content, charts(content))
-    assert set(files) == {
-        f"own_k10_{metric}.{kind}" for metric in ("mse", "mae") for kind in ("png", "pdf")
-    }
 
 
 def test_the_command_writes_everything(small_store, tmp_path, capsys):

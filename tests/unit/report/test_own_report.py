@@ -10,15 +10,12 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 
 from hdpmf.lab.experiments import Store, parse_experiment, resolve, run_experiments
-from hdpmf.lab.plots import figure_bytes
 from hdpmf.lab.report import write_report
 from hdpmf.lab.report.content import read_content
 from hdpmf.lab.report.exports import latex_files
-from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.tables import differences
 
 pytestmark = pytest.mark.slow
@@ -74,9 +71,7 @@ def test_the_page_is_about_the_experiment(table: Path, tmp_path: Path) -> None:
         "PDPMF is",
     ):
         assert word not in body, word
-    assert {"csv/mine.csv", "csv/datasets.csv", "latex/mine.tex", "figures/mine_mse.png"} <= set(
-        written.files
-    )
+    assert {"csv/mine.csv", "csv/datasets.csv", "latex/mine.tex"} <= set(written.files)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "csv" / "mine.csv").read_text())))
     assert [row["method"] for row in rows] == ["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]
     assert "in_paper" not in rows[0]
@@ -117,10 +112,7 @@ def test_an_experiment_of_lists_has_their_table_and_figure(tmp_path: Path) -> No
     assert 'id="lists"' in page
     assert 'data-figure="curve-curves"' in page
     assert 'id="figures"' not in page  # errors were not asked for
-    assert {"figures/curve_k4_ndcg_at_10.png", "latex/curve_lists.tex", "csv/curve.csv"} <= set(
-        written.files
-    )
-    assert not any("_mse" in name for name in written.files)
+    assert {"latex/curve_lists.tex", "csv/curve.csv"} <= set(written.files)
 
 
 def test_a_caption_explains_only_what_is_in_the_table(tmp_path: Path) -> None:
@@ -136,34 +128,6 @@ def test_a_caption_explains_only_what_is_in_the_table(tmp_path: Path) -> None:
     assert "$^\\ddagger$ $\\epsilon$ is proved.}" in latex
     for absent in ("nominal", "no privacy", "dagger$ not", "deviation"):
         assert absent not in latex
-
-
-def test_legends_fit_into_figures_of_one_data_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = read_content(
-        run(
-            tmp_path,
-            FIGURE.replace('["hdp-sum", "hdpmf"]', '["hdp-sum", "hdpmf", "mf", "hdp-bit"]'),
-        )
-    )
-    drawn = []
-
-    def keep(figure: Figure, kind: str, **options: object) -> bytes:
-        drawn.append(figure)
-        return figure_bytes(figure, kind, **options)
-
-    monkeypatch.setattr("hdpmf.lab.report.figures.figure_bytes", keep)
-    figure_files(content, content.experiments.values())
-    assert drawn
-    for figure in drawn:
-        (legend,) = figure.legends
-        figure.canvas.draw()
-        box = legend.get_window_extent()
-        assert box.x0 >= 0
-        assert box.x1 <= figure.bbox.width
-        assert box.y1 <= figure.bbox.height + 1
-        assert figure.axes[0].get_window_extent().height > 0.35 * figure.bbox.height
 
 
 def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report: one HTML page, figures, CSV and LaTeX, all from a folder of results."""
+"""The report: one HTML page, CSV and LaTeX, all from a folder of results."""
 
 from __future__ import annotations
 

@@ -27,12 +27,11 @@ from hdpmf.lab.report.content import (
     words,
 )
 from hdpmf.lab.report.exports import csv_files, latex_files
-from hdpmf.lab.report.figures import figure_files
 from hdpmf.lab.report.overview import overview
 from hdpmf.lab.report.tables import HONEST_FIGURE, Point, view_words
 from hdpmf.lab.report.templating import PACKAGE, asset, environment
 
-_KINDS = ("csv", "latex", "figures")
+_KINDS = ("csv", "latex")
 
 
 class Section(NamedTuple):
@@ -148,12 +147,11 @@ def write_files(
         StorageError: A folder cannot be made.
     """
     folder = Path(out)
-    for kind in _KINDS:  # before the long work of drawing figures
+    for kind in _KINDS:
         with storage_errors(f"cannot make the folder {folder / kind}", "; choose another one"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
-    drawn = [*page.figures, *(one for one in content.with_lists if one not in page.figures)]
     written: dict[str, bytes] = {"index.html": render(content, page).encode()}
-    for kind, parts in zip(_KINDS, (csv, latex, figure_files(content, drawn)), strict=True):
+    for kind, parts in zip(_KINDS, (csv, latex), strict=True):
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
