@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "parts",
         nargs="*",
-        default=["tests", "batch", "plain", "accuracy", "parquet", "stream", "table3"],
+        default=["tests", "batch", "plain", "accuracy", "parquet", "table3"],
     )
     parts = parser.parse_args().parts
     print(
@@ -52,7 +52,6 @@ def main() -> None:
             "plain": plain,
             "accuracy": accuracy,
             "parquet": parquet,
-            "stream": stream,
             "table3": table3,
         }[part]()
         gc.collect()
@@ -324,37 +323,6 @@ def _parquet_file() -> tuple[tempfile.TemporaryDirectory[str], str]:
             pyarrow.table(columns), path, compression="zstd", row_group_size=1 << 22
         )
         return folder, "written by PyArrow"
-
-
-def stream() -> None:
-    """Ratings that stay on the host and are streamed in every epoch."""
-    from hdpmf.private.kernels.gpu.streaming import Block, Stream
-
-    n, n_users, n_items = SIZES["100M"]
-    users, items, values = world(n, n_users, n_items)
-    in_memory = hdpmf(Table(users, items, values[None], n_users, n_items), 10, epochs=5)
-    in_memory.finish()
-    host = [one.cpu() for one in (users, items, values)]
-    del users, items, values
-
-    def blocks():
-        for begin in range(0, n, 1 << 24):
-            yield Block(*(one[begin : begin + (1 << 24)].to(GPU) for one in host))
-
-    begin = clock()
-    training = hdpmf(Stream(blocks, n_users, n_items, GPU), 10, epochs=5)
-    sorting = clock() - begin
-    begin = clock()
-    training.finish()
-    seconds = (clock() - begin) / 5
-    same = torch.equal(training.U, in_memory.U) and torch.equal(training.V, in_memory.V)
-    print(
-        "Out of core, 100M ratings streamed from the host in every epoch: "
-        f"{seconds * 1e3:.1f} ms per epoch "
-        f"({16 * n / seconds / 1e9:.0f} GB/s over the bus), sorted in {sorting:.1f} s; "
-        f"{'the same bits as' if same else 'NOT the same bits as'} in memory.\n",
-        flush=True,
-    )
 
 
 def table3() -> None:

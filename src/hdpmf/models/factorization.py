@@ -50,11 +50,6 @@ from hdpmf.untrusted.recommender import Catalogue
 
 _SOLVERS = {"batch": batch_epochs, "sequential": sequential_epochs}
 
-NOT_ON_GPU = (
-    "the mechanism 'paid' runs on the CPU: what devices send are whole numbers with exact noise, "
-    "which GPUs do not compute here; use on='cpu' or 'auto'"
-)
-
 
 @dataclass(eq=False, repr=False)
 class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
@@ -177,7 +172,16 @@ class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
         return plan, mechanism, self._h_per_item()
 
     def _on_gpu(self) -> bool:
-        return use_gpu(self.on)
+        if self.cpu_only is None:
+            return use_gpu(self.on)
+        if self.on == "gpu":
+            raise ConfigError(self.cpu_only)
+        return False
+
+    @property
+    def cpu_only(self) -> str | None:
+        """Why no GPU can train it; None where one can."""
+        return None
 
     @abstractmethod
     def _mechanism(self) -> Mechanism:
@@ -224,6 +228,15 @@ class MF(Factorization):
     """Matrix factorization without privacy."""
 
     learns_items_from_ratings = True
+
+    @property
+    def cpu_only(self) -> str | None:  # noqa: D102
+        if self.solver == "batch":
+            return None
+        return (
+            "sequential MF runs on the CPU: each step needs the one before; use on='cpu' or "
+            "'auto', or solver='batch'"
+        )
 
     def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
         super()._take_in(ratings, weights, added)
@@ -298,12 +311,14 @@ class HDPMF(HDPMFOptions, PrivateFactorization):
             self.mechanism
         ]
 
-    def _on_gpu(self) -> bool:
+    @property
+    def cpu_only(self) -> str | None:  # noqa: D102
         if self.mechanism != "paid":
-            return super()._on_gpu()
-        if self.on == "gpu":
-            raise ConfigError(NOT_ON_GPU)
-        return False
+            return None
+        return (
+            "the mechanism 'paid' runs on the CPU: what devices send are whole numbers with exact "
+            "noise, which GPUs do not compute here; use on='cpu' or 'auto'"
+        )
 
     def _check_params(self, validation: Ratings | None) -> None:
         super()._check_params(validation)

@@ -43,7 +43,6 @@ class HDPBit(BitOptions, OneRound):
             None: 8, unless the released bits say that they do not help.
         features: As for HDPSum.
         prior: As for HDPSum.
-        on: As for HDPSum.
         n_threads: As for HDPSum.
         rng: As for HDPSum.
 
@@ -60,10 +59,7 @@ class HDPBit(BitOptions, OneRound):
         if self._lists is None and self.release_ is not None:
             stage(f"training the model for lists ({self.list_model})")
             self._lists = train_list_model(
-                self.list_model,
-                self.release_.presence,
-                seed=seed_of(self.rng) % 2**31,
-                on=self.on,
+                self.list_model, self.release_.presence, seed=seed_of(self.rng) % 2**31
             )
         return self._lists
 

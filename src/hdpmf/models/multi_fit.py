@@ -19,7 +19,7 @@ from hdpmf.common.privacy.sampling import seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, HdpmfError
-from hdpmf.models.factorization import NOT_ON_GPU, Factorization
+from hdpmf.models.factorization import Factorization
 from hdpmf.models.training import (
     EnteredRatings,
     enter,
@@ -112,8 +112,8 @@ def _prepare(number: int, fit: Fit, entered: dict[Any, EnteredRatings]) -> _Prep
     model._check_params(None)
     plan, mechanism, _ = model.setup(fit.train.n_items, fit.train.scale)
     seed = seed_of(model.rng)
-    if not mechanism.sends_fitted_vectors:
-        raise ConfigError(NOT_ON_GPU)
+    if model.cpu_only is not None:
+        raise ConfigError(model.cpu_only)
     weights = PrivacyWeights.uniform(fit.train) if fit.weights is None else fit.weights
     # What enters does not depend on learning rate or regularisation, so a grid does it once.
     key = (id(fit.train), id(fit.weights), mechanism, plan.epsilon, seed)

@@ -38,7 +38,6 @@ from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, S
 from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.later_ratings import FoldIn
-from hdpmf.models.training import fit_devices
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundClient, bound_in_sums
 from hdpmf.private.client.devices import (
@@ -49,7 +48,6 @@ from hdpmf.private.client.devices import (
     times_by_user,
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
-from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue
 from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.sums import chosen_coding, facts_from_sums, make_survey
@@ -153,9 +151,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         self.set_public(train.items, train.scale, train.item_table, facts, fit)
         self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
-        if self.on != "cpu" and use_gpu(self.on):
-            self.devices_ = fit_devices(train, self.fit_, beta, gamma)
-            return
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
@@ -386,8 +381,6 @@ class HDPSum(SumOptions, OneRound):
         features: Public item features: True or ``auto`` for the item table's genres and years, a
             file, an ItemFeatures, or False.
         prior: A population prior learned from public data: a shipped one by name, a file, or None.
-        on: ``cpu``, ``gpu`` or ``auto``: where devices' vectors are fitted. What is sent is made on
-            the CPU.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """

@@ -21,12 +21,12 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings
-from hdpmf.common.model.device_fit import DeviceFit, to_stars
 from hdpmf.common.privacy.mechanisms import Budgets, Mechanism, TrainingRatings, laplace_scale
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan, learning_rate_at
-from hdpmf.private.client.devices import SPREAD, Devices, initial_vectors
+from hdpmf.errors import ConfigError
+from hdpmf.private.client.devices import SPREAD, initial_vectors
 from hdpmf.private.kernels.gpu.availability import fits, gpu
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.rounds import check_finite, diverged
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hdpmf.models.factorization import Factorization
     from hdpmf.private.kernels.gpu.layout import Table
     from hdpmf.private.kernels.gpu.solvers import Recipe
-    from hdpmf.private.kernels.gpu.streaming import Block, Stream
     from hdpmf.private.kernels.gpu.training import GpuRun
 
 
@@ -260,7 +259,7 @@ def recipe_of(
     if private:
         noise = "item" if h_per_item else "shared"
     return Recipe(
-        solver="joint" if solver == "sequential" and not private else solver,
+        solver=solver,
         n_factors=plan.n_factors,
         noise=noise,
         fresh_noise=plan.fresh_noise,
@@ -302,7 +301,7 @@ def gpu_epochs(
     from hdpmf.private.kernels.gpu.training import GpuTraining
 
     entered = enter(train, weights, mechanism, plan, seed)
-    table = table_of(train, entered) if fits(len(entered.target)) else stream_of(train, entered)
+    table = table_of(train, entered)
     recipe = recipe_of(plan, mechanism, entered.budget is not None, h_per_item, solver)
     training = GpuTraining(
         table, recipe, [gpu_run_of(plan, entered.budget, seed)], *first_factors(train, plan, seed)
@@ -316,29 +315,13 @@ def gpu_epochs(
 
 def table_of(train: Ratings, entered: EnteredRatings) -> Table:
     """The ratings that take part, on the GPU."""
-    from hdpmf.private.kernels.gpu.layout import Table
-
-    (block,) = blocks_of(train, entered, max(len(entered.target), 1))
-    coefficient = None if block.coefficient is None else block.coefficient[None]
-    return Table(
-        block.users, block.items, block.target[None], train.n_users, train.n_items, coefficient
-    )
-
-
-def stream_of(train: Ratings, entered: EnteredRatings) -> Stream:
-    """The ratings that take part, brought to the GPU a part at a time."""
-    from hdpmf.private.kernels.gpu.streaming import AT_A_TIME, Stream
-
-    return Stream(lambda: blocks_of(train, entered, AT_A_TIME), train.n_users, train.n_items, gpu())
-
-
-def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Block]:
-    """The ratings that take part, on the GPU, ``size`` at a time."""
     import torch
 
-    from hdpmf.private.kernels.gpu.streaming import Block
+    from hdpmf.private.kernels.gpu.layout import Table
 
-    device = gpu()
+    n, device = len(entered.target), gpu()
+    if not fits(n):
+        raise ConfigError(f"{n:,} ratings do not fit into the GPU's free memory; use on='cpu'")
 
     def put(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
         # Arrays of ratings are read-only, which PyTorch cannot express.
@@ -346,17 +329,16 @@ def blocks_of(train: Ratings, entered: EnteredRatings, size: int) -> Iterator[Bl
             device, dtype
         )
 
-    for begin in range(0, len(entered.target), size):
-        part = slice(begin, begin + size)
-        rows = part if entered.kept is None else entered.kept[part]
-        yield Block(
-            users=put(train.user_codes[rows], torch.int32),
-            items=put(train.item_codes[rows], torch.int32),
-            target=put(entered.target[part], torch.float32),
-            coefficient=None
-            if entered.coefficient is None
-            else put(entered.coefficient[part], torch.float32),
-        )
+    rows = slice(None) if entered.kept is None else entered.kept
+    coefficient = entered.coefficient
+    return Table(
+        put(train.user_codes[rows], torch.int32),
+        put(train.item_codes[rows], torch.int32),
+        put(entered.target, torch.float32)[None],
+        train.n_users,
+        train.n_items,
+        None if coefficient is None else put(coefficient, torch.float32)[None],
+    )
 
 
 class OnGpu:
@@ -373,40 +355,3 @@ class OnGpu:
     def copy(self) -> np.ndarray:
         """The factors as they are now."""
         return np.array(self._factors[:, 0, : self._n_factors].cpu().numpy())
-
-
-def fit_devices(train: Ratings, fit: DeviceFit, beta: np.ndarray, gamma: np.ndarray) -> Devices:
-    """Fit the vectors of ``train``'s users on the GPU, and return their private state.
-
-    It agrees with the result of a CPU, to that one's precision.
-    """
-    import torch
-
-    from hdpmf.private.kernels.gpu.layout import begins, shuffled
-    from hdpmf.private.kernels.gpu.solvers import fit_users
-
-    device = gpu()
-
-    def put(values: np.ndarray) -> torch.Tensor:
-        # Arrays of ratings are read-only, which PyTorch cannot express.
-        return torch.from_numpy(np.array(values)).to(device)
-
-    users = put(train.user_codes)
-    order = shuffled(users, None)
-    begin = begins(users, train.n_users)
-    partner = put(train.item_codes)[order]
-    stars = put(to_stars(train.values, train.scale))[order]
-    target = stars - put(fit.offset.astype(np.float32))[partner.long()]
-    theta = fit_users(
-        begin, partner, target, *map(put, (fit.features, fit.weight, fit.precision, fit.mean_map))
-    )  # fmt: skip
-    vectors = np.ones((train.n_users, theta.shape[1] + 1), np.float32)
-    vectors[:, :-1] = theta.float().cpu().numpy()
-    return Devices.after_training(
-        train,
-        vectors,
-        beta,
-        gamma,
-        (begin.cpu().numpy(), partner.cpu().numpy(), stars.cpu().numpy()),
-        None if train.timestamps is None else put(train.timestamps)[order].cpu().numpy(),
-    )

@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 
 from hdpmf.private.kernels.gpu.layout import lay_out, partners_per_block, shuffled
-from hdpmf.private.kernels.gpu.streaming import Block, Stream
 from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe
 from tests.unit.gpu import kernel_reference as reference
 from tests.unit.gpu import torch_engine as plain
@@ -74,18 +73,6 @@ def sequential(world, epochs, weighted=False, keep=None):
     return U, V
 
 
-def joint(world, epochs, keep=None, seed=SEED):
-    """The serial loop in float64, in the order of the random words."""
-    keep = np.ones(world.n, bool) if keep is None else keep
-    users, items, target = world.users[keep], world.items[keep], world.target[keep]
-    U, V = world.U.astype(np.float64), world.V.astype(np.float64)
-    for epoch in range(1, epochs + 1):
-        words = plain.random_words(seed, torch.from_numpy(users), torch.from_numpy(items), epoch)
-        order = torch.argsort(words, stable=True).numpy()
-        U, V = reference.joint_steps(users[order], items[order], target[order], U, V, RATE, REG)
-    return U, V
-
-
 @pytest.mark.parametrize(("weighted", "unit_ball"), [(False, True), (True, False)])
 def test_batch_meets_the_reference(device, weighted, unit_ball):
     world, cell = World(), replace(CELL, rates=(RATE,) * 20)
@@ -101,14 +88,7 @@ def test_sequential_meets_the_reference(device, weighted):
     agree(done, sequential(world, 2, weighted))
 
 
-def test_levels_do_what_the_serial_loop_does(device):
-    world = World()
-    agree(train(world, device, Recipe("joint", 0)), joint(world, 2))
-
-
-@pytest.mark.parametrize(
-    ("solver", "expected"), [("batch", batch), ("sequential", sequential), ("joint", joint)]
-)
+@pytest.mark.parametrize(("solver", "expected"), [("batch", batch), ("sequential", sequential)])
 def test_views_beside_each_other_are_their_ratings_alone(device, solver, expected):
     world = World()
     members = np.random.default_rng(4).integers(0, 4, world.n)
@@ -146,10 +126,10 @@ def test_kernels_draw_the_noise_of_the_plain_engine(device, monkeypatch, solver,
     assert not np.isclose(theirs[:-1], other[:-1]).any()
 
 
-@pytest.mark.parametrize("solver", ["batch", "sequential", "joint"])
+@pytest.mark.parametrize("solver", ["batch", "sequential"])
 def test_company_changes_nothing(device, solver):
     """A run is the same alone and beside others."""
-    world, recipe = World(), Recipe(solver, 0, "none" if solver == "joint" else "item")
+    world, recipe = World(), Recipe(solver, 0, "item")
     cells = [GpuRun((rate, rate / 5), reg, 3, 0.5) for rate, reg in ((0.05, 0.01), (0.01, 0.1))]
     together = train(world, device, recipe, *cells)
     for run, cell in enumerate(cells):
@@ -186,35 +166,6 @@ def test_shares_of_an_item_add_up_to_laplace_noise(monkeypatch):
     done = train(world, torch.device("cpu"), Recipe("sequential", 0, "item"), *cells)
     drawn = done.V[0, :, : world.n_factors].flatten().numpy() / RATE
     assert stats.kstest(drawn, stats.laplace(scale=2.0).cdf).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("at_a_time", [10, 1000])
-def test_streaming_gives_the_same_bits(device, monkeypatch, at_a_time, weighted):
-    short_segments, small_blocks = 8, 4 * 8 * 4
-    monkeypatch.setattr(f"{LAYOUT}.lay_out.__defaults__", (short_segments, small_blocks))
-    monkeypatch.setattr(f"{LAYOUT}.segments.__defaults__", (short_segments, True))
-    monkeypatch.setattr(f"{LAYOUT}.partners_per_block.__defaults__", (small_blocks,))
-    monkeypatch.setattr("hdpmf.private.kernels.gpu.streaming.AT_A_TIME", at_a_time)
-    world = World()
-    table = world.table(device, weighted)
-
-    def blocks():
-        for begin in range(0, world.n, 7):
-            part = slice(begin, begin + 7)
-            coefficient = None if table.coefficient is None else table.coefficient[0, part]
-            yield Block(table.users[part], table.items[part], table.target[0, part], coefficient)
-
-    stream = Stream(blocks, world.n_users, world.n_items, device)
-    recipe, cell = Recipe("batch", world.n_factors, "item"), replace(CELL, noise_scale=1.0)
-    whole, streamed = (
-        GpuTraining(ratings, recipe, [cell], world.U, world.V) for ratings in (table, stream)
-    )
-    for training in (whole, streamed):
-        training.finish()
-    assert torch.equal(streamed.U, whole.U)
-    assert torch.equal(streamed.V, whole.V)
-    assert torch.equal(streamed.raters, whole.raters)
 
 
 @pytest.mark.parametrize("cache_bytes", [1 << 20, 10 * 64])

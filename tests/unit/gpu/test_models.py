@@ -30,7 +30,6 @@ def _pretend(monkeypatch, device, models_engine):
     monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
     monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)
     monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
-    monkeypatch.setattr("hdpmf.models.one_round.use_gpu", lambda name: name == "gpu")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,6 @@ def test_batch_without_noise_is_what_a_cpu_computes(world, name):
     ("name", "solver", "rate"),
     [
         ("hdpmf", "batch", 0.1),
-        ("mf", "sequential", 0.02),
         ("hdpmf-w", "sequential", 0.02),
     ],
 )
@@ -111,27 +109,27 @@ def test_history_validation_and_early_stopping(world):
     assert stopped.score(test)["mse"] == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["hdpmf", "hdpmf-w", "pdpmf"])
-def test_ratings_that_do_not_fit_are_streamed(world, name, monkeypatch):
-    train, _, weights = world
-    given = {"epochs": 3, "rng": 1, "on": "gpu", "learning_rate": 0.05}
-    fitting = make_model(name, **given).fit(train, weights)
+def test_ratings_that_do_not_fit_are_refused(world, monkeypatch):
     monkeypatch.setattr("hdpmf.models.training.fits", lambda n: False)
-    monkeypatch.setattr("hdpmf.private.kernels.gpu.streaming.AT_A_TIME", 100)
-    streamed = make_model(name, **given).fit(train, weights)
-    assert relative(streamed.catalogue_.factors, fitting.catalogue_.factors) < 1e-6
-    assert relative(streamed.devices_.vectors, fitting.devices_.vectors) < 1e-6
-    assert np.array_equal(streamed.catalogue_.raters, fitting.catalogue_.raters)
-    with pytest.raises(ConfigError, match="fit on the GPU"):
-        HDPMF(epochs=1, on="gpu", solver="sequential").fit(train, weights)
+    with pytest.raises(ConfigError, match="do not fit into the GPU's free memory"):
+        HDPMF(epochs=1, on="gpu").fit(world[0])
 
 
-def test_what_needs_exact_noise_is_not_trained_on_a_gpu(world):
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("hdpmf-paid", {}, "'paid' runs on the CPU"),
+        ("mf", {"solver": "sequential"}, "sequential MF runs on the CPU"),
+    ],
+)
+def test_what_a_gpu_cannot_do_is_trained_on_the_cpu(world, name, given, why):
     train, _, weights = world
-    with pytest.raises(ConfigError, match="'paid' runs on the CPU"):
-        HDPMF(epochs=1, on="gpu", mechanism="paid").fit(train, weights)
+    with pytest.raises(ConfigError, match=why):
+        make_model(name, **given, epochs=1, on="gpu").fit(train, weights)
+    (refused,) = fit_together([Fit(make_model(name, **given), train, weights)])
+    assert why in str(refused.error)
     automatic, cpu = (
-        HDPMF(epochs=2, on=on, mechanism="paid", rng=0).fit(train, weights).catalogue_.factors
+        make_model(name, **given, epochs=2, on=on, rng=0).fit(train, weights).catalogue_.factors
         for on in ("auto", "cpu")
     )
     assert np.array_equal(automatic, cpu)
@@ -168,7 +166,7 @@ training.gpu = lambda: torch.device("cpu")
 training.fits = lambda n: True
 from hdpmf import HDPMF, MF, synthetic_world  # noqa: E402
 world = synthetic_world(20, 10, 100, rng=0)
-for model in (HDPMF(epochs=2), MF(epochs=2, solver="sequential")):
+for model in (HDPMF(epochs=2), MF(epochs=2)):
     model.fit(world).score(world)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -203,7 +201,7 @@ def test_a_grid_is_its_cells(world):
         assert model.score(ratings) == pytest.approx(alone.score(ratings), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["hdpmf", "pdpmf", "mf"])
+@pytest.mark.parametrize("name", ["hdpmf", "pdpmf"])
 def test_sequential_folds_have_the_orders_and_the_noise_that_they_have_alone(world, name):
     ratings, _, weights = world
     folds = list(ratings.k_fold(2, rng=1))
@@ -247,24 +245,3 @@ def test_more_views_than_bits_and_more_factors_than_fit(world, monkeypatch):
     fits = [Fit(model, train, weights) for model, train in zip(models, folds * 2, strict=True)]
     assert sorted(one.number for one in fit_together(fits)) == list(range(8))
     assert all(model.catalogue_.factors.shape == (30, 3) for model in models)
-
-
-@pytest.mark.parametrize(
-    ("name", "given"), [("hdp-sum", {}), ("hdp-sum", {"prior": "films"}), ("hdp-bit", {})]
-)
-def test_devices_are_fitted_as_on_a_cpu(name, given, monkeypatch):
-    monkeypatch.setattr(
-        "hdpmf.private.kernels.gpu.solvers._NUMBERS_AT_A_TIME", 1 << 12
-    )  # several parts
-    world = synthetic_world(60, 40, 900, rng=2)
-    train = world.take(world.user_codes != 5)  # a user without ratings
-    weights = PrivacySpec.paper().draw(train, rng=1)
-    cpu, gpu = (
-        make_model(name, **given, on=one, rng=3).fit(train, weights) for one in ("cpu", "gpu")
-    )
-    assert np.allclose(gpu.devices_.vectors, cpu.devices_.vectors, rtol=1e-5, atol=1e-6)
-    assert np.array_equal(gpu.devices_.rated_start, cpu.devices_.rated_start)
-    assert np.array_equal(gpu.devices_.rated, cpu.devices_.rated)
-    assert np.array_equal(gpu.devices_.means, cpu.devices_.means, equal_nan=True)
-    assert gpu.score(world) == pytest.approx(cpu.score(world), rel=1e-5)
-    assert gpu.recommend(train.users.ids[0]) == cpu.recommend(train.users.ids[0])

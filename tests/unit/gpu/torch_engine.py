@@ -5,7 +5,6 @@ whole models are trained, for Triton's interpreter takes minutes there.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import torch
 
@@ -94,32 +93,21 @@ def _of_view(table, view):
     return table[min(view, len(table) - 1)]
 
 
-def empty_sums(side, factors):
-    return torch.zeros((side.n_rows, *factors.shape[1:]))
-
-
 def residual_sums(side, columns, runs, own, other):
-    out = empty_sums(side, own)
-    sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
-    return out
-
-
-def sum_range(
-    side, partner, columns, runs, own, other, out, first_segment, end_segment, first_rating
-):
-    chosen = slice(first_segment, end_segment)
-    by_position = torch.argsort(side.start[chosen])
-    lengths = side.length[chosen][by_position].long()
-    rows = torch.repeat_interleave(side.row[chosen][by_position].long(), lengths)
-    count = len(rows)
+    """Per row, where kernels have a sum for each segment."""
+    out = torch.zeros((side.n_rows, *own.shape[1:]))
+    by_position = torch.argsort(side.start)
+    lengths = side.length[by_position].long()
+    rows = torch.repeat_interleave(side.row[by_position].long(), lengths)
     for run, view in enumerate(runs.view.tolist()):
-        gathered = other[partner[:count].long(), run]
-        residual = (gathered * own[rows, run]).sum(1) - _of_view(columns.target, view)[:count]
+        gathered = other[side.partner.long(), run]
+        residual = (gathered * own[rows, run]).sum(1) - _of_view(columns.target, view)
         if columns.coefficient is not None:
-            residual = residual * _of_view(columns.coefficient, view)[:count]
+            residual = residual * _of_view(columns.coefficient, view)
         if columns.members is not None:
             residual = torch.where((columns.members >> view & 1).bool(), residual, 0.0)
         out[:, run].index_add_(0, rows, residual[:, None] * gathered)
+    return out
 
 
 def step(side, sums, own, runs, steps, rates, n_factors, unit_ball=False, noise="none", epoch=0):
@@ -168,38 +156,3 @@ def visit_ratings(
             active = active & (columns.members[at][:, None] >> runs.view & 1).bool()
         own.copy_(torch.where(active[:, :, None], moved, own))
         done += active
-
-
-def step_levels(levels, runs, U, V, rates):
-    first, start = levels.first.tolist(), levels.start.tolist()
-    for run, view in enumerate(runs.view.tolist()):
-        rate, keep = 2.0 * rates[run], 1.0 - 2.0 * rates[run] * runs.reg[run]
-        for begin, end in pairwise(start[first[view] : first[view + 1]]):
-            who, what = levels.users[begin:end].long(), levels.items[begin:end].long()
-            u, v = U[who, run], V[what, run]
-            moved = (rate * (levels.target[begin:end] - (u * v).sum(-1)))[:, None]
-            V[what, run] = v * keep + u * moved
-            U[who, run] = in_unit_ball(u * keep + v * moved)
-
-
-def find_levels(queues):
-    levels = torch.empty_like(queues.user)
-    bases = queues.base.tolist()
-    for order, view in enumerate(queues.view.tolist()):
-        positions = slice(bases[order], bases[order + 1])
-        user, turn = queues.user[positions].tolist(), queues.turn[positions].tolist()
-        bounds = queues.begin[view].tolist()
-        cursors, turns, found, number = bounds[:-1], [0] * queues.n_users, [0] * len(user), 0
-        while any(cursor < end for cursor, end in zip(cursors, bounds[1:], strict=True)):
-            ready = [
-                item
-                for item, position in enumerate(cursors)
-                if position < bounds[item + 1] and turns[user[position]] == turn[position]
-            ]
-            for item in ready:
-                found[cursors[item]] = number
-                turns[user[cursors[item]]] += 1
-                cursors[item] += 1
-            number += 1
-        levels[positions] = torch.tensor(found, dtype=levels.dtype)
-    return levels

@@ -167,16 +167,10 @@ def _factors(default: int) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class Placement:
+class Computed:
     """Options about computing a model; none of them changes what the method is."""
 
     _: KW_ONLY
-    on: str = option(
-        "cpu",
-        "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
-        "gives other numbers.",
-        choices=("cpu", "gpu", "auto"),
-    )
     n_threads: int | None = option(
         None,
         "Threads; the result does not depend on it.",
@@ -186,6 +180,19 @@ class Placement:
         optional=True,
     )
     rng: Any = _rng()
+
+
+@dataclass(eq=False, repr=False)
+class Placement(Computed):
+    """The same where a GPU can do it."""
+
+    _: KW_ONLY
+    on: str = option(
+        "cpu",
+        "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
+        "gives other numbers.",
+        choices=("cpu", "gpu", "auto"),
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -274,7 +281,7 @@ class BiasedOptions:
 
 
 @dataclass(eq=False, repr=False)
-class OneRoundOptions(Placement):
+class OneRoundOptions(Computed):
     """One round of what is sent; everything else is fitted on the device."""
 
     epsilon: float = _epsilon()

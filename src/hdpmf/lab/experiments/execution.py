@@ -323,7 +323,7 @@ def can_go_together(run: Run) -> bool:
     if not issubclass(METHODS[run.method].model, Factorization):
         return False
     model = model_of(run)
-    return isinstance(model, Factorization) and model._mechanism().sends_fitted_vectors
+    return isinstance(model, Factorization) and model.cpu_only is None
 
 
 def do_together(

@@ -115,17 +115,6 @@ class Table:
         )
 
 
-def of_view(table: Table, view: int) -> Table:
-    """The ratings of one view as a table of their own."""
-    target = table.target[min(view, len(table.target) - 1)]
-    if table.members is None:
-        return Table(table.users, table.items, target[None], table.n_users, table.n_items)
-    member = (table.members >> view & 1).bool()
-    return Table(
-        table.users[member], table.items[member], target[member][None], table.n_users, table.n_items
-    )
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Visits:
     """The ratings that each row visits.
@@ -140,47 +129,6 @@ class Visits:
     begin: Tensor
     partner: Tensor
     ranked: Tensor
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Queues:
-    """Several orders of ratings one after another, each item after item: who is to be served when.
-
-    Attributes:
-        base: Where each order begins, and the end of the last (int64).
-        view: The view that each order is of (int32).
-        begin: For each view, where each item's queue begins after the base, and the end of the last
-            (int64).
-        user: The user of each position (int32).
-        turn: Which of that user's ratings it is, from 0 (int32).
-    """
-
-    base: Tensor
-    view: Tensor
-    begin: Tensor
-    n_users: int
-    user: Tensor
-    turn: Tensor
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Levels:
-    """One order for each view, cut into levels of ratings that share neither user nor item.
-
-    Attributes:
-        first: Where each view's levels begin in ``start``, and the end of the last view's (int32).
-        start: Where each level begins; each view's list ends with the end of its last level
-            (int64).
-        users: Users, view after view and level after level (int32).
-        items: Items (int32).
-        target: What the model should predict.
-    """
-
-    first: Tensor
-    start: Tensor
-    users: Tensor
-    items: Tensor
-    target: Tensor
 
 
 def begins(rows: Tensor, n_rows: int) -> Tensor:
@@ -218,7 +166,6 @@ class Side:
 
     Attributes:
         n_rows: Items in the item pass, users in the user pass.
-        n_ratings: Ratings; they may be elsewhere, and come in parts.
         partner: The other side of each rating (int32).
         start: Where each segment begins (int64).
         length: Ratings of each segment (int32).
@@ -229,7 +176,6 @@ class Side:
     """
 
     n_rows: int
-    n_ratings: int
     partner: Tensor
     start: Tensor
     length: Tensor
@@ -264,7 +210,8 @@ def lay_out(
         cache_bytes: Gather from at most about so much at a time.
     """
     block = partners_per_block(n_partners, row_bytes, cache_bytes)
-    key, order = sort_keys(rows, partners, n_rows, n_partners, block)
+    group = (partners // block).long() * n_rows + rows
+    key, order = torch.sort(group * n_partners + partners, stable=True)
     partner = (key % n_partners).int()
     groups, counts = torch.unique_consecutive(key // n_partners, return_counts=True)
     del key
@@ -272,22 +219,7 @@ def lay_out(
     return side, [column[..., order].contiguous() for column in columns]
 
 
-def groups_of(rows: Tensor, partners: Tensor, n_rows: int, block: int) -> Tensor:
-    """The number of each rating's group: ratings are sorted by blocks of partners, then by rows."""
-    return (partners // block).long() * n_rows + rows
-
-
-def sort_keys(
-    rows: Tensor, partners: Tensor, n_rows: int, n_partners: int, block: int
-) -> tuple[Tensor, Tensor]:
-    """Sorted keys (group times number of partners, plus partner) and the places where they were."""
-    key, order = torch.sort(
-        groups_of(rows, partners, n_rows, block) * n_partners + partners, stable=True
-    )
-    return key, order
-
-
-def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int = CACHE_BYTES) -> int:
+def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int) -> int:
     """Return how many partners to gather from at a time; all of them where they nearly fit."""
     total = n_partners * row_bytes
     # A second block costs another round of partial sums, so a little over the measure is taken in
@@ -301,18 +233,15 @@ def segments(
     counts: Tensor,
     partner: Tensor,
     n_rows: int,
-    segment: int = SEGMENT,
-    longest_first: bool = True,
+    segment: int,
 ) -> Side:
-    """Cut groups of sorted ratings into segments.
+    """Cut groups of sorted ratings into segments, in the order in which they should be begun.
 
     Args:
         groups: Numbers of the groups that have ratings.
         counts: Ratings of each.
         partner: The other side of each rating, in order.
         segment: Most ratings in a segment.
-        longest_first: Number segments in the order in which they should be begun; or else by their
-            positions.
     """
     device = groups.device
     begins = torch.cumsum(counts, 0) - counts
@@ -324,16 +253,13 @@ def segments(
     start = begins[group_of] + piece * segment
     length = torch.clamp(counts[group_of] - piece * segment, max=segment)
     row, block = groups[group_of] % n_rows, groups[group_of] // n_rows
-    if longest_first:
-        # Block after block, so that programs that run together share a block; in a block the
-        # longest first.
-        schedule = torch.argsort(block * (segment + 1) - length, stable=True)
-        start, length, row = start[schedule], length[schedule], row[schedule]
+    # Block after block, so that programs that run together share a block; in a block the longest
+    # first.
+    schedule = torch.argsort(block * (segment + 1) - length, stable=True)
+    start, length, row = start[schedule], length[schedule], row[schedule]
     # A row's segments are summed in the order of their positions, whatever the schedule.
     by_position = torch.argsort(start)
     parts = by_position[torch.argsort(row[by_position], stable=True)]
     first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)
     first[1:] = torch.cumsum(torch.bincount(row, minlength=n_rows), 0)
-    return Side(
-        n_rows, int(counts.sum()), partner, start, length.int(), row.int(), first.int(), parts.int()
-    )
+    return Side(n_rows, partner, start, length.int(), row.int(), first.int(), parts.int())

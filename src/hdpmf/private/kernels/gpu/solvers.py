@@ -1,11 +1,7 @@
-"""Solvers on a GPU for many runs at once: batch, sequential, joint, and users' least squares.
-
-Batch is Algorithm 1, sequential the published procedure, joint non-private MF.
-"""
+"""Solvers on a GPU for many runs at once: batch (Algorithm 1) and sequential, as published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +9,6 @@ from torch import Tensor
 
 from hdpmf.private.kernels.gpu import triton_engine as engine
 from hdpmf.private.kernels.gpu.layout import (
-    Levels,
-    Queues,
     RatingColumns,
     RunTensors,
     Side,
@@ -22,7 +16,6 @@ from hdpmf.private.kernels.gpu.layout import (
     Visits,
     begins,
     lay_out,
-    of_view,
     padded,
     ranked,
     shuffled,
@@ -34,8 +27,7 @@ class Recipe:
     """Parameters that runs trained together have in common.
 
     Attributes:
-        solver: ``batch``, ``sequential``, or ``joint`` (sequential, both vectors of a rating at
-            once).
+        solver: ``batch`` or ``sequential``.
         noise: ``none``, ``item`` (Laplace, h per item) or ``shared`` (one h for all items).
         fresh_noise: Draw the noise anew in every epoch.
         unit_ball: Keep user vectors in the unit ball.
@@ -59,20 +51,14 @@ class BatchSolver:
     """
 
     def __init__(self, table: Table, recipe: Recipe) -> None:
-        self._begin(
-            recipe,
-            table.counts(table.items, table.n_items),
-            table.counts(table.users, table.n_users),
-        )
+        self._recipe = recipe
+        self.raters = table.counts(table.items, table.n_items)
+        self._item_steps = steps_of(self.raters, recipe.scale_steps) * (self.raters > 0)
+        rated = table.counts(table.users, table.n_users)
+        self._user_steps = steps_of(rated, recipe.scale_steps)
         self._by_item, self._item_columns = self._side(table, by_item=True)
         # The coefficient protects what is sent; a device fits its own vector to all that it knows.
         self._by_user, self._user_columns = self._side(table, by_item=False)
-
-    def _begin(self, recipe: Recipe, raters: Tensor, rated: Tensor) -> None:
-        self._recipe = recipe
-        self.raters = raters
-        self._item_steps = steps_of(raters, recipe.scale_steps) * (raters > 0)
-        self._user_steps = steps_of(rated, recipe.scale_steps)
 
     def _side(self, table: Table, by_item: bool) -> tuple[Side, RatingColumns]:
         rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
@@ -101,20 +87,16 @@ class BatchSolver:
             number: Selects the noise; the same number draws the same again.
         """
         recipe = self._recipe
+        sums = engine.residual_sums(self._by_item, self._item_columns, runs, V, U)
         engine.step(
-            self._by_item, self._item_sums(runs, V, U), V, runs, self._item_steps, rates,
+            self._by_item, sums, V, runs, self._item_steps, rates,
             recipe.n_factors, noise=recipe.noise, epoch=number if recipe.fresh_noise else 0,
         )  # fmt: skip
+        sums = engine.residual_sums(self._by_user, self._user_columns, runs, U, V)
         engine.step(
-            self._by_user, self._user_sums(runs, U, V), U, runs, self._user_steps, rates,
+            self._by_user, sums, U, runs, self._user_steps, rates,
             recipe.n_factors, unit_ball=recipe.unit_ball,
         )  # fmt: skip
-
-    def _item_sums(self, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
-        return engine.residual_sums(self._by_item, self._item_columns, runs, own, other)
-
-    def _user_sums(self, runs: RunTensors, own: Tensor, other: Tensor) -> Tensor:
-        return engine.residual_sums(self._by_user, self._user_columns, runs, own, other)
 
 
 def steps_of(counts: Tensor, scale_steps: bool) -> Tensor:
@@ -175,143 +157,3 @@ class SequentialSolver:
             None if table.members is None else table.members[order],
         )
         return Visits(self._begins[side], partners[order], self._ranked[side]), columns
-
-
-_POSITIONS_AT_A_TIME = 100_000_000
-"""Ratings of the epochs whose orders are cut into levels at a time, one program per order."""
-
-
-class JointSolver:
-    """Non-private MF: both vectors of a rating step at once.
-
-    Args:
-        seeds: Of the orders of each view, which its runs share.
-        epochs: How many orders will be needed.
-
-    Attributes:
-        raters: Ratings of each item in each view.
-    """
-
-    def __init__(self, table: Table, seeds: Sequence[int], epochs: int) -> None:
-        self._seeds = seeds
-        self.raters = table.counts(table.items, table.n_items)
-        self._views = [of_view(table, view) for view in range(table.n_views)]
-        self._levels = self._all_levels(epochs)
-
-    def epoch(self, U: Tensor, V: Tensor, runs: RunTensors, rates: Tensor, number: int) -> None:
-        """The next epoch, in place; the arguments are those of ``BatchSolver.epoch``."""
-        engine.step_levels(next(self._levels), runs, U, V, rates)
-
-    def _all_levels(self, epochs: int) -> Iterator[Levels]:
-        views = self._views
-        device = views[0].users.device
-        begin = torch.stack([begins(view.items, view.n_items) for view in views])
-        sizes = [view.n for view in views]
-        at_a_time = max(1, min(epochs, _POSITIONS_AT_A_TIME // max(sum(sizes), 1)))
-        for first in range(1, epochs + 1, at_a_time):
-            numbers = range(first, min(first + at_a_time, epochs + 1))
-            queued = [
-                self._queue(view, seed, number)
-                for number in numbers
-                for view, seed in zip(views, self._seeds, strict=True)
-            ]
-            queues = Queues(
-                base=_bounds(sizes * len(numbers), device),
-                view=torch.arange(len(views), device=device).repeat(len(numbers)).int(),
-                begin=begin,
-                n_users=views[0].n_users,
-                user=torch.cat([user for user, _, _ in queued]),
-                turn=torch.cat([turn for _, turn, _ in queued]),
-            )
-            found = engine.find_levels(queues).split(sizes * len(numbers))
-            for number in range(0, len(queued), len(views)):
-                orders = [order for _, _, order in queued[number : number + len(views)]]
-                yield self._cut(orders, found[number : number + len(views)])
-
-    def _queue(self, view: Table, seed: int, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the users, their turns, and the positions of a view's ratings, item after item.
-
-        ``seed`` and ``epoch`` choose the order of ratings. A rating's turn is its number in the
-        order of its user.
-        """
-        keys = engine.random_words(seed, view.users, view.items, epoch)
-        order, by_user = shuffled(view.items, keys), shuffled(view.users, keys)
-        turn = torch.empty_like(view.users)
-        begin = begins(view.users, view.n_users)
-        turn[by_user] = (
-            torch.arange(view.n, device=turn.device) - begin[view.users[by_user].long()]
-        ).int()
-        return view.users[order], turn[order], order
-
-    def _cut(self, orders: list[Tensor], found: tuple[Tensor, ...]) -> Levels:
-        positions = [
-            order[torch.argsort(level, stable=True)]
-            for order, level in zip(orders, found, strict=True)
-        ]
-        counts = [torch.bincount(level) for level in found]
-        bases = [0]
-        for view in self._views[:-1]:
-            bases.append(bases[-1] + view.n)
-        starts = [_cumulated(count) + base for count, base in zip(counts, bases, strict=True)]
-        taken = list(zip(self._views, positions, strict=True))
-        return Levels(
-            first=_bounds([len(start) for start in starts], orders[0].device).int(),
-            start=torch.cat(starts),
-            users=torch.cat([view.users[position] for view, position in taken]),
-            items=torch.cat([view.items[position] for view, position in taken]),
-            target=torch.cat([view.target[0, position] for view, position in taken]),
-        )
-
-
-def _cumulated(counts: Tensor) -> Tensor:
-    out = torch.zeros(len(counts) + 1, dtype=torch.int64, device=counts.device)
-    out[1:] = torch.cumsum(counts, 0)
-    return out
-
-
-def _bounds(sizes: list[int], device: torch.device) -> Tensor:
-    return _cumulated(torch.tensor(sizes, device=device))
-
-
-_NUMBERS_AT_A_TIME = 1 << 26
-
-
-def fit_users(
-    begin: Tensor,
-    partner: Tensor,
-    target: Tensor,
-    X: Tensor,
-    weight: Tensor,
-    precision: Tensor,
-    mean_map: Tensor,
-) -> Tensor:
-    """Return the t of each user: ``(precision + sum w x x') t = sum w x y + mean_map z``.
-
-    The arguments are those of ``kernels.batch.fit_users``.
-    """
-    size = X.shape[1]
-    counts = torch.diff(begin)
-    # Users of about equal length side by side, filled up to the longest of them with ratings that
-    # count nothing.
-    order = torch.argsort(counts, descending=True, stable=True)
-    longest = counts[order].cpu()
-    out = torch.empty((len(counts), size), dtype=torch.float64, device=X.device)
-    first = 0
-    while first < len(order):
-        length = max(int(longest[first]), 1)
-        end = min(first + max(1, _NUMBERS_AT_A_TIME // (length * size)), len(order))
-        users = order[first:end]
-        visit = torch.arange(length, device=X.device)
-        present = visit < counts[users, None]
-        positions = torch.where(present, begin[users, None] + visit, 0)
-        rated = partner[positions].long()
-        x = X[rated] * present[:, :, None]
-        weighted = x * weight[rated][:, :, None]
-        gram = precision + weighted.transpose(1, 2) @ x
-        n = counts[users].clamp(min=1).double()[:, None]
-        amount = torch.log(n / 80.0)
-        described = torch.cat((x.sum(1) / n, amount, amount * amount), dim=1)
-        side = (weighted * target[positions].double()[:, :, None]).sum(1) + described @ mean_map.T
-        out[users] = torch.cholesky_solve(side[:, :, None], torch.linalg.cholesky(gram))[:, :, 0]
-        first = end
-    return out

@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hdpmf.errors import ConfigError
 from hdpmf.private.kernels.gpu.layout import RunTensors, Table, pad
-from hdpmf.private.kernels.gpu.solvers import BatchSolver, JointSolver, Recipe, SequentialSolver
-from hdpmf.private.kernels.gpu.streaming import Stream, StreamedBatchSolver
+from hdpmf.private.kernels.gpu.solvers import BatchSolver, Recipe, SequentialSolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +37,10 @@ class GpuTraining:
     The result of a run does not depend on which others are trained beside it.
 
     Args:
-        table: The ratings, on the device or streamed to it.
+        table: The ratings.
         recipe: What the runs share.
-        runs: The runs, all of the same number of epochs. In ``sequential`` all have the same seed,
-            in ``joint`` all of a view: orders are shared.
+        runs: The runs, all of the same number of epochs. In ``sequential`` all have the same seed:
+            orders are shared.
         first_users: First user vectors, one row per user and the same for all runs, or (users,
             runs, K).
         first_items: First item factors, in the same way.
@@ -55,7 +53,7 @@ class GpuTraining:
 
     def __init__(
         self,
-        table: Table | Stream,
+        table: Table,
         recipe: Recipe,
         runs: Sequence[GpuRun],
         first_users: np.ndarray | Tensor,
@@ -63,7 +61,6 @@ class GpuTraining:
     ) -> None:
         device = table.device
         self._recipe = recipe
-        self._epochs = len(runs[0].rates)
         self._tensors = RunTensors(
             view=torch.tensor([run.view for run in runs], dtype=torch.int32, device=device),
             reg=torch.tensor([run.reg for run in runs], dtype=torch.float32, device=device),
@@ -76,28 +73,16 @@ class GpuTraining:
             [run.rates for run in runs], dtype=torch.float32, device=device
         ).T.contiguous()
         self.U, self.V = (_first(given, len(runs), device) for given in (first_users, first_items))
-        self._solver: BatchSolver | SequentialSolver | JointSolver
-        if isinstance(table, Stream):
-            if recipe.solver != "batch":
-                raise ConfigError(
-                    "only the batch solver streams ratings; this one needs all of them to fit on "
-                    "the GPU"
-                )
-            self._solver = StreamedBatchSolver(table, recipe)
-        elif recipe.solver == "batch":
-            self._solver = BatchSolver(table, recipe)
-        elif recipe.solver == "sequential":
-            self._solver = SequentialSolver(table, recipe, runs[0].seed)
-        else:
-            seeds = {run.view: run.seed for run in runs}
-            self._solver = JointSolver(
-                table, [seeds[view] for view in range(table.n_views)], self._epochs
-            )
+        self._solver = (
+            BatchSolver(table, recipe)
+            if recipe.solver == "batch"
+            else SequentialSolver(table, recipe, runs[0].seed)
+        )
         self.raters = self._solver.raters
 
     def epochs(self) -> Iterator[int]:
         """Train, and yield each epoch's number once its work is queued; the GPU may still run."""
-        for number in range(1, self._epochs + 1):
+        for number in range(1, len(self._rates) + 1):
             self._solver.epoch(self.U, self.V, self._tensors, self._rates[number - 1], number)
             yield number
 

@@ -12,54 +12,30 @@ import torch
 from torch import Tensor
 
 from hdpmf.private.kernels.gpu import triton_kernels as kernels
-from hdpmf.private.kernels.gpu.layout import Levels, Queues, RatingColumns, RunTensors, Side, Visits
+from hdpmf.private.kernels.gpu.layout import RatingColumns, RunTensors, Side, Visits
 
 
 def residual_sums(
     side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor
 ) -> Tensor:
     """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
-    out = empty_sums(side, own)
-    sum_range(side, side.partner, columns, runs, own, other, out, 0, side.n_segments, 0)
-    return out
-
-
-def empty_sums(side: Side, factors: Tensor) -> Tensor:
-    """Room for the sums of all segments."""
-    return torch.empty((side.n_segments, *factors.shape[1:]), device=factors.device)
-
-
-def sum_range(
-    side: Side,
-    partner: Tensor,
-    columns: RatingColumns,
-    runs: RunTensors,
-    own: Tensor,
-    other: Tensor,
-    out: Tensor,
-    first_segment: int,
-    end_segment: int,
-    first_rating: int,
-) -> None:
-    """Write the sums of some segments to ``out``.
-
-    ``partner`` and ``columns`` hold the ratings from ``first_rating`` on.
-    """
-    if end_segment <= first_segment:
-        return
     n_runs, width = own.shape[1], own.shape[2]
+    out = torch.empty((side.n_segments, n_runs, width), device=own.device)
+    if side.n_segments == 0:
+        return out
     coefficient, members = columns.coefficient, columns.members
-    kernels.sum_segments[(end_segment - first_segment, n_runs)](
-        side.start, side.length, side.row, partner,
+    kernels.sum_segments[(side.n_segments, n_runs)](
+        side.start, side.length, side.row, side.partner,
         columns.target,
         columns.target if coefficient is None else coefficient,
-        partner if members is None else members,
+        side.partner if members is None else members,
         runs.view, own, other, out,
-        first_segment, first_rating, n_runs, _stride(columns.target), _stride(coefficient),
-        WIDTH=width, TILE=_tile(width, side.n_ratings // max(side.n_rows, 1)),
+        n_runs, _stride(columns.target), _stride(coefficient),
+        WIDTH=width, TILE=_tile(width, len(side.partner) // max(side.n_rows, 1)),
         WEIGHTED=coefficient is not None, MASKED=members is not None,
         num_warps=1,
     )  # fmt: skip
+    return out
 
 
 def step(
@@ -145,51 +121,6 @@ def visit_ratings(
         NOISE=noise, UNIT_BALL=unit_ball,
         num_warps=1,
     )  # fmt: skip
-
-
-def step_levels(levels: Levels, runs: RunTensors, U: Tensor, V: Tensor, rates: Tensor) -> None:
-    """Step both vectors of each rating, level after level: non-private MF (``JointSolver``)."""
-    n_runs, width = U.shape[1], U.shape[2]
-    kernels.step_levels[(n_runs,)](
-        levels.first,
-        levels.start,
-        levels.users,
-        levels.items,
-        levels.target,
-        U,
-        V,
-        rates,
-        runs.view,
-        runs.reg,
-        n_runs,
-        TILE=max(16, 1024 // width),
-        WIDTH=width,
-        num_warps=8,
-    )
-
-
-def find_levels(queues: Queues) -> Tensor:
-    """The level of each place: one more than that of the ratings it must wait for."""
-    n_orders, n_items = len(queues.view), queues.begin.shape[1] - 1
-    scratch = [
-        torch.zeros((n_orders, size), dtype=torch.int32, device=queues.user.device)
-        for size in (n_items, queues.n_users, n_items)
-    ]
-    level = torch.empty_like(queues.user)
-    kernels.serve_queues[(n_orders,)](
-        queues.base,
-        queues.view,
-        queues.begin,
-        queues.user,
-        queues.turn,
-        *scratch,
-        level,
-        n_items,
-        queues.n_users,
-        BLOCK=min(4096, max(32, 1 << (n_items - 1).bit_length())),
-        num_warps=16,
-    )
-    return level
 
 
 def random_words(seed: int, users: Tensor, items: Tensor, epoch: int) -> Tensor:

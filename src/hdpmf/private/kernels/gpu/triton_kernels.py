@@ -104,18 +104,18 @@ def in_unit_ball(x):
     return tl.div_rn(x, tl.broadcast_to(length, x.shape))
 
 
-@triton.jit(do_not_specialize=["first_segment", "first_rating"])
+@triton.jit
 def sum_segments(
     start, length, row, partner, target, coefficient, members, run_view, own, other, out,
-    first_segment, first_rating, n_runs, target_stride, coefficient_stride,
+    n_runs, target_stride, coefficient_stride,
     WIDTH: tl.constexpr, TILE: tl.constexpr,
     WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Sum residuals times the partners' factors over one segment of one run."""
-    segment = first_segment + tl.program_id(0)
+    segment = tl.program_id(0)
     run = tl.program_id(1)
     view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
-    begin = tl.load(start + segment) - first_rating
+    begin = tl.load(start + segment)
     count = tl.load(length + segment)
     k = tl.arange(0, WIDTH)
     own_row = tl.load(row + segment).to(tl.int64) * n_runs + run
@@ -303,98 +303,3 @@ def write_words(out, users, items, seed, epoch, n, BLOCK: tl.constexpr):
         zero + 5,
     )
     tl.store(out + position, word.to(tl.int64), mask=there)
-
-
-@triton.jit
-def serve_queues(
-    base,
-    view,
-    begin,
-    user,
-    turn,
-    cursor,
-    turns,
-    ready,
-    level,
-    n_items,
-    n_users,
-    BLOCK: tl.constexpr,
-):
-    """One order: in every round, serve each item whose next user also waits for that item."""
-    order = tl.program_id(0).to(tl.int64)
-    offset = tl.load(base + order)
-    n_ratings = tl.load(base + order + 1) - offset
-    begin += tl.load(view + order) * (n_items + 1)
-    user += offset
-    turn += offset
-    level += offset
-    cursor += order * n_items
-    ready += order * n_items
-    turns += order * n_users
-    served = n_ratings * 0
-    number = 0
-    while served < n_ratings:
-        for tile in range(0, n_items, BLOCK):
-            item = tile + tl.arange(0, BLOCK)
-            there = item < n_items
-            position = tl.load(begin + item, mask=there, other=0) + tl.load(
-                cursor + item, mask=there, other=0
-            )
-            waiting = there & (position < tl.load(begin + item + 1, mask=there, other=0))
-            who = tl.load(user + position, mask=waiting, other=0)
-            its_turn = tl.load(turns + who, mask=waiting, other=-1) == tl.load(
-                turn + position, mask=waiting, other=-2
-            )
-            go = waiting & its_turn
-            tl.store(ready + item, go.to(tl.int32), mask=there)
-            tl.store(level + position, number, mask=go)
-            served += tl.sum(go.to(tl.int32), axis=0)
-        # Nobody may be served because of what happened in this very round.
-        tl.debug_barrier()
-        for tile in range(0, n_items, BLOCK):
-            item = tile + tl.arange(0, BLOCK)
-            go = tl.load(ready + item, mask=item < n_items, other=0) != 0
-            done = tl.load(cursor + item, mask=go, other=0)
-            position = tl.load(begin + item, mask=go, other=0) + done
-            who = tl.load(user + position, mask=go, other=0)
-            tl.store(turns + who, tl.load(turn + position, mask=go, other=0) + 1, mask=go)
-            tl.store(cursor + item, done + 1, mask=go)
-        tl.debug_barrier()
-        number += 1
-
-
-@triton.jit
-def step_levels(
-    first, start, users, items, target, U, V, rates, run_view, run_reg, n_runs,
-    TILE: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    """One run of non-private MF: level after level, all ratings of a level side by side."""
-    run = tl.program_id(0)
-    view = tl.load(run_view + run)
-    level = tl.load(first + view)
-    last = tl.load(first + view + 1) - 1
-    rate = 2.0 * tl.load(rates + run)
-    keep = 1.0 - rate * tl.load(run_reg + run)
-    k = tl.arange(0, WIDTH)
-    end = tl.load(start + level)
-    while level < last:
-        begin = end
-        level += 1
-        end = tl.load(start + level)
-        for at in range(begin, end, TILE):
-            position = at + tl.arange(0, TILE)
-            there = position < end
-            who = (
-                (tl.load(users + position, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
-            )[:, None]
-            what = (
-                (tl.load(items + position, mask=there, other=0).to(tl.int64) * n_runs + run) * WIDTH
-            )[:, None]
-            wanted = tl.load(target + position, mask=there, other=0.0)
-            u = tl.load(U + who + k[None, :], mask=there[:, None], other=0.0)
-            v = tl.load(V + what + k[None, :], mask=there[:, None], other=0.0)
-            step = (rate * (wanted - tl.sum(u * v, axis=1)))[:, None]
-            tl.store(V + what + k[None, :], v * keep + u * step, mask=there[:, None])
-            tl.store(U + who + k[None, :], in_unit_ball(u * keep + v * step), mask=there[:, None])
-        # The next level reads what this one wrote.
-        tl.debug_barrier()
