@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.net.certificates import make_authority
+from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError, StorageError
@@ -63,7 +63,7 @@ def digest(data: bytes) -> str:
 
 def test_a_receipt_says_who_asked_what_left_and_what_was_answered(tmp_path: Path):
     store = make_store()
-    authority = make_authority(tmp_path / "authority.pem", tmp_path / "key")
+    authority = ensure_certificates(tmp_path, ["shop.example"]).authority.read_bytes()
     store.change_recommender(authority=authority)
     world = reported(store)
     ((_, _, body),) = world.uploads

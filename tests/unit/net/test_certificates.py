@@ -20,7 +20,7 @@ from hdpmf.common.net.certificates import (
     check_authority,
     ensure_certificates,
 )
-from hdpmf.common.protocol import authority
+from hdpmf.common.protocol import servers
 from hdpmf.errors import ConfigError, StorageError
 from tests.unit.net.handshake import shake_hands
 
@@ -31,7 +31,7 @@ def _ends(path: Path) -> datetime.datetime:
 
 def _shift_clock(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     there = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    for module in (certificates, authority):
+    for module in (certificates, servers):
         monkeypatch.setattr(module, "_now", lambda: there)
 
 

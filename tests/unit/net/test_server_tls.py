@@ -26,7 +26,6 @@ from hdpmf.common.net.certificates import (
     Certificates,
     ServerTls,
     ensure_certificates,
-    renew_server,
 )
 from hdpmf.common.net.server import HttpLimits, listen, serving
 
@@ -81,7 +80,8 @@ def test_new_connections_get_the_new_certificate(running: tuple[int, Certificate
     port, paths = running
     with connect(port, paths.authority) as old:
         before = number(old)
-        renew_server(paths.server.parent, HOSTS)
+        paths.server.unlink()
+        ensure_certificates(paths.server.parent, HOSTS)
         after = until_renewed(port, paths.authority, before)
         assert after == x509.load_pem_x509_certificate(paths.server.read_bytes()).serial_number
         assert asks(old)

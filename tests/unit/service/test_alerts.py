@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hdpmf.common.net.certificates import ensure_certificates, renew_server
+from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol.identity import DeviceCard, Identity
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
@@ -96,7 +96,7 @@ def test_a_certificate_is_told_of_thirty_days_before_it_ends(name: str) -> None:
     assert f"the {name}'s certificate ends on" in said(29.5)
     assert "in 29 days" in said(29.5)
     assert "3 days ago" in said(-3.5)
-    assert ("--renew" in said(1)) == (name == "server")
+    assert ("--new-authority" in said(1)) == (name == "authority")
 
 
 def test_a_certificate_that_cannot_be_read() -> None:
@@ -180,14 +180,6 @@ def test_looking_leaves_the_folder_to_whoever_wants_to_serve_it(folder: ServiceF
     inspect_folder(folder)
     with folder.serving():
         pass
-
-
-def test_a_renewed_certificate_is_another_one_of_the_same_authority(folder: ServiceFolder) -> None:
-    tls = folder.tls_folder
-    before = {path.name: path.read_bytes() for path in tls.iterdir()}
-    renew_server(tls, ("localhost",))
-    changed = {path.name for path in tls.iterdir() if path.read_bytes() != before[path.name]}
-    assert changed == {"server.pem", "server.key"}
 
 
 def _scraped(port: int) -> dict[str, float]:

@@ -98,7 +98,7 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     index = index_of(service)
     public = service.path / "public"
     assert set(index) == {
-        "name", "catalogue", "task", "model", "servers", "authority",
+        "name", "catalogue", "task", "model", "servers",
         "keys",
     }  # fmt: skip
     name = task_id(b"a task").hex()

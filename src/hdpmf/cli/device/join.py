@@ -73,7 +73,7 @@ class PinOptions:
 
     def read_authority(self, invited: Invitation | None) -> bytes | None:
         """Return the authority, if there is one."""
-        from hdpmf.common.protocol.authority import check_authority
+        from hdpmf.common.protocol.servers import check_authority
 
         if invited is not None:
             authority = invited.authority.encode()
@@ -151,7 +151,7 @@ def _pin_authority(store: DeviceStore, authority: bytes, new: bool) -> None:
     before = store.recommender.authority
     given = digests(authority)
     if before and set(given) <= set(digests(before)):
-        return  # as it is pinned, also with the one that follows
+        return
     if before:
         was = digests(before)[0][:16]
         now = given[0][:16]

@@ -143,7 +143,7 @@ def write_card(card: DeviceCard, target: Path) -> None:
 
 
 def _status_fields(store: DeviceStore) -> dict[str, Any]:
-    from hdpmf.private.device.device_identity import authorities_of
+    from hdpmf.private.device.device_identity import digests
     from hdpmf.private.device.disclosures.bounds import privacy_bounds
     from hdpmf.private.device.pinned_servers import pinned_servers, trusted
     from hdpmf.private.device.recommendations import local_model
@@ -161,7 +161,7 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
         "moved": moved and {"at": moved.at, "to": moved.file},
         "ratings": store.n_ratings,
         "address": address,
-        "authority": authorities_of(store),
+        "authority": digests(pinned) if (pinned := store.recommender.authority) else [],
         "servers": servers
         and {
             "leader": servers.leader.organisation,
@@ -287,13 +287,9 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
 
 def _trust_lines(fields: dict[str, Any]) -> Iterator[str]:
     """Yield the authority of the recommender, and who sums what this device sends."""
-    authority = fields["authority"]
     servers = fields["servers"]
-    if authority is not None:
-        digests = [f"SHA-256 {name[:16]}..." for name in authority["sha256"]]
-        changed = authority["changed"]
-        since = "" if changed is None else f"; it was followed as of {changed}"
-        yield f"Authority: {' and, signed by it, '.join(digests)}{since}"
+    for name in fields["authority"]:
+        yield f"Authority: SHA-256 {name[:16]}..."
     if servers is not None:
         refused = "; the policy does not trust them (servers = ...), so nothing is reported"
         yield (

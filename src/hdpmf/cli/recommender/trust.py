@@ -22,8 +22,6 @@ from hdpmf.errors import ConfigError
 
 _PURPOSES = {
     "authority": "devices know the recommender by it",
-    "successor": "announced to devices, which trust it as well; certificates come from it after "
-    "--change-over",
     "server": "issued by the authority, shown to devices that connect",
 }
 
@@ -81,49 +79,14 @@ def servers(
 
 
 @command
-def certificates(
-    folder: RecommenderFolder,
-    renew: Annotated[bool, option("Issue a new certificate for the server.")] = False,
-    new_authority: Annotated[
-        bool, option("Make a new authority, signed by the old one: devices learn it.")
-    ] = False,
-    change_over: Annotated[
-        bool, option("Replace the old authority by the new one, when devices know it.")
-    ] = False,
-) -> Result:
-    """Show the certificates and when they end; renew the server's, or the authority."""
-    from hdpmf.common.net.certificates import announce, renew_server
-    from hdpmf.common.net.certificates import change_over as replace_authority
+def certificates(folder: RecommenderFolder) -> Result:
+    """Show the certificates and when they end; serve renews the server's by itself."""
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.health import certificate_ends, ending_in
 
-    if renew + new_authority + change_over > 1:
-        raise ConfigError(
-            "--renew, --new-authority and --change-over are three steps; take one at a time"
-        )
     service = ServiceFolder(folder)
     tls = service.tls_folder
     names = list(service.config.names)
-    notes = []
-    if renew:
-        renew_server(tls, names)
-        notes.append(
-            "The server has a new certificate; serve shows it to devices within an hour, or "
-            "when it is restarted."
-        )
-    if new_authority:
-        announce(tls)
-        notes.append(
-            "The new authority is announced when serve is restarted. Leave devices time to "
-            "call: then --change-over."
-        )
-    if change_over:
-        replace_authority(tls, names)
-        notes.append(
-            "Restart serve: its certificate comes from the new authority, and the old one's key is "
-            "gone. A device that has not called since --new-authority needs its owner: hdpmf "
-            "device join STORE --ca FILE --new-authority"
-        )
     now = time.time()
     rows = []
     text = []
@@ -143,11 +106,8 @@ def certificates(
     fields = {
         "certificates": rows,
         "names": names,
-        "renewed": renew,
-        "announced": new_authority,
-        "changed_over": change_over,
     }
-    return Result(fields, text, notes=notes)
+    return Result(fields, text)
 
 
 @command

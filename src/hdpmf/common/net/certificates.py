@@ -4,9 +4,7 @@
 for the host names that devices use, and renewed when it nears its end (`ServerTls`). Keys are
 readable by their owner alone.
 
-An authority is followed by a new one that it signs while it is valid, so that devices learn it.
-Until the change-over, certificates come from the old one. Devices that did not call meanwhile need
-their owner's word (``hdpmf device join --new-authority``).
+Another authority takes its owner's word on every device (``hdpmf device join --new-authority``).
 """
 
 from __future__ import annotations
@@ -18,12 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from hdpmf.common.base.files import atomic_write, folder_lock, read_file, storage_errors
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.https import server_context
-from hdpmf.common.protocol.authority import AuthorityMessage, check_authority, signed_text
+from hdpmf.common.protocol.servers import check_authority
 from hdpmf.errors import ConfigError, HdpmfError, needs
 
 with needs("cryptography"):
@@ -31,7 +27,6 @@ with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import (
-        ECDSA,
         SECP256R1,
         EllipticCurvePrivateKey,
         generate_private_key,
@@ -47,7 +42,6 @@ with needs("cryptography"):
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 397
 RENEW_DAYS = 30
-_NO_EXTENSION = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 _HOUR = datetime.timedelta(hours=1)
 
 
@@ -71,33 +65,18 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
         ConfigError: Invalid host names, or an authority that has ended or cannot be read.
     """
     names = _alternative_names(hosts)
-    paths = _paths(folder)
+    paths = Certificates(
+        *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
+    )
     with storage_errors(f"could not make {folder}"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not paths.authority.exists():
-        make_authority(paths.authority, paths.authority_key)
+        _make_authority(paths)
     authority = check_authority(read_file(paths.authority), str(paths.authority))
     if not _still_good(paths, authority, names):
         with folder_lock(folder):  # of several workers one renews it
             if not _still_good(paths, authority, names):
                 _make_server(paths, authority, names)
-    return paths
-
-
-def renew_server(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """Issue the server's certificate anew; devices know the authority.
-
-    Raises:
-        ConfigError: There is no authority here, or it has ended.
-    """
-    if not (folder / "authority.pem").exists():
-        raise ConfigError(f"there is no authority in {folder} that could issue a certificate")
-    paths = ensure_certificates(folder, hosts)
-    _make_server(
-        paths,
-        check_authority(read_file(paths.authority), str(paths.authority)),
-        _alternative_names(hosts),
-    )
     return paths
 
 
@@ -109,8 +88,8 @@ def certificate_end(path: Path) -> float | None:
         return None
 
 
-def make_authority(certificate: Path, secret: Path) -> bytes:
-    """Write a new authority to these two files; its certificate."""
+def _make_authority(paths: Certificates) -> None:
+    """Write a new authority."""
     key = generate_private_key(SECP256R1())
     name = _name("hdpmf recommender authority")
     usage = x509.KeyUsage(
@@ -131,14 +110,12 @@ def make_authority(certificate: Path, secret: Path) -> bytes:
         key,
     )
     # The key first: without it a certificate that is there already could never issue anything.
-    atomic_write(secret, _secret_pem(key), mode=0o600)
-    atomic_write(certificate, made, mode=0o644)
-    return made
+    atomic_write(paths.authority_key, _secret_pem(key), mode=0o600)
+    atomic_write(paths.authority, made, mode=0o644)
 
 
-def issuer_key(paths: Certificates) -> EllipticCurvePrivateKey:
+def _issuer_key(paths: Certificates, authority: x509.Certificate) -> EllipticCurvePrivateKey:
     """The authority's secret key; ConfigError if it is not that of its certificate."""
-    authority = check_authority(read_file(paths.authority), str(paths.authority))
     try:
         issuer = load_pem_private_key(read_file(paths.authority_key), password=None)
     except ValueError:
@@ -156,7 +133,7 @@ def issuer_key(paths: Certificates) -> EllipticCurvePrivateKey:
 def _make_server(
     paths: Certificates, authority: x509.Certificate, names: list[x509.GeneralName]
 ) -> None:
-    issuer = issuer_key(paths)
+    issuer = _issuer_key(paths, authority)
     key = generate_private_key(SECP256R1())
     certificate = (
         _builder(_name("hdpmf recommender"), authority.subject, key, SERVER_DAYS)
@@ -286,68 +263,3 @@ class ServerTls:
             return
         self._loaded = found
         event("certificate-renewed")
-
-
-def successor_of(folder: Path) -> Path | None:
-    """The certificate that was announced; None if none is."""
-    path = folder / "successor.pem"
-    return path if (folder / "successor.signature").exists() and path.exists() else None
-
-
-def announce(folder: Path) -> Path:
-    """Make a new authority, sign it with the one in ``folder``, and return its certificate.
-
-    Raises:
-        ConfigError: No authority can sign, or one is announced already.
-    """
-    if successor_of(folder) is not None:
-        raise ConfigError(
-            "a new authority is announced already; when devices have learned it, change over: "
-            "hdpmf recommender certificates FOLDER --change-over"
-        )
-    paths = _paths(folder)
-    key = issuer_key(paths)
-    now = read_file(paths.authority)
-    made = make_authority(folder / "successor.pem", folder / "successor.key")
-    signature = key.sign(signed_text(now, made), ECDSA(hashes.SHA256()))
-    # Last: with it, it is announced.
-    atomic_write(folder / "successor.signature", signature, mode=0o644)
-    return folder / "successor.pem"
-
-
-def change_over(folder: Path, hosts: list[str]) -> None:
-    """Replace the authority by the announced one and delete the old key; safe to repeat.
-
-    Raises:
-        ConfigError: None is announced.
-    """
-    if successor_of(folder) is None:
-        raise ConfigError(
-            "no new authority is announced: hdpmf recommender certificates FOLDER "
-            "--new-authority first"
-        )
-    paths = _paths(folder)
-    for old, new, mode in ((paths.authority_key, "key", 0o600), (paths.authority, "pem", 0o644)):
-        atomic_write(old, read_file(folder / f"successor.{new}"), mode=mode)
-    # Issues a server's certificate, since the old one is from another authority.
-    ensure_certificates(folder, hosts)
-    for name in ("signature", "pem", "key"):
-        (folder / f"successor.{name}").unlink(missing_ok=True)
-
-
-def authority_message(folder: Path) -> bytes:
-    """Return the encoded message to devices about the authorities in ``folder``."""
-    authority = read_file(folder / "authority.pem").decode("ascii", "replace")
-    successor = successor_of(folder)
-    if successor is None:
-        return msgspec.msgpack.encode(AuthorityMessage(authority))
-    signature = read_file(folder / "successor.signature")
-    return msgspec.msgpack.encode(
-        AuthorityMessage(authority, read_file(successor).decode("ascii", "replace"), signature)
-    )
-
-
-def _paths(folder: Path) -> Certificates:
-    return Certificates(
-        *(folder / name for name in ("authority.pem", "server.pem", "server.key", "authority.key"))
-    )

@@ -109,13 +109,6 @@ class HttpsClient:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def trust(self, authority: str | bytes) -> None:
-        """Trust this authority (PEM) from the next connection on."""
-        self._context = client_context(authority)
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = self._new_pool(self._sockets)
-
     def request(
         self,
         method: str,

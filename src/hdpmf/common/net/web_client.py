@@ -36,10 +36,6 @@ class WebClient:
     def __repr__(self) -> str:
         return f"WebClient({self._address})"
 
-    def trust(self, authority: bytes) -> None:
-        """From now on the recommender's certificate must come from one of these (PEM)."""
-        self._client.trust(authority)
-
     def close(self) -> None:
         """Interrupt the request to the recommender that is under way."""
         self._client.close()

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 
 from hdpmf.common.net.web_client import WebClient
-from hdpmf.private.device.device_identity import follow
 from hdpmf.private.device.participant import POLL_EVERY, Participant
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -22,11 +21,7 @@ def connect(
         every: Seconds, about, between two looks at the files.
     """
     web = WebClient(address, store.recommender.authority or b"")
-
-    def learn(told: bytes) -> None:
-        web.trust(follow(store, told, log))
-
-    return Participant(store, web, recommender=address, every=every, follow=learn, log=log)
+    return Participant(store, web, recommender=address, every=every, log=log)
 
 
 def serve_recommender(

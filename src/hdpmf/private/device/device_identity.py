@@ -1,16 +1,14 @@
-"""A device's keys, their rotation, and the pinned authorities of its recommender."""
+"""A device's keys, their rotation, and the pinned authority of its recommender."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.authority import learn, read_authorities
 from hdpmf.common.protocol.identity import DeviceCard, Identity, KeyHistory
+from hdpmf.common.protocol.servers import read_authorities
 from hdpmf.errors import ConfigError, needs
-from hdpmf.private.device.disclosures.journal import utc_now
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 
@@ -43,51 +41,11 @@ def card_of(store: DeviceStore) -> DeviceCard:
     return DeviceCard(name=name, identity=store.identity.public.hex())
 
 
-def follow(store: DeviceStore, rotation: bytes, log: Callable[[str], None]) -> bytes:
-    """Pin the authorities that a signed rotation leads to, log changes, and return what is pinned.
-
-    Without a pinned authority nothing changes.
-
-    Raises:
-        ProtocolError: The rotation is not signed by a pinned authority; nothing has changed.
-    """
-    pinned = store.recommender.authority or b""
-    if not pinned:
-        return pinned  # certificates come from public authorities
-    trusted = learn(pinned, rotation)
-    before, after = digests(pinned), digests(trusted)
-    if before == after:
-        return pinned
-    store.change_recommender(authority=trusted, authority_changed=utc_now())
-    for name in after:
-        if name not in before:
-            log(
-                "The recommender's authority will be followed by another one (SHA-256 "
-                f"{name[:16]}...). The pinned one "
-                "has signed it, so both are trusted until the recommender has changed over."
-            )
-    for name in before:
-        if name not in after:
-            log(
-                f"The recommender's authority of before (SHA-256 {name[:16]}...) is not trusted "
-                "any more."
-            )
-    return trusted
-
-
 def digests(pinned: bytes) -> list[str]:
     """Return the SHA-256 of each pinned authority."""
     return [
         sha256(each.public_bytes(Encoding.PEM)).hexdigest() for each in read_authorities(pinned)
     ]
-
-
-def authorities_of(store: DeviceStore) -> dict[str, object] | None:
-    """Return the pinned authorities, for the owner; None if there are none."""
-    known = store.recommender
-    if not known.authority:
-        return None
-    return {"sha256": digests(known.authority), "changed": known.authority_changed or None}
 
 
 def rotate(store: DeviceStore) -> KeyHistory:

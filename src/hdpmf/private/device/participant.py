@@ -15,7 +15,6 @@ from hashlib import sha256
 
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, require_released
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, decode
-from hdpmf.common.protocol.authority import MAX_AUTHORITY_MESSAGE
 from hdpmf.common.protocol.key_list import MAX_PUBLISHED
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.private.device.budget import entry_of
@@ -63,7 +62,6 @@ class Participant:
         noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
         simulation: Allow seeded noise, and keep a finished model in memory. Never for a real
             device.
-        follow: Called with what the recommender publishes about its authorities.
         log: Called with lines for this device's owner. They hold no rating.
 
     Attributes:
@@ -82,7 +80,6 @@ class Participant:
         uniform: Callable[[], float] = _OS.random,
         noise: Noise | None = None,
         simulation: bool = False,
-        follow: Callable[[bytes], None] | None = None,
         log: Callable[[str], None] = _no_log,
     ) -> None:
         drawn = ReleasedNoise() if noise is None else noise
@@ -98,15 +95,13 @@ class Participant:
         )
         self._store = store
         self._every = every
-        self._follow = follow
         self._downloads = Downloads(self._setup, carrier)
         self._reports = Reports(self._setup, carrier, self._downloads)
         self._poll_at = 0.0
         self._missed = 0  # looks in a row in which something was not reached
         self._index: PublicIndex | None = None
-        self._authorities = ""  # digest of what was told about them last
         self._server_keys = ""  # digest of the lists that were taken last
-        self._refused: dict[str, str] = {}  # tasks and authorities, by digest: until a restart
+        self._refused: dict[str, str] = {}  # tasks and lists of keys, by digest: until a restart
         self.held: LocalModel | None = None
         self.last_look: tuple[float, bool] | None = None
 
@@ -185,8 +180,6 @@ class Participant:
     def _look(self) -> None:
         """Read the index, and take what is new."""
         self._index = index = self._downloads.index()
-        if index.authority is not None and self._follow is not None:
-            self._once(index.authority, self._take_authority, content=False)
         missed = self._missed
         self._once(index.catalogue, self._take_catalogue)
         if self._missed > missed:
@@ -204,7 +197,7 @@ class Participant:
         """Take a file, unless it was refused before.
 
         A file that could not be fetched is tried again later. A refusal for its content holds after
-        a restart; of tasks and authorities it may also be for the time, or the owner's answer.
+        a restart; of tasks and lists of keys it may also be for the time, or the owner's answer.
         """
         if file.sha256 in self._refused or (content and self._downloads.was_refused(file)):
             return
@@ -223,12 +216,6 @@ class Participant:
                     self._refused.pop(next(iter(self._refused)))
                 self._refused[file.sha256] = str(error)
             self._refuse(error, self._reports.asked)
-
-    def _take_authority(self, file: PublicFile) -> None:
-        """Trust whom the pinned authority has signed."""
-        if self._follow is not None and file.sha256 != self._authorities:
-            self._follow(self._downloads.fetch("authority", file, MAX_AUTHORITY_MESSAGE))
-            self._authorities = file.sha256
 
     def _take_keys(self, file: PublicFile) -> None:
         """Follow the lists of keys that the pinned servers have signed."""

@@ -117,14 +117,12 @@ class PublicIndex(msgspec.Struct, frozen=True):
         catalogue: The item table.
         task: What two servers are asked to sum.
         model: Item facts.
-        authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
     """
 
     catalogue: PublicFile
     task: PublicTask | None = None
     model: PublicFile | None = None
-    authority: PublicFile | None = None
     keys: PublicFile | None = None
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from hdpmf.common.privacy.accounting.costs import rounded_up
-from hdpmf.common.protocol.authority import check_authority
 from hdpmf.common.protocol.identity import Invitation
+from hdpmf.common.protocol.servers import check_authority
 from hdpmf.common.web.templates import Wording
 from hdpmf.errors import ConfigError
 from hdpmf.private.device.consent import (

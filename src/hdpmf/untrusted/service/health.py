@@ -122,10 +122,10 @@ def _certificate(end: CertificateEnd, now: float) -> Alert | None:
     if end.ends - now > WARN_DAYS * DAY:
         return None
     todo = (
-        "hdpmf recommender certificates FOLDER --renew; serve takes it within an hour"
+        "restart serve, which renews it"
         if end.name == "server"
-        else "hdpmf recommender certificates FOLDER --new-authority: devices learn it while "
-        "the old one is valid"
+        else "move FOLDER/tls away and restart serve; every owner has to accept the new authority: "
+        "hdpmf device join STORE --ca FILE --new-authority"
     )
     return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
 
@@ -242,7 +242,7 @@ def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
     from hdpmf.common.net.certificates import certificate_end
 
     tls = folder.tls_folder
-    paths = {name: tls / f"{name}.pem" for name in ("authority", "successor", "server")}
+    paths = {name: tls / f"{name}.pem" for name in ("authority", "server")}
     return tuple(
         CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists()
     )

@@ -24,7 +24,6 @@ import msgspec
 
 from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.net.certificates import authority_message
 from hdpmf.common.protocol import AnyCatalogue, encode
 from hdpmf.common.protocol.task import task_id
 from hdpmf.untrusted.service.folder import ServiceFolder
@@ -40,7 +39,6 @@ class PublicFiles:
     def __init__(self, service: ServiceFolder) -> None:
         self._service = service
         self.path = service.path / "public"
-        self._tls = service.tls_folder
 
     def write(self, task: bytes | None = None, keys: bytes | None = None) -> None:
         """Bring the folder up to date: files first, then the index that names them.
@@ -54,14 +52,12 @@ class PublicFiles:
         before = self._named()
         service = self._service
         pinned = pinned_servers(service.path)
-        authority = (self._tls / "authority.pem").exists()
         files = public_files(
             service.current_items,
             service.model(),
             task=task,
             name=service.config.name,
             servers=None if pinned is None else pinned.digest,
-            authority=authority_message(self._tls) if authority else None,
             keys=keys,
         )
         index = files.pop(INDEX)
@@ -98,7 +94,6 @@ def public_files(
     task: bytes | None = None,
     name: str = "",
     servers: str | None = None,
-    authority: bytes | None = None,
     keys: bytes | None = None,
 ) -> dict[str, bytes]:
     """Return the files, by name, that tell devices all of this; the index is the last one.
@@ -108,7 +103,6 @@ def public_files(
         task: That two servers take reports for now.
         name: The recommender's, for people.
         servers: Digest of the pair.
-        authority: What the recommender tells about its authorities.
         keys: The lists of the two servers' keys, each signed by its server.
     """
     files: dict[str, bytes] = {}
@@ -121,11 +115,9 @@ def public_files(
 
     index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
     index |= dict.fromkeys(("task", "model"))
-    index |= {"servers": servers, "authority": None, "keys": None}
+    index |= {"servers": servers, "keys": None}
     if keys is not None:
         index["keys"] = keep("keys", keys)
-    if authority is not None:
-        index["authority"] = keep("authority", authority)
     if task is not None:
         named = task_id(task).hex()
         files[f"task-{named}.msgpack"] = task

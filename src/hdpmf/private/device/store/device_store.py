@@ -421,7 +421,7 @@ class DeviceStore:
         with self.transaction():
             self._items.forget(self._names_in_use())
             self.tables.models.delete(self.recommender_id)
-            self.change_recommender(authority=None, authority_changed="", servers=b"", name="")
+            self.change_recommender(authority=None, servers=b"", name="")
         self._database.shred()
 
     def destroy(self) -> None:

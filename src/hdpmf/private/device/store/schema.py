@@ -80,7 +80,6 @@ class Recommender(Row, frozen=True, kw_only=True):
         item_namespace: Of its items; None until its first catalogue.
         authority: Pinned certificates (PEM); empty for the public authorities, None until one is
             given.
-        authority_changed: When another one followed.
         servers: The pinned pair of servers (JSON).
         name: What it calls itself in the invitation that the owner took; empty where another one
             here has a name that looks the same.
@@ -93,7 +92,6 @@ class Recommender(Row, frozen=True, kw_only=True):
     left: bool = False
     item_namespace: str | None = None
     authority: bytes | None = None
-    authority_changed: str = ""
     servers: bytes = b""
     name: str = ""
 
