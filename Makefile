@@ -19,7 +19,6 @@ help:
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
 	@echo "make dist   build the wheel and the sdist into dist"
-	@echo "make app    build the download that people double-click, for this system, into dist (two minutes)"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
 	@echo "make soak   100 kills of two servers whose clocks jump, and docs/deploy.md ten times (root; about two hours)"
 	@echo "make image   the container image, built without a daemon, and a federation in it (root, buildah, debootstrap; minutes)"
@@ -96,9 +95,6 @@ statement: $(VENV)/.installed-dev
 dist: $(VENV)/.installed-dev
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
-
-app: $(VENV)/.installed-dev
-	$(BIN)/python packaging/build.py dist
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py

@@ -1,4 +1,4 @@
-"""``hdpmf device``: a store is made, filled, looked at, moved, joined to somebody, forgotten."""
+"""``hdpmf device``: a store is made, filled, looked at, joined to somebody, forgotten."""
 
 from __future__ import annotations
 
@@ -248,35 +248,6 @@ def test_a_new_passphrase_is_never_the_one_of_the_environment(
     assert told.code != 0
     assert "--new-passphrase-file" in told.err
     assert not DeviceStore.is_encrypted(path)
-
-
-def test_a_person_moves_to_another_machine(
-    path: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new = tmp_path / "new.txt"
-    new.write_text("a longer sentence that nobody has heard\n")
-    export, there = tmp_path / "me.export", tmp_path / "there.hdpmf"
-    told = call("device", "export", path, export, "--export-passphrase-file", new)
-    assert told.code == 0
-    assert "Here it is closed" in told.out
-    assert "Import it once" in told.err
-    refused = call("device", "rate", path, "50", "5")
-    assert refused.code != 0
-    assert "was moved away" in refused.err
-    assert "MOVED AWAY" in call("device", "status", path).out
-    assert call("device", "status", path, "--json").json["moved"]["to"] == str(export)
-    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE_FILE", str(new))
-    told = call("device", "import", export, there, "--json")
-    assert told.json.items() >= {"store": str(there), "export_deleted": True}.items()
-    assert not export.exists()
-    moved = call("device", "status", there, "--json").json
-    assert moved["moved"] is None
-    assert "--lost" in call("device", "unmove", path).err
-    assert "--yes" in call("device", "unmove", path, "--lost").err
-    assert (
-        call("device", "forget", path, "--everything", "--yes").code == 0
-    )  # what is left to do here
-    assert not path.exists()
 
 
 def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) -> None:

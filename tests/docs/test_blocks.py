@@ -54,8 +54,6 @@ COMMANDS_NOT_RUN = {
     "device ledger": "a recommender; tests/deploy",
     "device receipt": "a run; tests/cli/test_device_disclosures.py",
     "device passphrase": "a question; tests/cli/test_device_keys.py",
-    "device export": "a question; tests/cli/test_device_keys.py",
-    "device import": "a question; tests/cli/test_device_keys.py",
     "device forget": "a question; tests/cli/test_device_keys.py",
     "device rotate": "a question; tests/cli/test_device_keys.py",
     "evaluate hdpmf --data ml-1m": "a GPU",
@@ -66,7 +64,6 @@ COMMANDS_NOT_RUN = {
     "experiment": "somebody's own file; tests/cli/test_experiment.py",
     "data info": "somebody's own file; tests/cli/test_data.py",
     "device open": "a page that is served until it is closed; tests/e2e",
-    "device service": "the user's own login",
     "device init": "a passphrase, or a home folder; tests/cli/test_device.py",
 }
 PAGES_NOT_RUN = {

@@ -33,7 +33,7 @@ print(json.dumps(sorted(sys.modules)))
 PRIVATE = {"hdpmf.private"}
 UNTRUSTED = {"hdpmf.untrusted"}
 BOTH_SIDES = {"hdpmf.models", "hdpmf.lab", "hdpmf.cli", "hdpmf.private.kernels.gpu"}
-# What one person's device can do without, so that the download leaves it out (packaging).
+# What one person's device can do without.
 HEAVY = {
     *("dask", "flwr", "joblib", "llvmlite", "narwhals", "numba", "pandas", "polars"),
     *("pooch", "pyarrow", "ray", "rich", "scipy", "sklearn", "sqlalchemy", "torch", "typer"),

@@ -69,7 +69,7 @@ COMMANDS: dict[str, str | Group] = {
         "A device that keeps its ratings: what it sends, it decides itself.",
         {
             "init": "device.status:init",
-            "open": "device.service:open_",
+            "open": "device.store:open_",
             "join": "device.join:join",
             "status": "device.status:status",
             "rate": "device.ratings:rate",
@@ -81,12 +81,8 @@ COMMANDS: dict[str, str | Group] = {
             "receipt": "device.disclosures:receipt",
             "passphrase": "device.store:passphrase",
             "rotate": "device.store:rotate",
-            "export": "device.store:export",
-            "import": "device.store:import_",
-            "unmove": "device.store:unmove",
             "policy": "device.status:policy",
             "forget": "device.store:forget",
-            "service": "device.service:service",
         },
         no_args_is_help=True,
         epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. "

@@ -24,7 +24,7 @@ from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.shared_budget import title_key
 from hdpmf.private.device.own_items import preview_file, take_file
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.transfer import change_passphrase
+from hdpmf.private.device.store.passphrase import change_passphrase
 from tests.world import terms, whole_life_policy
 
 FILMS = {"1": "Heat (1995)", "2": "The Matrix (1999)", "3": "Amélie", "4": "Se7en"}

@@ -28,7 +28,7 @@ from hdpmf.private.device.choices.privacy_level import (
 from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.own_items import preview_file, take_file
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.transfer import change_passphrase, export_store, import_store
+from hdpmf.private.device.store.passphrase import change_passphrase
 from tests.world import terms
 
 KEY = Identity(b"k" * 32)
@@ -160,7 +160,7 @@ def test_a_genre_is_marked_for_all_recommenders(store: DeviceStore) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["reopen", "passphrase", "export"])
+@pytest.mark.parametrize("how", ["reopen", "passphrase"])
 def test_marks_go_where_the_ratings_go(store: DeviceStore, tmp_path: Path, how: str) -> None:
     mark_genre(store, "Health", 0.05)
     mark(store, ["4"])
@@ -169,11 +169,6 @@ def test_marks_go_where_the_ratings_go(store: DeviceStore, tmp_path: Path, how: 
     if how == "passphrase":
         word = "one two three"
         change_passphrase(path, word)
-    elif how == "export":
-        word = "one two three"
-        export_store(path, tmp_path / "export", word)
-        path = tmp_path / "new.sqlite"
-        import_store(tmp_path / "export", path, word)
     with DeviceStore.open(path, passphrase=word) as again:
         assert weights(again) == {"1": 1.0, "2": 0.05, "3": 0.05, "4": SENSITIVE}
         again.pin_catalogue(later({"5": ("Health",)}))

@@ -24,7 +24,6 @@ from hdpmf.private.page.owner import Owner
 from tests.world import Clock
 
 HOST = "pabc.localhost:4711"
-KEY = "5a" * 32
 ORIGIN = f"http://{HOST}"
 PASSPHRASE = "correct horse battery staple"
 SECRET = "Zombie Opera <script>alert(1)</script>"
@@ -130,7 +129,7 @@ class Person:
 
 def address_of(store: Path) -> PageAddress:
     """The address that tests use."""
-    return PageAddress(store.with_name(f"{store.name}.page"), "pabc", 4711, KEY)
+    return PageAddress(store.with_name(f"{store.name}.page"), "pabc", 4711)
 
 
 @pytest.fixture(params=[None, PASSPHRASE], ids=["plain", "encrypted"])

@@ -208,7 +208,7 @@ def ledger(
     """Print what this device has sent, when, to whom, what that reveals, and what it refused."""
     from hdpmf.private.device.disclosures.data_export import disclosures
 
-    with target.open(moved=True) as store:
+    with target.open() as store:
         text = list(_ledger_text(store, target.path, None if everything else _LAST))
         return Result(disclosures(store), text)
 
@@ -315,7 +315,7 @@ def receipt(
     else:
         if out is not None and out.exists():
             raise ConfigError(f"{out} exists already; choose another name for the receipt")
-        with StoreOptions(path).open(moved=True) as store:
+        with StoreOptions(path).open() as store:
             found = receipt_of(store, run)
         if out is not None:
             atomic_write(out, found.to_json(), mode=0o600)

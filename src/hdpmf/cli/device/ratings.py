@@ -353,7 +353,7 @@ def recommend(
     """Print the items that you would soonest choose and like, and the reasons. Nothing is sent."""
     from hdpmf.private.device import recommendations
 
-    with target.open(moved=True) as store:
+    with target.open() as store:
         for item, hidden in ((hide, True), (show, False)):
             if item is not None:
                 recommendations.hide(store, store.name_of(item), hidden)

@@ -123,7 +123,7 @@ def status(
     from hdpmf.private.device.device_identity import card_of
     from hdpmf.private.device.disclosures.data_export import data_export
 
-    with target.open(moved=True, old_copy=old_copy) as store:
+    with target.open(old_copy=old_copy) as store:
         if card is not None:
             write_card(card_of(store), card)
         if everything:
@@ -151,14 +151,12 @@ def _status_fields(store: DeviceStore) -> dict[str, Any]:
     model = local_model(store)
     bounds = privacy_bounds(store)
     total = store.ledger.spent_total()
-    moved = store.device.transfer
     address = _address(store)
     servers = pinned_servers(store)
     return {
         "name": store.device.name or None,
         "identity": store.identity.public.hex(),
         "encrypted": store.encrypted,
-        "moved": moved and {"at": moved.at, "to": moved.file},
         "ratings": store.n_ratings,
         "address": address,
         "authority": digests(pinned) if (pinned := store.recommender.authority) else [],
@@ -232,14 +230,8 @@ def _status_lines(fields: dict[str, Any]) -> Iterator[str]:
     catalogue = fields["catalogue"]
     budget = fields["budget"]
     model = fields["model"]
-    moved = fields["moved"]
     sealed = "encrypted" if fields["encrypted"] else "not encrypted"
     yield f"{fields['store']}: {fields['name'] or 'a device'}, {sealed}"
-    if moved is not None:
-        yield (
-            f"MOVED AWAY ({moved['at']}, to {moved['to']}): closed here; hdpmf device unmove "
-            f"{fields['store']} takes it back"
-        )
     yield f"Identity: {fields['identity']}"
     yield f"Recommender: {fields['address'] or 'none yet (hdpmf device join)'}"
     yield from _trust_lines(fields)

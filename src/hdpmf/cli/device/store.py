@@ -1,4 +1,4 @@
-"""The device's store: options that open it, and commands for its keys, moves and deletion."""
+"""The device's store: options that open it, and commands for its page, keys and deletion."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hdpmf.cli.options import Yes, argument, command, option, read_text
-from hdpmf.cli.output import Result, confirm, note
+from hdpmf.cli.output import Result, confirm, emit, note
 from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
+    from hdpmf.common.web.local_server import OneTimeLink
     from hdpmf.private.device.store.device_store import DeviceStore
+    from hdpmf.private.page.address import PageAddress
 
 VARIABLE = "HDPMF_DEVICE_PASSPHRASE"
 FILE_VARIABLE = "HDPMF_DEVICE_PASSPHRASE_FILE"
@@ -30,13 +32,8 @@ class StoreOptions:
 
     path: StorePath
 
-    def open(
-        self, *, serving: bool = False, moved: bool = False, old_copy: bool = False
-    ) -> DeviceStore:
-        """Open the store. Ask for a passphrase only if one is needed.
-
-        With ``moved`` also one that was moved away, for reading or deleting.
-        """
+    def open(self, *, serving: bool = False, old_copy: bool = False) -> DeviceStore:
+        """Open the store. Ask for a passphrase only if one is needed."""
         from hdpmf.private.device.store.device_store import DeviceStore
 
         return DeviceStore.open(
@@ -44,7 +41,6 @@ class StoreOptions:
             passphrase=self.passphrase(),
             serving=serving,
             old_copy=old_copy,
-            moved=moved,
         )
 
     def passphrase(self) -> str | None:
@@ -65,13 +61,11 @@ class RecommenderStoreOptions(StoreOptions):
         option("Whose items, if you have joined several.", "ADDRESS", default="the last one used"),
     ] = None
 
-    def open(
-        self, *, serving: bool = False, moved: bool = False, old_copy: bool = False
-    ) -> DeviceStore:
+    def open(self, *, serving: bool = False, old_copy: bool = False) -> DeviceStore:
         """Open the store for the recommender."""
         from hdpmf.private.device.memberships import at_recommender
 
-        store = super().open(serving=serving, moved=moved, old_copy=old_copy)
+        store = super().open(serving=serving, old_copy=old_copy)
         try:
             return at_recommender(store, self.recommender)
         except BaseException:
@@ -140,7 +134,7 @@ def passphrase(
     ] = None,
 ) -> Result:
     """Change a store's passphrase, or encrypt a store that has none."""
-    from hdpmf.private.device.store.transfer import change_passphrase
+    from hdpmf.private.device.store.passphrase import change_passphrase
 
     old = target.passphrase()
     new = second_passphrase(
@@ -226,7 +220,7 @@ def forget(
     if not everything and not any(chosen.values()):
         raise ConfigError("choose what to forget: --ratings, --vectors, --model or --everything")
     parts = "everything" if everything else ", ".join(name for name in chosen if chosen[name])
-    with target.open(serving=True, moved=True) as store:  # not while a run is being answered
+    with target.open(serving=True) as store:  # not while a run is being answered
         note(_LEDGER_GOES if everything else _LEDGER_STAYS)
         confirm(
             f"Forget {parts} of {target.path}?",
@@ -244,78 +238,55 @@ def forget(
 
 
 @command
-def export(
-    target: StoreOptions,
-    file: Annotated[Path, argument("Where the export goes.", "FILE")],
-    export_passphrase_file: Annotated[
-        Path | None,
-        option("The first line of FILE is the export's passphrase. Otherwise a question.", "FILE"),
+def open_(
+    store: Annotated[
+        Path | None, argument("The device's file; without it the usual one of yours.", "[STORE]")
     ] = None,
-) -> Result:
-    """Move this store to another machine: all of it goes into an encrypted FILE, and it closes."""
-    from hdpmf.private.device.store.transfer import export_store
+    port: Annotated[
+        int, option("Port on this machine; 0: one is chosen.", "N", min=0, max=65535)
+    ] = 0,
+    browser: Annotated[
+        bool, option("Open the page, or only print its link.", None, "--browser/--no-browser")
+    ] = True,
+    idle: Annotated[
+        float, option("Lock the page after so long without use.", "MINUTES", min=0.1, max=1440)
+    ] = 15.0,
+) -> None:
+    """Open your own page in the browser: rate, see your list, set your privacy, decide what leaves.
 
-    passphrase = target.passphrase()
-    new = second_passphrase(
-        export_passphrase_file, "--export-passphrase-file", f"Passphrase of {file}"
+    The page is served by this machine to itself. Its link works once; whoever else is on this
+    machine cannot use it. The page's address stays the same, so that you can bookmark it, or
+    install it as an app. Where there is no store yet, the page makes one. Recommenders that you
+    have joined are answered until this command ends.
+    """
+    from hdpmf.common.web.local_server import browser_opener
+    from hdpmf.private.page.address import default_store
+    from hdpmf.private.page.http import PageServing
+
+    path = store or default_store()
+    secret = os.environ.get(FILE_VARIABLE)
+    serving = PageServing(
+        port=port,
+        idle=idle * 60,
+        passphrase=None if secret is None else first_line(Path(secret)),
+        log=note,
+        relink=lambda link: note(f"The page was locked. Open it again: {link}"),
     )
-    export_store(target.path, file, new, passphrase=passphrase)
-    text = [
-        f"{target.path} is in {file} now, whole: ratings, weights, policy, ledger, "
-        "keys, models. Here it is closed.",
-        f"On the new machine: hdpmf device import {file.name} STORE. Then, here: hdpmf device "
-        f"forget {target.path} --everything",
-    ]
-    once = (
-        "Import it once. A copy of it that is imported elsewhere too has the same ratings and the "
-        "same ledger, and what both send adds up; nobody can prevent that but you."
-    )
-    return Result({"store": str(target.path), "export": str(file)}, text, notes=[once])
+    with browser_opener(browser) as show:
 
+        def ready(link: OneTimeLink, address: PageAddress) -> None:
+            once = link.make()
+            fields = {
+                "link": once,
+                "address": f"http://{address.host}/",
+                "port": address.port,
+                "store": str(path),
+            }
+            text = [
+                f"Your page: {once}",
+                "The link works once. Ctrl-C ends it; nothing is lost by that.",
+            ]
+            emit(Result(fields, text))
+            show(once)
 
-@command
-def import_(
-    file: Annotated[Path, argument("The export (hdpmf device export).", "FILE")],
-    path: StorePath,
-) -> Result:
-    """Import a store from another machine. FILE is deleted: it is imported once."""
-    from hdpmf.private.device.store.transfer import import_store
-
-    import_store(file, path, find_passphrase() or _ask(f"Passphrase of {file}"))
-    text = [
-        f"{path} is here, whole, with its ledger, and {file} is deleted. It opens with the "
-        "export's passphrase (hdpmf device passphrase changes it).",
-        f"It has the keys that it had, so nobody has to be told: hdpmf device join {path}",
-    ]
-    return Result({"store": str(path), "export": str(file), "export_deleted": True}, text)
-
-
-@command
-def unmove(
-    target: StoreOptions,
-    file: Annotated[
-        Path | None, argument("The export, as proof that it was not imported.", "[FILE]")
-    ] = None,
-    lost: Annotated[
-        bool, option("The export is lost: my word that it was never imported.")
-    ] = False,
-    yes: Yes = False,
-) -> Result:
-    """Use a store again that was exported and never imported. FILE is deleted."""
-    from hdpmf.private.device.store.transfer import take_back
-
-    if lost:
-        confirm(
-            "Was the export never imported, by anybody, and is it gone for good?",
-            yes=yes,
-            otherwise="if the export was imported after all, both stores spend: confirm --lost "
-            "with --yes",
-        )
-    take_back(target.path, file, lost=lost, passphrase=target.passphrase())
-    fields = {
-        "store": str(target.path),
-        "export": None if file is None else str(file),
-        "lost": lost,
-    }
-    deleted = "" if file is None else f" {file} is deleted."
-    return Result(fields, [f"{target.path} can be used again.{deleted}"])
+        serving.serve(path, ready)

@@ -441,7 +441,7 @@ class OneTimeLink:
 
 
 @contextmanager
-def browser_opener(browser: bool, patience: float = 0.0) -> Iterator[Callable[[str], None]]:
+def browser_opener(browser: bool) -> Iterator[Callable[[str], None]]:
     """Yield a function that opens a link without showing it to other users of this machine.
 
     They see the arguments of every program, so the link goes through a file. That has the token in
@@ -449,7 +449,6 @@ def browser_opener(browser: bool, patience: float = 0.0) -> Iterator[Callable[[s
 
     Args:
         browser: Without it the function does nothing.
-        patience: Seconds that a browser gets to read the file before it is deleted.
     """
     if not browser:
         yield lambda address: None
@@ -463,6 +462,5 @@ def browser_opener(browser: bool, patience: float = 0.0) -> Iterator[Callable[[s
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
                 stream.write(_FORM.format(entrance=entrance, token=token))
             webbrowser.open(page.as_uri())
-            time.sleep(patience)
 
         yield show

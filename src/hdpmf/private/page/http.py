@@ -9,27 +9,31 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hdpmf.common.web.local_server import (
     ENTER,
+    IDLE_SECONDS,
     App,
     BrowserSession,
     BrowserSessions,
+    OneTimeLink,
     PageGuard,
     entry_token,
     equal_secrets,
     form_fields,
     json_fields,
+    local_server,
     read_body,
 )
 from hdpmf.common.web.templates import ENTRY, PageTemplates
 from hdpmf.errors import HdpmfError, needs
-from hdpmf.private.device.store.device_store import MovedError
 from hdpmf.private.page import consent, disclosures, items, settings
-from hdpmf.private.page.address import LINK, PageAddress
+from hdpmf.private.page.address import PageAddress, only_server
 from hdpmf.private.page.owner import Owner
-from hdpmf.private.page.request import MOVED, START, PageRequest
+from hdpmf.private.page.request import START, PageRequest
 
 with needs("starlette", "page"):
     from starlette.applications import Starlette
@@ -69,7 +73,6 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/recommenders/choose": disclosures.choose,
     "/settings/passphrase": settings.new_passphrase,
     "/settings/forget": settings.forget,
-    "/settings/move": settings.move_away,
 }
 _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
     "/start/state": items.start_state,
@@ -90,7 +93,7 @@ _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
 
 
 # Pages without a menu: there is no open store that it could lead to.
-_OUTSIDE = ("welcome", "unlock", "moved")
+_OUTSIDE = ("welcome", "unlock")
 
 
 def _download(name: str, content: bytes) -> Response:
@@ -132,15 +135,11 @@ class OwnerPage:
         routes = [
             Route("/", self._home),
             Route(ENTER, self._enter, methods=["GET", "POST"]),
-            Route(LINK, self._link, methods=["POST"]),
             Route("/state", self._state, methods=["POST"]),
             Route("/lock", self._lock, methods=["POST"]),
             Route("/stop", self._stop, methods=["POST"]),
             Route("/unlock", self._unlock, methods=["GET", "POST"]),
             Route("/welcome", self._welcome, methods=["GET", "POST"]),
-            Route("/welcome/bring", self._bring, methods=["POST"]),
-            Route(MOVED, self._moved, methods=["GET", "POST"]),
-            Route("/moved/file", self._moved, methods=["POST"]),
             Route("/static/{name}", self._file),
             *(Route(path, self._page) for path in _PAGES),
             *(
@@ -150,21 +149,12 @@ class OwnerPage:
         ]
         return PageGuard(Starlette(routes=routes), self._address.host, ENTRY)
 
-    def watch(self, stop: threading.Event, end_after: float | None = None) -> None:
-        """Close the store when no session is in use, until ``stop``.
-
-        After so many seconds in which nobody has used the page, and nobody had to be answered, the
-        program ends.
-        """
-        quiet = 0.0
+    def watch(self, stop: threading.Event) -> None:
+        """Close the store when no session is in use, until ``stop``."""
         while not stop.wait(_WATCH_SECONDS):
             with self._owner.lock:
-                used = self._sessions.anybody
-                if self._owner.is_open and not used:
+                if self._owner.is_open and not self._sessions.anybody:
                     self._owner.close()
-            quiet = 0.0 if used or self._owner.background.answers else quiet + _WATCH_SECONDS
-            if end_after is not None and quiet >= end_after:
-                self._end()
 
     # Sessions
 
@@ -186,13 +176,6 @@ class OwnerPage:
             self._address = await run_in_threadpool(self._address.with_browser, browser)
             self._set_cookie(answer, self._browser_cookie, browser, _BROWSER_SECONDS)
         return answer
-
-    async def _link(self, request: Request) -> Response:
-        """Give a link to a command of the owner, who has the key of this page."""
-        fields = json_fields(await read_body(request, 1000))
-        if not self._address.is_owner(fields):
-            return JSONResponse({}, 403)
-        return JSONResponse(self._address.link_fields(fields, self._sessions.token()))
 
     async def _home(self, request: Request) -> Response:
         session = self._session(request)
@@ -250,9 +233,6 @@ class OwnerPage:
             try:
                 await run_in_threadpool(self._open, session, fields.get("passphrase", "")[:1000])
                 return RedirectResponse("/", 303)
-            except MovedError:
-                self._sessions.unlock(session)
-                return RedirectResponse(MOVED, 303)
             except HdpmfError as problem:
                 error = str(problem)
         return self._show(
@@ -289,48 +269,6 @@ class OwnerPage:
             except HdpmfError as problem:
                 error = str(problem)
         return self._show("welcome", session, {"error": error, "scales": list(settings.SCALES)})
-
-    async def _bring(self, request: Request) -> Response:
-        """Take in a store from another machine, which a script sends."""
-        session = self._session(request)
-        if session is None or session.locked or self._owner.exists:
-            return self._closed()
-        fields = await self._fields(request, session)
-        if fields is None:
-            return self._closed()
-        given = self._page_request(session, fields, getattr(request.state, "file", b""))
-        try:
-            target = await run_in_threadpool(settings.bring, given)
-        except HdpmfError as problem:
-            session.note(str(problem), "error")
-            target = "/welcome"
-        return JSONResponse({"next": target})
-
-    async def _moved(self, request: Request) -> Response:
-        """Show that the store has gone; give its file out, take it back, or delete it here."""
-        session = self._session(request)
-        if session is None:
-            return self._closed(request)
-        if session.locked or self._owner.transfer is None:
-            return RedirectResponse("/unlock" if session.locked else "/", 303)
-        if request.method == "POST":
-            fields = await self._fields(request, session)
-            if fields is None:
-                return self._closed()
-            given = self._page_request(session, fields)
-            try:
-                if request.url.path != MOVED:
-                    return _download(
-                        "hdpmf.export", await run_in_threadpool(settings.export_file, given)
-                    )
-                target = await run_in_threadpool(settings.end_move, given)
-                if not self._owner.exists:
-                    await run_in_threadpool(self._address.save)
-                return RedirectResponse(target, 303)
-            except HdpmfError as problem:
-                session.note(str(problem), "error")
-        facts = await run_in_threadpool(settings.moved_page, self._page_request(session, {}))
-        return self._show("moved", session, facts)
 
     # Pages and actions
 
@@ -392,15 +330,10 @@ class OwnerPage:
             return RedirectResponse("/unlock", 303)
         if not self._owner.exists:
             return RedirectResponse("/welcome", 303)
-        if self._owner.transfer is not None:
-            return RedirectResponse(MOVED, 303)
         if not self._owner.is_open:
             if self._owner.encrypted:
                 return RedirectResponse("/unlock", 303)
-            try:
-                self._owner.open(None)
-            except MovedError:
-                return RedirectResponse(MOVED, 303)
+            self._owner.open(None)
         return None
 
     async def _has_csrf(self, request: Request, session: BrowserSession) -> bool:
@@ -458,3 +391,57 @@ class OwnerPage:
             "seconds": 0 if session is None else self._seconds(session),
         }
         return self._templates.show(name, about | dict(facts), inside=inside, status=status)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageServing:
+    """The way a page is served.
+
+    Attributes:
+        port: On this machine; 0: the same as before, or any.
+        idle: Seconds without use after which the page locks.
+        every: Seconds between two looks at what recommenders publish; the usual ones by default.
+        passphrase: Opens the store at once.
+        log: Told what happens, in lines for the owner. They hold no rating.
+        relink: Told a new link when the page was locked and has no passphrase.
+    """
+
+    port: int = 0
+    idle: float = IDLE_SECONDS
+    every: float | None = None
+    passphrase: str | None = None
+    log: Callable[[str], None] = lambda line: None
+    relink: Callable[[str], None] = lambda link: None
+
+    def serve(self, store: Path, ready: Callable[[OneTimeLink, PageAddress], None]) -> None:
+        """Serve the page of a store until it is stopped; call ``ready`` when it listens."""
+        with only_server(store):
+            self._serve(store, ready)
+
+    def _serve(self, store: Path, ready: Callable[[OneTimeLink, PageAddress], None]) -> None:
+        owner = Owner(store, self.log, self.every)
+        address = PageAddress.of(store)
+        before = address.port
+        address, loopback = address.listen(self.port)
+        if before not in (0, address.port):
+            self.log(f"This page is at http://{address.host}/ now; port {before} was taken.")
+        link = OneTimeLink(BrowserSessions(self.idle), address.host)
+        stop = threading.Event()
+        try:
+            if owner.exists and (self.passphrase is not None or not owner.encrypted):
+                owner.open(self.passphrase)
+            page = OwnerPage(
+                owner,
+                address,
+                link.sessions,
+                lambda: self.relink(link.make()),
+                lambda: setattr(server, "should_exit", True),
+            )
+            server = local_server(page.app(), lambda: ready(link, address))
+            watch = threading.Thread(target=page.watch, args=(stop,), daemon=True)
+            watch.start()
+            server.run(sockets=list(loopback.sockets))
+        finally:
+            stop.set()
+            loopback.close()
+            owner.end()

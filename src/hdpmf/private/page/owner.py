@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data import RatingScale
 from hdpmf.common.protocol.titles import TitleSearch
 from hdpmf.common.web.local_server import AttemptLimit
@@ -20,14 +19,9 @@ from hdpmf.private.device.memberships import joined_recommenders
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.participant import POLL_EVERY, Participant
 from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.device_store import DeviceStore, MovedError
-from hdpmf.private.device.store.schema import Recommender, Transfer
-from hdpmf.private.device.store.transfer import (
-    change_passphrase,
-    export_store,
-    import_store,
-    take_back,
-)
+from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.store.passphrase import change_passphrase
+from hdpmf.private.device.store.schema import Recommender
 
 FIRST_WEIGHT = GROUPS["moderate"]
 """The privacy weight of an owner who has not chosen one yet: not the least private."""
@@ -62,11 +56,6 @@ class BackgroundReports:
 
     def __repr__(self) -> str:
         return f"Answering({len(self._threads)} recommenders)"
-
-    @property
-    def answers(self) -> bool:
-        """True if there is a recommender to answer."""
-        return bool(self._threads)
 
     def log_lines(self) -> list[tuple[str, str]]:
         """Return the last log lines for the owner with their times, newest first."""
@@ -186,7 +175,6 @@ class Owner:
 
     Attributes:
         background: What answers recommenders.
-        transfer: Where the store has gone, once somebody with its passphrase has asked for it.
     """
 
     def __init__(
@@ -198,7 +186,6 @@ class Owner:
         self.path = path
         self.attempts = AttemptLimit()
         self.background = BackgroundReports(path, log, every)
-        self.transfer: Transfer | None = None
         self._lock = threading.RLock()
         self._store: DeviceStore | None = None
         self._searches: dict[int, TitleSearch] = {}
@@ -253,32 +240,20 @@ class Owner:
 
         Raises:
             PrivacyError: The passphrase is wrong, or it was tried too often.
-            MovedError: It has moved to another machine (``transfer``).
         """
         with self._lock:
-            self.transfer = None
-            try:
-                store = self._opened(passphrase)
-            except MovedError as error:
-                if error.transfer.state == "arriving" and passphrase is not None:
-                    import_store(self._arriving, self.path, passphrase)  # it was cut short
-                    store = self._opened(passphrase)
-                else:
-                    self.attempts.right()
-                    self.close()
-                    self.transfer = error.transfer
-                    raise
+            store = self._opened(passphrase)
             self.attempts.right()
             self.close()
             self._store = store
             self.background.begin(passphrase)
 
-    def _opened(self, passphrase: str | None, *, moved: bool = False) -> DeviceStore:
+    def _opened(self, passphrase: str | None) -> DeviceStore:
         """Return the store, opened by one more attempt at its passphrase."""
         if self.attempts.wait > 0:
             raise PrivacyError(f"too many wrong passphrases: wait {self.attempts.wait:.0f} seconds")
         try:
-            return DeviceStore.open(self.path, passphrase=passphrase, moved=moved)
+            return DeviceStore.open(self.path, passphrase=passphrase)
         except PrivacyError:
             self.attempts.wrong()
             raise
@@ -317,59 +292,6 @@ class Owner:
                 store.destroy()
             self._store = None
             self._searches = {}
-            self.export.unlink(missing_ok=True)
-
-    # Moving
-
-    @property
-    def export(self) -> Path:
-        """The file in which the store leaves this machine; it stays here until it has arrived."""
-        return self.path.with_name(self.path.name + ".export")
-
-    @property
-    def _arriving(self) -> Path:
-        return self.path.with_name(self.path.name + ".import")
-
-    def move_away(self, passphrase: str | None, export_passphrase: str) -> None:
-        """Put everything into `export`, and close the store for good (``transfer``)."""
-        with self._lock:
-            self._opened(passphrase).close()
-            self.background.end()
-            self.close()
-            self.export.unlink(missing_ok=True)  # of an earlier move that was taken back
-            try:
-                export_store(self.path, self.export, export_passphrase, passphrase=passphrase)
-            finally:
-                with suppress(MovedError):
-                    self.open(passphrase)
-
-    def bring(self, data: bytes, passphrase: str) -> None:
-        """Make a store of an export that another machine made, and open it."""
-        with self._lock:
-            atomic_write(self._arriving, data, mode=0o600)
-            try:
-                import_store(self._arriving, self.path, passphrase)
-            except BaseException:
-                if not self.exists:
-                    self._arriving.unlink(missing_ok=True)
-                raise
-            self.open(passphrase)
-
-    def take_back(self, passphrase: str | None) -> None:
-        """Use a store again that was moved away, by the owner's word that it has not arrived."""
-        with self._lock:
-            self._opened(passphrase, moved=True).close()
-            file = self.export if self.export.exists() else None
-            take_back(self.path, file, lost=file is None, passphrase=passphrase)
-            self.open(passphrase)
-
-    def remove_moved(self, passphrase: str | None) -> None:
-        """Delete what is left here of a store that has arrived elsewhere."""
-        with self._lock:
-            with self._opened(passphrase, moved=True) as store:
-                store.destroy()
-            self.export.unlink(missing_ok=True)
-            self.transfer = None
 
     def search(self, recommender_id: int, *, fresh: bool = False) -> TitleSearch | None:
         """Return a recommender's title search; ``fresh`` reloads it if the items changed."""

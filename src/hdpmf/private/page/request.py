@@ -26,8 +26,6 @@ from hdpmf.private.page.owner import Owner
 START = "/start"
 """The page with the first steps."""
 
-MOVED = "/moved"
-"""The page of a store that has gone to another machine."""
 
 _RECOMMENDER = "recommender_id"
 HUES = 12

@@ -35,7 +35,7 @@ from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.page.pictures import views
-from hdpmf.private.page.request import MOVED, START, PageRequest, choices, item_fields, local_time
+from hdpmf.private.page.request import START, PageRequest, choices, item_fields
 
 _MARKED_SHOWN = 100
 
@@ -239,54 +239,6 @@ def new_passphrase(request: PageRequest) -> str:
     request.owner.change_passphrase(request.text("old", 1000) or None, new)
     request.session.note(request.t("settings.changed"))
     return "/settings"
-
-
-def move_away(request: PageRequest) -> str:
-    """Put everything into a file for another machine, and close the store here."""
-    new = request.text("new", 1000)
-    if not new or new != request.text("again", 1000):
-        raise ConfigError(request.t("settings.not_twice"))
-    request.owner.move_away(request.text("old", 1000) or None, new)
-    return MOVED
-
-
-def moved_page(request: PageRequest) -> dict[str, Any]:
-    """Return when the store left, and whether its file is still here."""
-    transfer = request.owner.transfer
-    return {
-        "at": "" if transfer is None else local_time(request.t, transfer.at),
-        "there": request.owner.export.exists(),
-        "encrypted": request.owner.encrypted,
-    }
-
-
-def export_file(request: PageRequest) -> bytes:
-    """Return the file in which the store travels."""
-    try:
-        return request.owner.export.read_bytes()
-    except OSError:
-        raise ConfigError(request.t("moved.no_file")) from None
-
-
-def end_move(request: PageRequest) -> str:
-    """Take the store back, or delete what is left of it here."""
-    if request.text("sure") != "yes":
-        raise ConfigError(request.t("moved.not_sure"))
-    passphrase = request.text("passphrase", 1000) or None
-    if request.text("what") == "back":
-        request.owner.take_back(passphrase)
-        request.session.note(request.t("moved.is_back"))
-        return "/"
-    request.owner.remove_moved(passphrase)
-    request.session.note(request.t("moved.is_removed"))
-    return "/welcome"
-
-
-def bring(request: PageRequest) -> str:
-    """Take in a store that another machine has put into a file."""
-    request.owner.bring(request.body, request.text("passphrase", 1000))
-    request.session.note(request.t("moved.has_arrived"))
-    return "/"
 
 
 def export_data(request: PageRequest) -> bytes:

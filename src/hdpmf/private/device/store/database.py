@@ -18,8 +18,6 @@ from hdpmf.private.device.store.encryption import StoreCipher
 from hdpmf.private.device.store.layout import ERASED, LEDGER_KEPT, SCHEMA, statements
 
 MEMORY = ":memory:"
-EXPORT_MAGIC = b"hdpmf export\n"
-"""The first bytes of an export, which is no store (``sealed_export``)."""
 
 _KIND = FileKind(
     name="a device store",
@@ -95,16 +93,11 @@ class Database:
             self._serving.close()
             self._serving = None
 
-    def lay_tables(self, cipher: StoreCipher, *, commits: int = 0) -> None:
-        """Make the tables, inside the transaction that fills them.
-
-        Args:
-            cipher: Names the counter.
-            commits: Where the count of commits goes on: of a store that comes from elsewhere.
-        """
+    def lay_tables(self, cipher: StoreCipher) -> None:
+        """Make the tables, inside the transaction that fills them; the cipher names the counter."""
         for statement in statements():
             self.execute(statement)
-        self.execute("INSERT INTO head VALUES (1, ?)", (commits,))
+        self.execute("INSERT INTO head VALUES (1, 0)")
         self._watch(cipher)
         self.execute(f"PRAGMA application_id = {_KIND.application}")
         self.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -161,11 +154,6 @@ class Database:
             if self.in_memory:
                 return 0
             return int(self._connection.execute("PRAGMA main.data_version").fetchone()[0])
-
-    @property
-    def commits(self) -> int:
-        """Commits so far, the one of the transaction under way not among them."""
-        return 0 if self._counter is None else self._counter.commits
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -323,12 +311,7 @@ class Database:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             if mode & 0o077:
                 self.path.chmod(mode & 0o700)
-        try:
-            ours = _KIND.is_ours(self._connection)
-        except sqlite3.DatabaseError:
-            self._refuse_export()
-            raise
-        if not ours:
+        if not _KIND.is_ours(self._connection):
             if not count_tables(self._connection):
                 raise StorageError(
                     f"{self.path} is empty: making it was interrupted, or it was truncated; if it "
@@ -342,14 +325,6 @@ class Database:
                 f"{self.path} was made by an earlier hdpmf, whose stores this version does not "
                 "read; export its ratings with that version, and make a new store"
             )
-
-    def _refuse_export(self) -> None:
-        with suppress(OSError), self.path.open("rb") as stream:
-            if stream.read(len(EXPORT_MAGIC)) == EXPORT_MAGIC:
-                raise ConfigError(
-                    f"{self.path} is an export, not a store to use; bring it in with: hdpmf device "
-                    f"import {self.path} STORE"
-                )
 
     def _prepare(self) -> None:
         run = self._connection.execute

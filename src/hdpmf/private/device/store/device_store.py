@@ -17,7 +17,6 @@ import os
 import time
 from contextlib import AbstractContextManager, closing, suppress
 from copy import copy
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
@@ -42,7 +41,6 @@ from hdpmf.private.device.store.schema import (
     Device,
     PublicData,
     Recommender,
-    Transfer,
 )
 from hdpmf.private.device.store.tables import ONLY, Runs, Tables, read_header, write_header
 
@@ -123,7 +121,6 @@ class DeviceStore:
         passphrase: str | None = None,
         serving: bool = False,
         old_copy: bool = False,
-        moved: bool = False,
     ) -> DeviceStore:
         """Open a store.
 
@@ -132,12 +129,9 @@ class DeviceStore:
             serving: To answer a recommender: one process at a time may.
             old_copy: Take an old copy too, or one that was moved without its counter: it has
                 forgotten what was sent since, and may send it again.
-            moved: Take one that was moved to another machine too, to look at it or to delete it
-                (see ``transfer``).
 
         Raises:
-            ConfigError: There is no such file, or it is something else, of a newer hdpmf, or was
-                moved away.
+            ConfigError: There is no such file, or it is something else, or of a newer hdpmf.
             PrivacyError: The passphrase is wrong or missing.
             StorageError: It is damaged, was tampered with, is an old copy or in use by another
                 process that serves, or the disk refused.
@@ -149,8 +143,6 @@ class DeviceStore:
             made = cls(database, cipher)
             if serving:
                 database.serve()
-            if not moved:
-                refuse_moved(database.path, made.device.transfer)
             return made
         except BaseException:
             database.close()
@@ -466,32 +458,3 @@ class DeviceStore:
                 "device join)"
             )
         return catalogue
-
-
-class MovedError(ConfigError):
-    """The store is on the move, or has gone.
-
-    Attributes:
-        transfer: Where to, and how far.
-    """
-
-    def __init__(self, transfer: Transfer, message: str) -> None:
-        super().__init__(message)
-        self.transfer = transfer
-
-
-def refuse_moved(path: Path, moved: Transfer | None) -> None:
-    """Refuse a store that is on the move: there is one ledger, and it goes on in one place."""
-    if moved is None:
-        return
-    if moved.state == "arriving":
-        raise MovedError(
-            moved,
-            f"the import that makes {path} was not finished; run the same 'hdpmf device "
-            "import' again",
-        )
-    raise MovedError(
-        moved,
-        f"{path} was moved away ({moved.at}, to {moved.file}): its ledger goes on where that was "
-        f"imported. If it never was, take it back: hdpmf device unmove {path} {moved.file}",
-    )

@@ -28,23 +28,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return f"{type(self).__name__}(...)"
 
 
-class Transfer(Row, frozen=True, kw_only=True):
-    """The state of a store that is moved to another machine.
-
-    Attributes:
-        state: ``left`` (exported; closed here), ``returning`` (its owner takes it back, and the
-            export goes), ``arriving`` (imported, and the export goes).
-        at: When it was exported.
-        file: Where the export was written to.
-        digest: SHA-256 of the export.
-    """
-
-    state: Literal["left", "returning", "arriving"]
-    at: str
-    file: str
-    digest: str = ""
-
-
 class Device(Row, frozen=True, kw_only=True):
     """The device itself: the only row of its table.
 
@@ -54,7 +37,6 @@ class Device(Row, frozen=True, kw_only=True):
         key_succession: Proof that former keys vouch for the present ones (JSON).
         scales: By item namespace, the scale (low, high, step) that the owner rates on.
         last_recommender: Address of the recommender that was used last.
-        transfer: Set while the store is moved.
         server_keys: By the signing key of a server (hex), the newest list of its keys, signed.
     """
 
@@ -64,7 +46,6 @@ class Device(Row, frozen=True, kw_only=True):
     key_succession: bytes = b""
     scales: dict[str, tuple[float, float, float | None]] = {}
     last_recommender: str = ""
-    transfer: Transfer | None = None
     server_keys: dict[str, bytes] = {}
 
 

@@ -12,7 +12,7 @@ import pytest
 from hdpmf.errors import PrivacyError, StorageError
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.layout import COLUMNS
-from hdpmf.private.device.store.transfer import change_passphrase
+from hdpmf.private.device.store.passphrase import change_passphrase
 
 from .conftest import PASSPHRASE
 from .full_store import facts, full_store, kill_points, killed_at
