@@ -19,14 +19,12 @@ from hdpmf.common.privacy.coding import WEIGHT_UNITS
 from hdpmf.common.privacy.sampling import SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
-from hdpmf.models.later_ratings import rows_of_items
 from hdpmf.private.client.contributions import noisy_weights
 from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.lists.presence import Presence
 from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
-from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.rounds import check_finite
 
 
@@ -42,7 +40,7 @@ class Baseline(Estimator):
         """Each user's own mean."""
         return np.asarray(self.devices_.means[users])
 
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights) -> None:
         add_to_devices(self, ratings, weights)
 
 
@@ -68,14 +66,13 @@ class GlobalMean(Baseline):
     """
 
     mean_: float
-    learns_items_from_ratings = True
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Compute the mean."""
         self.mean_ = float(train.values.mean(dtype=np.float64))
 
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
-        super()._take_in(ratings, weights, added)
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights) -> None:
+        super()._take_in(ratings, weights)
         if not self.devices_.whole:  # the mean of all who are not here counts
             return
         scale = self.devices_.scale
@@ -144,22 +141,8 @@ class BiasedMF(BiasedOptions, Estimator):
         self.user_factors_ = U[:, : self.n_factors].copy()
         self.item_factors_ = V[:, : self.n_factors].copy()
 
-    learns_items_from_ratings: ClassVar[bool] = True
-
-    def _place(self, new: NewItems) -> None:
-        self.item_bias_ = new.numbers(self.item_bias_)
-        self.item_factors_ = new.rows(self.item_factors_)
-        super()._place(new)
-        self.catalogue_.raters[new.n_known :] = 1
-
-    def _raters(self) -> np.ndarray:
-        return np.bincount(self.devices_.rated, minlength=len(self.catalogue_.items))
-
-    def _ever_rated(self) -> np.ndarray:
-        return np.asarray(super()._ever_rated() | self.catalogue_.trained)  # these were placed
-
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
-        """Fit vectors to all ratings of these users, then new items to their raters', and again."""
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights) -> None:
+        """Fit a bias and a vector to all ratings of each of these users."""
         before = self.devices_.users
         add_to_devices(self, ratings, weights)
         users = self.devices_.users
@@ -167,25 +150,18 @@ class BiasedMF(BiasedOptions, Estimator):
         self.user_bias_ = np.append(self.user_bias_, np.float32(0))[position]
         empty = np.zeros((1, self.n_factors), np.float32)
         self.user_factors_ = np.concatenate([self.user_factors_, empty])[position]
-        own = users.find(ratings.users.ids)[ratings.user_codes]
+        own = users.find(ratings.users.ids)
         items = self.catalogue_.items.find(ratings.items.ids)[ratings.item_codes]
         centred = ratings.values - np.float32(self.mean_)
-        by_user = rows_by_code(ratings.user_codes, ratings.n_users)
-        new = dict(rows_of_items(ratings, self.catalogue_, added))
         with one_blas_thread():
-            for last in (False, True) if new else (True,):
-                for rows in by_user:
-                    item = items[rows]
-                    target = centred[rows] - self.item_bias_[item]
-                    user = own[rows[0]]
-                    self.user_bias_[user], self.user_factors_[user] = self._side(
-                        self.item_factors_[item], target
-                    )
-                for item, rows in new.items() if not last else ():
-                    target = centred[rows] - self.user_bias_[own[rows]]
-                    self.item_bias_[item], self.item_factors_[item] = self._side(
-                        self.user_factors_[own[rows]], target
-                    )
+            for user, rows in zip(
+                own.tolist(), rows_by_code(ratings.user_codes, ratings.n_users), strict=True
+            ):
+                rated = items[rows]
+                target = centred[rows] - self.item_bias_[rated]
+                self.user_bias_[user], self.user_factors_[user] = self._side(
+                    self.item_factors_[rated], target
+                )
 
     def _side(self, factors: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the bias and the vector that fit these ratings, with the other side fixed."""
@@ -222,10 +198,6 @@ class ListsOnly(Baseline):
     takes_implicit: ClassVar[bool] = True
 
     lists_: ListModel = field(init=False)
-
-    def _place(self, new: NewItems) -> None:
-        super()._place(new)
-        self.lists_ = new.lists(self.lists_)
 
     def _order(self) -> ListOrder:
         return ByListModel(self.devices_, self.lists_)
@@ -265,18 +237,16 @@ class ListYardstick(ListOptions, ListsOnly):
 
     kind: ClassVar[str] = ""
 
-    learns_items_from_ratings: ClassVar[bool] = True
-
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Learn who rates what with whom."""
         self._learn_from(Presence(train.user_codes, train.item_codes, train.n_users, train.n_items))
 
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
+    def _take_in(self, ratings: Ratings, weights: PrivacyWeights) -> None:
         """Learn again from who rated what, as `fit` would: it is no secret here.
 
         A model without some of those who took part keeps what it learned from them.
         """
-        super()._take_in(ratings, weights, added)
+        super()._take_in(ratings, weights)
         devices = self.devices_
         if not devices.whole:
             return

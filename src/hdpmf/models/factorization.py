@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hdpmf.common.base.threads import Workers, one_blas_thread
+from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import Ratings, RatingScale
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import (
@@ -34,7 +34,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import Plan
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.base import Callback, Estimator
-from hdpmf.models.later_ratings import FoldIn, rows_of_items
+from hdpmf.models.later_ratings import FoldIn
 from hdpmf.models.training import (
     EpochRecord,
     batch_epochs,
@@ -44,7 +44,6 @@ from hdpmf.models.training import (
     warn_if_far,
 )
 from hdpmf.private.client import Devices
-from hdpmf.private.client.devices import constrained_ridge
 from hdpmf.private.kernels.gpu.availability import use_gpu
 from hdpmf.untrusted.recommender import Catalogue
 
@@ -227,8 +226,6 @@ class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
 class MF(Factorization):
     """Matrix factorization without privacy."""
 
-    learns_items_from_ratings = True
-
     @property
     def cpu_only(self) -> str | None:  # noqa: D102
         if self.solver == "batch":
@@ -237,21 +234,6 @@ class MF(Factorization):
             "sequential MF runs on the CPU: each step needs the one before; use on='cpu' or "
             "'auto', or solver='batch'"
         )
-
-    def _take_in(self, ratings: Ratings, weights: PrivacyWeights, added: np.ndarray) -> None:
-        super()._take_in(ratings, weights, added)
-        catalogue, devices = self.catalogue_, self.devices_
-        users = devices.users.find(ratings.user_ids)
-        found = False
-        with one_blas_thread():
-            for item, rows in rows_of_items(ratings, catalogue, added):
-                ridge = self.reg * (len(rows) if self.solver == "sequential" else 1)
-                own = constrained_ridge(
-                    devices.vectors[users[rows]], ratings.values[rows], ridge, None
-                )
-                catalogue.factors[item], catalogue.raters[item], found = own, len(rows), True
-        if found:  # vectors, with what is known of these items now
-            super()._take_in(ratings, weights, added)
 
     def _mechanism(self) -> Mechanism:
         return NoPrivacy()
@@ -268,10 +250,6 @@ class PrivateFactorization(PrivateFactorizationOptions, Factorization):
             published numbers); ``auto`` is per item in ``batch`` and shared in ``sequential``.
         noise: Drawn anew in every ``epoch`` or ``once``.
     """
-
-    # Tried on ML-100K (benchmarks/new_items.py): what features say of factors with so much noise is
-    # worse than the user's own mean, which an item gets that the model does not know.
-    places_items: ClassVar[bool] = False
 
 
 class DPMF(PrivateFactorization):

@@ -22,7 +22,6 @@ from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.bits import numbered
 from hdpmf.untrusted.recommender.lists.training import train_list_model
-from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
 from hdpmf.untrusted.recommender.release import Release
 
@@ -167,11 +166,6 @@ class HDPBit(BitOptions, OneRound):
     ) -> None:
         self.release_ = self._released(answer, survey, train, features, super().privacy)
         self._lists = None
-
-    def _place(self, new: NewItems) -> None:
-        lists = self.lists_
-        super()._place(new)
-        self._lists = None if lists is None else new.lists(lists)
 
     def _train_lists(self) -> None:
         self._lists = self.lists_

@@ -22,7 +22,6 @@ from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError, finge
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import OneRoundOptions, SumOptions
 from hdpmf.common.model.device_fit import (
-    NOISE,
     DeviceFit,
     Prior,
     correct_popularity,
@@ -49,7 +48,6 @@ from hdpmf.private.client.devices import (
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.untrusted.recommender import Catalogue
-from hdpmf.untrusted.recommender.new_items import NewItems
 from hdpmf.untrusted.recommender.sums import chosen_coding, facts_from_sums, make_survey
 
 Features = bool | str | PathLike[str] | ItemFeatures
@@ -224,23 +222,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
             list(zip(*owned, strict=True)),
         )
         return vectors
-
-    def _public_features(self) -> ItemFeatures | None:
-        columns = [self.fit_.names.index(name) for name in self.fit_.given]
-        if not columns:
-            return None
-        return ItemFeatures(
-            self.fit_.given, self.fit_.features[:, columns], np.ones(len(columns)), "the model"
-        )
-
-    def _raters(self) -> np.ndarray:
-        return self.facts_.popularity
-
-    def _place(self, new: NewItems) -> None:
-        facts = new.facts(self.facts_)
-        prior = load_prior(self.prior)
-        fit = new.fit(self.fit_, facts, NOISE if prior is None else prior.noise)
-        self.set_public(new.items, self.catalogue_.scale, new.table, facts, fit)
 
     def _ask(
         self,

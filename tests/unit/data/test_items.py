@@ -97,12 +97,6 @@ def test_features_of_columns() -> None:
     assert features.matrix[:, 1].tolist() == [1, 0, 0, 1, 0]
     assert features.matrix[:, 0].tolist() == pytest.approx([-(1.5**0.5), 0, 0, 1.5**0.5, 0])
     assert features.left_out == ("note: 4 different words", "same: the same number everywhere")
-    # Later items are standardised as the first were.
-    later = ItemTable.of(pl.DataFrame({"item": [5], "length": [4.0], "kind": ["a|new"]}))
-    more = features.with_more_items(later, later.ids, frame, [1, 2, 3, 4])
-    assert more.matrix[-1].tolist() == pytest.approx([6**0.5, 1, 0])
-    with pytest.warns(UserWarning, match="numbers in length count as average"):
-        assert features.with_more_items(later, later.ids).matrix[-1].tolist() == [0, 1, 0]
 
 
 def test_tables() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from hdpmf import (
     MF,
     BiasedMF,
     Estimator,
-    ItemTable,
     PrivacySpec,
     PrivacyWeights,
     Ratings,
@@ -141,56 +139,6 @@ def test_unknown_items_are_counted_and_left_out() -> None:
         model.update(table.head(1).assign(rating=9.0))
 
 
-GENRES = [("Comedy",), ("Drama",)]
-TABLE = ItemTable.build(
-    WORLD.items.ids,
-    [f"film {item}" for item in WORLD.items.ids],
-    [GENRES[int(item) % 2] for item in WORLD.items.ids],
-    [1980 + int(item) % 30 for item in WORLD.items.ids],
-)
-LATER = pd.DataFrame(
-    {"item": [1001, 1002, 1003], "title": ["new", "newer", "?"], "genres": ["Comedy", "Drama", ""],
-     "year": [1990, 1991, None]}
-)  # fmt: skip
-
-
-def liked_comedies() -> Ratings:
-    """WORLD's ratings, but that everybody likes comedies and nothing else."""
-    comedy = WORLD.item_ids % 2 == 0
-    return Ratings.from_arrays(WORLD.user_ids, WORLD.item_ids, np.where(comedy, 5.0, 1.0))
-
-
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "mf", "biased-mf"])
-def test_new_items_are_placed_by_their_features(method: str, tmp_path: Path) -> None:
-    model = make_model(method, rng=0).fit(liked_comedies(), items=TABLE)
-    known, claim = model.catalogue_.factors.copy(), model.privacy
-    before = model.predict(1, WORLD.items.ids)
-    assert model.update(items=LATER) is model
-    assert model.catalogue_.items.ids[-3:].tolist() == [1001, 1002, 1003]
-    assert np.array_equal(model.catalogue_.factors[:-3], known)
-    assert np.array_equal(model.predict(1, WORLD.items.ids), before)
-    assert model.privacy == claim
-    users = WORLD.users.ids.tolist()
-    comedy, drama, unknown = (model.predict(users, item).mean() for item in (1001, 1002, 1003))
-    assert comedy > unknown > drama
-    assert comedy > drama + 1.0
-    new = [entry for entry in model.recommend(1, 43) if entry.item > 1000]
-    assert sorted(entry.title for entry in new) == ["?", "new", "newer"]
-    if method != "hdp-bit":  # its lists are about who rates what, not how
-        assert new[0].title == "new"
-    model.update([(1, 1002, 5.0), (10**6, 1001, 4.0)])
-    assert own(model, 1)[1002] == 5.0
-    model.save(tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    pairs = users, [1001] * len(users)
-    assert np.allclose(again.predict(*pairs), model.predict(*pairs))
-    assert [entry.item for entry in again.recommend(2, 20)] == [
-        entry.item for entry in model.recommend(2, 20)
-    ]
-    again.update([(3, 1003, 2.0)], items=pd.DataFrame({"item": [2000], "genres": ["Comedy"]}))
-    assert again.catalogue_.items.ids[-1] == 2000
-
-
 @pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf", "private-popular"])
 def test_that_an_item_was_rated_does_not_bring_it_into_the_public_part(
     method: str, tmp_path: Path
@@ -200,56 +148,6 @@ def test_that_an_item_was_rated_does_not_bring_it_into_the_public_part(
     with pytest.warns(UserWarning, match="2 ratings are of items that were not in training"):
         model.update([(1, 1001, 5.0), (1, 1002, 5.0), (1, int(WORLD.items.ids[0]), 5.0)])
     assert public_files(model, tmp_path / "after") == before
-
-
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit"])
-def test_the_public_part_with_new_items_depends_on_nobody(method: str, tmp_path: Path) -> None:
-    """The same items with other ratings beside them give the same bytes."""
-    parts = []
-    for number, ratings in enumerate([[(1, 1001, 5.0)], [(2, 1002, 1.0), (10**6, 1001, 2.0)]]):
-        model = fitted(method, WORLD.describe(TABLE)).update(ratings, items=LATER)
-        parts.append(public_files(model, tmp_path / str(number)))
-    assert parts[0] == parts[1]
-
-
-def test_features_of_new_items_are_scaled_as_in_training() -> None:
-    ids = WORLD.items.ids
-    facts = pd.DataFrame(
-        {"item": ids, "length": ids * 2.0, "kind": np.where(ids % 2, "a", "b|c"), "year": 1990}
-    )
-    model = make_model("hdp-sum", rng=0).fit(WORLD, items=facts)
-    more = pd.DataFrame(
-        {"item": [1001, 1002], "length": [2.0 * ids.mean(), 9e9], "kind": ["a|c", "z"],
-         "year": [2000, None]}
-    )  # fmt: skip
-    model.update(items=more)
-    rows = dict(zip(model.fit_.names, model.fit_.features[-2:].T, strict=True))
-    assert rows["number:length"].tolist() == [0.0, 3.0]
-    assert rows["kind:a"].tolist() == [1.0, 0.0]
-    assert rows["kind:b"].tolist() == [0.0, 0.0]
-    assert rows["kind:c"].tolist() == [1.0, 0.0]
-    assert rows["year"].tolist() == [0.5, 0.0]
-    model.update(items=pd.DataFrame({"item": [1003], "title": ["nobody knows"]}))
-    usual = np.average(
-        model.fit_.features[:-1], axis=0, weights=model.facts_.popularity[:-1].astype(float)
-    )
-    given = [model.fit_.names.index(name) for name in model.fit_.given]
-    assert np.allclose(model.fit_.features[-1, given], usual[given])
-    without = make_model("hdp-sum", rng=0).fit(WORLD, items=facts)
-    table = without.catalogue_.item_table.with_frame(None)  # as after load_model
-    without.catalogue_ = replace(without.catalogue_, item_table=table)
-    with pytest.warns(UserWarning, match="numbers in length count as average"):
-        without.update(items=more)
-
-
-def test_items_that_cannot_be_taken_in_are_errors() -> None:
-    model = fitted("hdp-sum")
-    with pytest.raises(ConfigError, match="nothing to take in"):
-        model.update()
-    with pytest.raises(RatingsError, match="item ids of the new ratings are strings"):
-        model.update(items=pd.DataFrame({"item": ["a"], "title": ["b"]}))
-    with pytest.raises(ConfigError, match="cannot place items"):
-        fitted("hdpmf").update(items=LATER)
 
 
 ROWS = np.arange(len(WORLD))
@@ -274,21 +172,6 @@ def test_baselines_take_later_ratings_in(kind: Any, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     again = load_model(tmp_path / "model")
     assert np.allclose(again.predict(*pairs), model.predict(*pairs))
-
-
-@pytest.mark.parametrize("kind", [BiasedMF, MF])
-def test_without_privacy_new_items_are_learned_from_their_ratings(kind: Any) -> None:
-    """One that everybody dislikes, and one that everybody likes, in words of nobody but them."""
-    model = kind(rng=0).fit(WORLD)
-    users = WORLD.users.ids[:40].tolist()
-    table = [(user, item, stars) for user in users for item, stars in ((901, 1.0), (902, 5.0))]
-    model.update(pd.DataFrame([*table, (777, 901, 1.0)], columns=["user", "item", "rating"]))
-    others = WORLD.users.ids[40:].tolist()
-    assert model.predict(others, 901).mean() < 2.0 < 4.0 < model.predict(others, 902).mean()
-    assert 901 in [entry.item for entry in model.recommend(others[0], 50)]
-    found = model.predict(777, [901, 902])
-    model.update([(777, 901, 1.0)])
-    assert np.allclose(model.predict(777, [901, 902]), found), "fitted to what is known of it now"
 
 
 @pytest.mark.parametrize("kind", [GlobalMean, EASE])

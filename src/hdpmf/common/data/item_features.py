@@ -7,14 +7,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hdpmf.common.data.ids import Id, IdIndex
+from hdpmf.common.data.ids import IdIndex
 from hdpmf.common.data.items import TITLES, ItemTable, id_column, read_frame
-from hdpmf.errors import RatingsError, notify
+from hdpmf.errors import RatingsError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,58 +127,6 @@ class ItemFeatures:
             error.has_titles = any(name.lower() in TITLES for name in frame.columns)
             raise error
         return _joined(columns, label, tuple(left_out))
-
-    def with_more_items(
-        self,
-        table: ItemTable,
-        ids: np.ndarray,
-        earlier: pl.DataFrame | None = None,
-        earlier_ids: Iterable[Id] = (),
-    ) -> ItemFeatures:
-        """Return these features with rows for further items, all 0 where nothing is known.
-
-        Args:
-            table: Facts about the further items.
-            ids: Their ids, in order.
-            earlier: The frame that these features were made of. Numbers are standardised by it;
-                without its columns those of further items count as average, with a warning.
-            earlier_ids: The items whose rows there were used.
-        """
-        trained = {str(item) for item in earlier_ids}
-        rows = table.index.find(ids)
-        known = np.flatnonzero(rows >= 0)
-        more = np.zeros((len(ids), len(self.names)))
-        dated = dict(zip(YEAR_RIDGES, _years(_years_in(table, rows)).matrix.T, strict=True))
-        unscaled = []
-        for at, name in enumerate(self.names):
-            kind, _, word = name.partition(":")
-            if name in YEAR_RIDGES:
-                more[known, at] = dated[name][known]
-            elif name == "title:sequel":
-                more[known, at] = _sequels(table, rows[known])
-            elif kind == "genre":
-                more[known, at] = [word in table.genres[row] for row in rows[known]]
-            elif table.frame is None:
-                pass
-            elif not name.startswith(NUMBER):
-                more[:, at] = [word in _split(text) for text in _of_items(table.frame, kind, ids)]
-            elif word in table.frame.columns:
-                before = _usual(earlier, word, trained)
-                if before is None:
-                    unscaled.append(word)
-                else:
-                    own = np.array(_of_items(table.frame, word, ids), np.float64)
-                    more[:, at] = _standard(own, before)
-        if unscaled:
-            notify(
-                f"items: the numbers in {', '.join(unscaled)} count as average, because the model "
-                "does not have those that it was trained with to compare; fit again to use them"
-            )
-        undated = np.ones(len(ids), bool)
-        undated[known] = [table.years[row] is None for row in rows[known]]
-        others = [at for at, name in enumerate(self.names) if name not in YEAR_RIDGES]
-        more[undated & ~more[:, others].any(axis=1)] = 0.0  # nothing is known of it
-        return replace(self, matrix=np.concatenate([self.matrix, more]))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -293,21 +241,3 @@ def _standard(numbers: np.ndarray, usual: np.ndarray) -> np.ndarray:
     """Numbers by the mean and the spread of the usual ones; 0 where there is none."""
     standard = np.clip((numbers - usual.mean()) / float(usual.std()), -3.0, 3.0)
     return np.where(np.isfinite(numbers), standard, 0.0)
-
-
-def _usual(earlier: pl.DataFrame | None, name: str, trained: set[str]) -> np.ndarray | None:
-    """The numbers of the items that a model was trained with, if they are known."""
-    if earlier is None or name not in earlier.columns:
-        return None
-    listed = zip(earlier[id_column(earlier.columns)].to_list(), earlier[name], strict=True)
-    numbers = np.array([number for item, number in listed if str(item) in trained], np.float64)
-    return numbers[np.isfinite(numbers)]
-
-
-def _of_items(frame: pl.DataFrame, name: str, ids: np.ndarray) -> list[Any]:
-    """What a column says of these items; None where it says nothing."""
-    if name not in frame.columns:
-        return [None] * len(ids)
-    listed = map(str, frame[id_column(frame.columns)].to_list())
-    found = dict(zip(listed, frame[name].to_list(), strict=True))
-    return [found.get(str(item)) for item in ids.tolist()]

@@ -116,20 +116,6 @@ class ItemTable:
         )
         return selected.with_frame(self.frame)
 
-    def joined(self, later: ItemTable) -> ItemTable:
-        """Return this table with the items of a later one; where both know one, this one counts.
-
-        The columns for features stay those of this table: they say what a feature's zero is.
-        """
-        new = np.flatnonzero(self.index.find(later.ids) < 0).tolist()
-        built = ItemTable.build(
-            np.concatenate([self.ids, later.ids[new]]),
-            [*self.titles, *(later.titles[i] for i in new)],
-            [*self.genres, *(later.genres[i] for i in new)],
-            [*self.years, *(later.years[i] for i in new)],
-        )
-        return built.with_frame(self.frame)
-
     def with_frame(self, frame: Any) -> ItemTable:
         """Return the same table with columns that features are made of."""
         made = copy(self)

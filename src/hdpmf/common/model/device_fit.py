@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from itertools import combinations
@@ -381,36 +381,6 @@ def device_fit(facts: ItemFacts, features: ItemFeatures | None, prior: Prior | N
         weight=noise / (noise + variance),
         precision=precision,
         mean_map=mean_map,
-    )
-
-
-def with_more_items(
-    fit: DeviceFit, facts: ItemFacts, features: ItemFeatures | None, noise: float
-) -> DeviceFit:
-    """Return a fit with rows for items that came later; those that it has stay as they are.
-
-    New items have nothing of the similarity, which is about who rated what.
-
-    Args:
-        fit: Of the first items.
-        facts: About all of them, the new ones last.
-        features: Public features of all of them, in the columns that the fit has.
-        noise: Variance of a rating around a good prediction.
-    """
-    known = len(fit.features)
-    names, columns, _ = device_columns(facts, features, extra=fit.names)
-    similar, rest = _similar_rows(facts)
-    if len(names) + similar.shape[1] != len(fit.names) or names != fit.names[: len(names)]:
-        raise ConfigError("the features of the new items are not those that the model was made of")
-    whole = rest + (similar**2).sum(axis=1)
-    rest[known:] = whole[:known].mean() if known else 0.0
-    made = np.column_stack([columns, similar])[known:]
-    variance = (facts.variance.astype(np.float64) + rest)[known:]
-    return replace(
-        fit,
-        features=np.ascontiguousarray(np.concatenate([fit.features, made])),
-        offset=np.append(fit.offset, facts.mean + facts.bias[known:].astype(np.float64)),
-        weight=np.append(fit.weight, noise / (noise + variance)),
     )
 
 

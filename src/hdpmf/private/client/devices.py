@@ -306,10 +306,6 @@ class Devices:
         """What users had in training."""
         return self.earlier or FitRecord(self.users, self.beta, self.rated_start, self.rated)
 
-    def add_items(self, gamma: np.ndarray) -> None:
-        """Make room for items at the end of the catalogue, with these privacy weights."""
-        self.gamma = np.append(self.gamma, gamma)
-
     def at_time(self, now: float | np.ndarray) -> Devices:
         """Return the same users, whose recent ratings count more in lists made now.
 
