@@ -272,29 +272,6 @@ def test_one_address_cannot_have_all_connections(pair: Pair) -> None:
     assert not any(served[-5:])
 
 
-def test_slow_senders_do_not_keep_reports_out(pair: Pair, asked: Asked) -> None:
-    path, report = REPORTS_PATH.format(task_id=id_to_text(asked.id)), asked.report([1, 2, 3, 4])
-    token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
-
-    def gave_way() -> bool:
-        counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token)
-        return 'connections_closed_total{why="gave-way"}' in counts.text
-
-    with ExitStack() as streams:
-        for _ in range(LIMITS.waiting_uploads):
-            stream = streams.enter_context(connect(pair))
-            stream.sendall(
-                head("PUT", path, content_type=REPORT, content_length=len(report)) + b"x" * 10
-            )
-        statuses, end = [], time.monotonic() + LIMITS.body_seconds
-        while not (201 in statuses and gave_way()) and time.monotonic() < end:
-            statuses.append(pair.upload(asked, report).status_code)
-            time.sleep(0.1)
-    assert set(statuses) <= {201, 503}
-    assert 201 in statuses
-    assert gave_way()
-
-
 def ended(stream: ssl.SSLSocket) -> bool:
     """Whether the other side has ended the connection."""
     try:

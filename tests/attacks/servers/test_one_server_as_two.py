@@ -173,7 +173,7 @@ def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> N
     asked = make_task(servers, owner.card, minimum=10, begin=int(time.time()))
     with open_server(folders[0]) as leader:
         leader.add_task(asked.document)
-        resources = LeaderResources(folders[0], leader, AggregatorMetrics(), lambda: False)  # type: ignore[arg-type]
+        resources = LeaderResources(folders[0], leader, AggregatorMetrics())  # type: ignore[arg-type]
         path = COLLECTION_JOB_PATH.format(
             task_id=id_to_text(asked.id), collection_job_id=id_to_text(bytes(16))
         )

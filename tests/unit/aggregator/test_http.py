@@ -65,7 +65,7 @@ def answers_to(folder: AggregatorFolder, requests: list[httpx.Request]) -> list[
 
     with open_server(folder) as engine:
         if isinstance(engine, Leader):
-            leader = LeaderResources(folder, engine, AggregatorMetrics(), lambda: False)  # type: ignore[arg-type]
+            leader = LeaderResources(folder, engine, AggregatorMetrics())  # type: ignore[arg-type]
             return asyncio.run(ask(leader))
         return asyncio.run(ask(HelperResources(folder, engine, AggregatorMetrics())))
 
@@ -100,13 +100,13 @@ class Uploads:
         self.metrics = AggregatorMetrics()
         self.waiting = waiting
 
-    def run(self, story: Answers, make_room: Callable[[], bool] = lambda: False) -> None:
+    def run(self, story: Answers) -> None:
         limits = msgspec.structs.replace(
             self.folder.config.limits, waiting_uploads=self.waiting, retry_after=7
         )
 
         async def served(engine: Leader) -> None:
-            resources = LeaderResources(self.folder, engine, self.metrics, make_room)
+            resources = LeaderResources(self.folder, engine, self.metrics)
             resources._limits = limits
             resources._writer._room = self.waiting
             app = resources.app()

@@ -19,7 +19,6 @@ pytest.importorskip("httptools")
 
 import uvicorn
 
-from hdpmf.common.net import server
 from hdpmf.common.net.server import MAX_HEADERS, Connections, HttpLimits, LimitedServer
 
 LIMITS = HttpLimits(connections=4, per_address=3, header_seconds=5.0, body_seconds=5.0)
@@ -149,74 +148,3 @@ def test_headers_have_an_end() -> None:
         stream.sendall(b"GET / HTTP/1.1\r\nx: " + b"y" * (MAX_HEADERS + 1000))
         assert b" 431 " in stream.recv(100)
         assert served.turned_away == {"headers": 1}
-
-
-def test_slow_senders_from_many_addresses_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 600.0)
-    with Served(LIMITS).running() as served, ExitStack() as streams:
-        slow = [
-            streams.enter_context(served.connect(f"127.0.0.{number}")) for number in range(2, 6)
-        ]
-        for stream in slow:
-            stream.sendall(PUT + b"1")
-        time.sleep(0.1)
-        assert not ask(streams.enter_context(served.connect()))  # nobody was slow yet
-        monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 0.0)
-        assert ask(streams.enter_context(served.connect()))
-        assert served.turned_away == {"connections": 1, "gave-way": 1}
-        assert not answered(slow[0])  # who has been at it longest
-        slow[1].sendall(b"2345")
-        assert answered(slow[1])  # the others were left alone
-
-
-def test_only_senders_give_way_where_room_for_bodies_is_wanted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 0.0)
-    served = Served(LIMITS)
-    cut: list[bool] = []
-    before = served._answer
-
-    async def cutting(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/cut":
-            cut.append(served.connections.make_room(of_senders=True))
-        await before(scope, receive, send)
-
-    served._server.config.app = cutting
-    with (
-        served.running(),
-        served.connect() as idle,
-        served.connect() as sending,
-        served.connect() as asking,
-    ):
-        assert ask(idle)
-        sending.sendall(PUT + b"1")
-        time.sleep(0.1)
-        asking.sendall(PUT.replace(b"/ ", b"/cut ", 1) + b"12345")
-        assert answered(asking)
-        asking.sendall(PUT.replace(b"/ ", b"/cut ", 1) + b"12345")
-        assert answered(asking)
-        assert cut == [True, False]
-        assert not answered(sending)
-        assert ask(idle)
-
-
-def test_who_is_being_answered_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "GIVE_WAY_SECONDS", 0.0)
-    served = Served(replace(LIMITS, connections=1))
-    answering, go = threading.Event(), threading.Event()
-    before = served._answer
-
-    async def slowly(scope: Any, receive: Any, send: Any) -> None:
-        answering.set()
-        await asyncio.to_thread(go.wait)
-        await before(scope, receive, send)
-
-    served._server.config.app = slowly
-    with served.running(), served.connect() as first:
-        first.sendall(PUT + b"12345")
-        assert answering.wait(30)
-        with served.connect("127.0.0.2") as second:
-            assert not ask(second)
-        go.set()
-        assert answered(first)

@@ -76,8 +76,9 @@ class HttpsClient:
             empty.
         timeout: Seconds for a connection, or a part of an answer.
         deadline: Seconds for a whole request.
-        keep: Seconds that an idle connection is kept; 0 for a connection per request. With kept
-            connections, one request's deadline also interrupts others that are under way.
+        keep: Seconds that an idle connection is kept; 0 for a connection per request.
+
+    One request's deadline also interrupts others that are under way.
 
     Raises:
         ConfigError: The authority is not a certificate.
@@ -95,10 +96,14 @@ class HttpsClient:
         self._peer = peer
         self._timeout = timeout
         self._deadline = deadline
-        self._keep = keep
-        self._context = client_context(authority)
         self._sockets = _Sockets()
-        self._pool = self._new_pool(self._sockets) if keep else None
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=client_context(authority),
+            network_backend=self._sockets,
+            keepalive_expiry=keep,
+            max_keepalive_connections=None if keep else 0,
+            max_connections=None,
+        )
 
     def __repr__(self) -> str:
         return f"HttpsClient({self._peer})"
@@ -138,7 +143,7 @@ class HttpsClient:
         if body or method in ("PUT", "POST"):
             sent["content-length"] = str(len(body))
         came = bytearray()
-        with self._connections() as pool, _said_plainly(self._peer, came):
+        with self._before_deadline(), _said_plainly(self._peer, came):
             extensions = self._timeouts()
             content: bytes | Iterator[bytes] = body
             if leaving is not None:
@@ -146,7 +151,7 @@ class HttpsClient:
                 extensions["trace"] = announcement.trace
                 content = announcement.let_through(body)
             given: list[tuple[str | bytes, str | bytes]] = list(sent.items())
-            with pool.stream(
+            with self._pool.stream(
                 method, url, headers=given, content=content, extensions=extensions
             ) as answer:
                 found = {
@@ -161,9 +166,8 @@ class HttpsClient:
     def close(self) -> None:
         """End all connections; no new ones are opened."""
         self._sockets.end()
-        if self._pool is not None:
-            with contextlib.suppress(Exception):  # a request under way notices by itself
-                self._pool.close()
+        with contextlib.suppress(Exception):  # a request under way notices by itself
+            self._pool.close()
 
     def _read(self, answer: Any, headers: Mapping[str, str], most: int, body: bytearray) -> None:
         if headers.get("content-encoding", "identity") != "identity":
@@ -185,33 +189,16 @@ class HttpsClient:
     def _timeouts(self) -> dict[str, Any]:
         return {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)}
 
-    def _new_pool(self, sockets: _Sockets) -> httpcore.ConnectionPool:
-        return httpcore.ConnectionPool(
-            ssl_context=self._context,
-            network_backend=sockets,
-            keepalive_expiry=self._keep,
-            max_connections=None,
-        )
-
     @contextlib.contextmanager
-    def _connections(self) -> Iterator[httpcore.ConnectionPool]:
-        """Connections for one request, which are interrupted at its deadline."""
-        if self._pool is None:
-            sockets = self._sockets.child()
-            pool = self._new_pool(sockets)
-        else:
-            sockets = self._sockets
-            pool = self._pool
-        timer = threading.Timer(self._deadline, sockets.cut)
+    def _before_deadline(self) -> Iterator[None]:
+        """Interrupt what is inside at the deadline."""
+        timer = threading.Timer(self._deadline, self._sockets.cut)
         timer.daemon = True
         timer.start()
         try:
-            yield pool
+            yield
         finally:
             timer.cancel()
-            if pool is not self._pool:
-                pool.close()
-                self._sockets.forget(sockets)
 
 
 class _Announcement:
@@ -273,23 +260,9 @@ class _Sockets(httpcore.NetworkBackend):
     def __init__(self) -> None:
         self._backend = httpcore.SyncBackend()
         self._open: set[_Connection] = set()
-        self._children: set[_Sockets] = set()
         self._cuts = 0
         self._ended = False
         self._guard = threading.RLock()
-
-    def child(self) -> _Sockets:
-        """Return one for a single request, which is cut and ended with this one."""
-        made = _Sockets()
-        with self._guard:
-            made._ended = self._ended
-            self._children.add(made)
-        return made
-
-    def forget(self, child: _Sockets) -> None:
-        """Remove a child whose request is over."""
-        with self._guard:
-            self._children.discard(child)
 
     def connect_tcp(
         self,
@@ -327,15 +300,11 @@ class _Sockets(httpcore.NetworkBackend):
             self._cuts += 1
             for connection in self._open:
                 connection.cut()
-            for child in self._children:
-                child.cut()
 
     def end(self) -> None:
         """Cut, and open no connections any more."""
         with self._guard:
             self._ended = True
-            for child in self._children:
-                child.end()
         self.cut()
 
     def _watched(self, stream: httpcore.NetworkStream) -> _Connection:

@@ -2,7 +2,7 @@
 
 uvicorn has a time-out for idle connections only, and its fast parser takes headers of any size:
 clients that send a byte a minute, or a header without an end, would hold memory and every
-connection there is. Where no room is left, the client that has kept us waiting longest is cut.
+connection there is.
 """
 
 from __future__ import annotations
@@ -104,9 +104,6 @@ class WebServer(uvicorn.Server):
 
 MAX_HEADERS = 16 << 10
 
-GIVE_WAY_SECONDS = 2.0
-"""Seconds at one request after which a client may be cut to make room."""
-
 _WRITE_BUFFER = 128 << 10  # bytes for a slow reader, on each connection; no mutant: a choice
 _HANDSHAKE_SECONDS = 10.0
 
@@ -155,8 +152,7 @@ class Connections:
 
     Args:
         turned_away: Called with the reason for closing one: ``connections`` and ``address`` (too
-            many of them), ``headers`` (too large), ``slow`` (too late), ``gave-way`` (no room for
-            others).
+            many of them), ``headers`` (too large), ``slow`` (too late).
     """
 
     def __init__(
@@ -165,30 +161,11 @@ class Connections:
         self.limits = limits
         self.turned_away = turned_away
         self._addresses: Counter[str] = Counter()
-        # For whose request we wait, the longest first.
-        self._waiting: dict[asyncio.Transport, float] = {}
-        self._sending: set[asyncio.Transport] = set()  # of these, whose headers are here
 
     @property
     def protocol(self) -> type[asyncio.Protocol]:
         """For uvicorn (``http``)."""
         return type("LimitedProtocol", (_LimitedProtocol,), {"among": self})
-
-    def make_room(self, *, of_senders: bool = False) -> bool:
-        """Cut the client that has kept us waiting longest, if too long; True if one was cut.
-
-        With ``of_senders``, only one that is sending the body of a request.
-        """
-        for transport, since in self._waiting.items():
-            if asyncio.get_running_loop().time() - since < GIVE_WAY_SECONDS:
-                return False
-            if of_senders and transport not in self._sending:
-                continue
-            self.turned_away("gave-way")
-            self.heard(transport)
-            transport.abort()
-            return True
-        return False
 
     def came(self, address: str, open_now: int) -> bool:
         """Return whether one more connection from there is accepted; ``open_now`` includes it."""
@@ -196,7 +173,7 @@ class Connections:
         if limits.per_address is not None and self._addresses[address] >= limits.per_address:
             self.turned_away("address")
             return False
-        if open_now > limits.connections and not self.make_room():
+        if open_now > limits.connections:
             self.turned_away("connections")
             return False
         self._addresses[address] += 1
@@ -207,20 +184,6 @@ class Connections:
         self._addresses[address] -= 1
         if self._addresses[address] <= 0:
             del self._addresses[address]
-
-    def awaits(self, transport: asyncio.Transport) -> None:
-        """From now on we wait for a request on this connection."""
-        self._waiting.pop(transport, None)
-        self._waiting[transport] = asyncio.get_running_loop().time()
-
-    def sends(self, transport: asyncio.Transport) -> None:
-        """The headers of the request are here."""
-        self._sending.add(transport)
-
-    def heard(self, transport: asyncio.Transport) -> None:
-        """The request is here, or the connection is gone."""
-        self._waiting.pop(transport, None)
-        self._sending.discard(transport)
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -246,7 +209,6 @@ class _LimitedProtocol(HttpToolsProtocol):
             return
         self._counted = address
         transport.set_write_buffer_limits(_WRITE_BUFFER)
-        self.among.awaits(transport)
         self._set_deadline(self._limits.header_seconds)
         if self._limits.life_seconds is not None:
             self._life = self.loop.call_later(self._limits.life_seconds, self._too_late)
@@ -255,7 +217,6 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._clear_deadline()
         if self._life is not None:
             self._life.cancel()
-        self.among.heard(self.transport)
         if self._counted is not None:
             self.among.release(self._counted)
             self._counted = None
@@ -282,12 +243,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.among.awaits(self.transport)
         self._set_deadline(self._limits.header_seconds)
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
-        self.among.sends(self.transport)
         self._set_deadline(self._limits.body_seconds)
         super().on_headers_complete()
 
@@ -298,16 +257,9 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._clear_deadline()
-        self.among.heard(self.transport)
         self._in_headers = True
         self._header_bytes = 0
         super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        pipelined = bool(self.pipeline)
-        super().on_response_complete()
-        if not (pipelined or self.transport.is_closing()):
-            self.among.awaits(self.transport)  # for the next one; uvicorn ends it after a while
 
     def _set_deadline(self, seconds: float) -> None:
         self._clear_deadline()

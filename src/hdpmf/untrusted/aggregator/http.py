@@ -187,7 +187,6 @@ _COLLECT_SECONDS = 5  # after which a collector may ask again
 _QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most
 _THREADS = 4
 _GARBAGE_SECONDS = 3600.0
-_ROOM_SECONDS = 0.05  # until a connection that was cut has given back what it held
 
 
 class Resources:
@@ -335,17 +334,12 @@ class Resources:
 
 
 class LeaderResources(Resources):
-    """The leader's resources; ``make_room`` cuts off the slowest sender, if there is one."""
+    """The leader's resources."""
 
     def __init__(
-        self,
-        folder: AggregatorFolder,
-        leader: Leader,
-        metrics: AggregatorMetrics,
-        make_room: Callable[[], bool],
+        self, folder: AggregatorFolder, leader: Leader, metrics: AggregatorMetrics
     ) -> None:
         super().__init__(folder, leader, metrics)
-        self._make_room = make_room
         self._leader = leader
         self._driver = AggregationJobDriver(leader, metrics, self._limits)
         self._writer = ReportWriter(
@@ -396,7 +390,7 @@ class LeaderResources(Resources):
         check_body(request, MEDIA_TYPES[Report], task.report_size, exactly=True)
         token = _token(request) if task.document.token_key else None
         self._check_clocks()
-        if self._driver.overloaded(self._writer.expected) or not await self._has_room():
+        if self._driver.overloaded(self._writer.expected) or not self._writer.reserve():
             raise self._later("busy", "too many reports are waiting; come back later")
         try:
             report = await read_checked(request)
@@ -409,15 +403,6 @@ class LeaderResources(Resources):
         if self._leader.partner_clock.skew is None:
             raise self._later("clock", "the two servers have not compared their clocks yet")
         super()._check_clocks()
-
-    async def _has_room(self) -> bool:
-        """Reserve room for a report; if there is none, cut off the slowest sender."""
-        if self._writer.reserve():
-            return True
-        if not self._make_room():
-            return False
-        await asyncio.sleep(_ROOM_SECONDS)
-        return self._writer.reserve()
 
     async def _collecting(self, request: Request) -> tuple[AggregatorTask, bytes]:
         """Return the task and the job id; raise DapError unless the task's collector asks."""

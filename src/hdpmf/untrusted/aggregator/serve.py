@@ -97,9 +97,7 @@ def run_worker(
         if isinstance(engine, Leader):
             if folder.database_url.startswith("sqlite"):
                 engine.take_over()  # with SQLite there is one process, and it has the port
-            resources = LeaderResources(
-                folder, engine, metrics, lambda: connections.make_room(of_senders=True)
-            )
+            resources = LeaderResources(folder, engine, metrics)
         else:
             resources = HelperResources(folder, engine, metrics)
         config = settings(
