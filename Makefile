@@ -50,8 +50,8 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(call INSTALL,.[bench])
 
 demo: $(VENV)/.installed
-	@echo "Training every method on a made-up world: hdpmf demo --out out/demo"
-	@$(BIN)/hdpmf demo --out out/demo
+	@echo "Training every method on a made-up world: hdpmf demo"
+	@$(BIN)/hdpmf demo
 
 lint: style types
 

@@ -1,15 +1,14 @@
 """Lists of ten: NDCG and recall of every way to make them, private or not, by several seeds.
 
     python benchmarks/lists.py                     # ML-100K, five seeds
-    python benchmarks/lists.py --data ml-1m --jobs 2 --ways ease ials bpr neural
-    python benchmarks/lists.py --data ml-1m --on gpu --ways neural
+    python benchmarks/lists.py --data ml-1m --jobs 2 --ways ease ials bpr
 
 Ten ratings per user are held out; relevant are those in the top quarter of the scale; candidates
 are all items with a training rating that the user has not rated. Weights are the paper's, epsilon
 is 1. Results are shown as they come.
 
 ``hdp-bit`` leaves who rated what in plain sight, and its devices put raw ratings into the model for
-lists. So the rows ``ease``, ``ials``, ``bpr`` and ``neural`` are also what ``hdp-bit --list-model``
+lists. So the rows ``ease``, ``ials`` and ``bpr`` are also what ``hdp-bit`` with the list model
 of that name reaches.
 
 A machine that cannot read the data sets (one with a GPU and no polars, say) takes ``--data
@@ -37,7 +36,6 @@ WAYS: dict[str, tuple[str, dict[str, object], str]] = {
     "hdp-bit, EASE": ("hdp-bit", {}, "paper"),
     "hdp-bit, iALS": ("hdp-bit", {"list_model": "ials"}, "paper"),
     "hdp-bit, BPR": ("hdp-bit", {"list_model": "bpr"}, "paper"),
-    "hdp-bit, autoencoder": ("hdp-bit", {"list_model": "neural"}, "paper"),
     "hdp-sum": ("hdp-sum", {}, "paper"),
     "hdp-sum, weights 1": ("hdp-sum", {}, "uniform"),
     "hdp-sum, no features": ("hdp-sum", {"features": False}, "paper"),
@@ -48,7 +46,6 @@ WAYS: dict[str, tuple[str, dict[str, object], str]] = {
     "ease": ("ease", {}, "paper"),
     "ials": ("ials", {}, "paper"),
     "bpr": ("bpr", {}, "paper"),
-    "neural": ("neural", {}, "paper"),
 }
 
 
@@ -71,7 +68,7 @@ def ratings(data: str) -> Ratings:
         )
 
 
-def measure(data: str, way: str, seed: int, on: str) -> dict[str, Any]:
+def measure(data: str, way: str, seed: int) -> dict[str, Any]:
     """One cell and seed."""
     from hdpmf import PrivacySpec, PrivacyWeights, make_model
 
@@ -80,11 +77,8 @@ def measure(data: str, way: str, seed: int, on: str) -> dict[str, Any]:
     weights = (
         PrivacySpec().draw(train, rng=seed) if wishes == "paper" else PrivacyWeights.uniform(train)
     )
-    neural = "neural" in (method, options.get("list_model"))
     begin = time.perf_counter()
-    model = make_model(method, rng=seed, **options, **({"on": on} if neural else {})).fit(
-        train, weights
-    )
+    model = make_model(method, rng=seed, **options).fit(train, weights)
     lists = getattr(model, "lists_", None)
     seconds = time.perf_counter() - begin
     found = model.rank(test)
@@ -114,12 +108,6 @@ def main() -> None:
     parser.add_argument("--data", default="ml-100k")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument(
-        "--on",
-        choices=("cpu", "gpu", "auto"),
-        default="cpu",
-        help="where the autoencoder is trained",
-    )
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--export", type=Path, help="write the ratings to this file and end")
@@ -138,9 +126,7 @@ def main() -> None:
         return
     rows = []
     jobs = (
-        delayed(measure)(given.data, way, seed, given.on)
-        for way in given.ways
-        for seed in range(given.seeds)
+        delayed(measure)(given.data, way, seed) for way in given.ways for seed in range(given.seeds)
     )
     for row in Parallel(given.jobs, return_as="generator_unordered")(jobs):
         rows.append(row)

@@ -40,7 +40,7 @@ class Task:
 
     def __init__(self, train: Any, test: Any) -> None:
         from hdpmf import make_model
-        from hdpmf.untrusted.recommender.lists.presence import Presence
+        from hdpmf.untrusted.recommender.lists.training import Presence
 
         self.presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)
         self.matrix = self.presence.matrix
@@ -67,7 +67,7 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 def our_bpr(task: Task, threads: int) -> Iterator[Point]:
     """After each of some epochs; it begins as a compressed EASE, and has one thread."""
-    from hdpmf.untrusted.recommender.lists.sgd_models import PairwiseTraining
+    from hdpmf.untrusted.recommender.lists.bpr import PairwiseTraining
 
     seconds, training = _timed(lambda: PairwiseTraining(task.presence))
     for epoch in range(13):

@@ -59,7 +59,7 @@ def variants(presence: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 def measure(data: str, seed: int) -> list[dict[str, Any]]:
     """All variants of one seed."""
     from hdpmf import make_model
-    from hdpmf.untrusted.recommender.lists.presence import Presence
+    from hdpmf.untrusted.recommender.lists.training import Presence
 
     train, test = ratings(data).hold_out(10, rng=seed)
     presence = Presence(train.user_codes, train.item_codes, train.n_users, train.n_items)

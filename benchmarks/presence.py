@@ -38,7 +38,7 @@ from hdpmf.untrusted.recommender.bits import (
     rating_patterns,
     similar_items,
 )
-from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.lists.training import Presence
 from hdpmf.untrusted.recommender.pattern_choice import choose_patterns, held_out_gains
 from hdpmf.untrusted.recommender.sums import SPREAD
 

@@ -29,7 +29,6 @@ PUBLIC = [
     "Ratings",
     "UserMean",
     "add_method",
-    "add_metric",
     "compare",
     "cross_validate",
     "grid_search",

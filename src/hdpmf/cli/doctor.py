@@ -50,7 +50,6 @@ _PURPOSES = {
     "page": "the pages in the browser (hdpmf device open)",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "the paper's rounds over machines, on Flower",
-    "optuna": 'search for parameters by Optuna (search="bayes")',
     "dask": "experiments on a cluster (--backend dask://HOST:8786)",
     "bench": "benchmarks against other libraries",
     "docs": "the site of the documentation (make docs)",

@@ -1,4 +1,4 @@
-"""Estimators with scikit-learn's manners, one per method."""
+"""Estimators, one per method."""
 
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import Prior, load_prior
@@ -11,7 +11,6 @@ from hdpmf.models.baselines import (
     GlobalMean,
     ItemKNN,
     MostPopular,
-    NeuralLists,
     PrivatePopular,
     UserMean,
 )
@@ -19,9 +18,8 @@ from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.models.one_round import HDPSum
-from hdpmf.models.search import grid_search
 from hdpmf.models.training import EpochRecord
-from hdpmf.models.validation import Metric, add_metric, compare, cross_validate
+from hdpmf.models.validation import compare, cross_validate, grid_search
 from hdpmf.private.client.ranking import Recommendation
 
 __all__ = [
@@ -40,15 +38,12 @@ __all__ = [
     "HDPSum",
     "ItemFeatures",
     "ItemKNN",
-    "Metric",
     "MostPopular",
-    "NeuralLists",
     "Prior",
     "PrivatePopular",
     "Recommendation",
     "UserMean",
     "add_method",
-    "add_metric",
     "compare",
     "cross_validate",
     "grid_search",

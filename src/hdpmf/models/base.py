@@ -25,10 +25,7 @@ from hdpmf.errors import ConfigError
 from hdpmf.models.fitted import (
     column,
     described_items,
-    is_column,
-    join_pairs,
     privacy_weights,
-    tags,
 )
 from hdpmf.models.later_ratings import LaterRatings
 from hdpmf.models.lists import Lists, Several
@@ -79,9 +76,8 @@ class Estimator(Lists, LaterRatings):
         Args:
             train: Ratings to learn from, or a data frame or sparse matrix of them.
             weights: PrivacyWeights, or one number for all ratings; without them every rating has
-                weight 1, that is the whole of epsilon. As scikit-learn calls it, ``fit(X, y)``,
-                this is the ratings, and ``train`` has only users and items.
-            scale: The public scale of a frame, matrix or ``y``, one to five where it is not given.
+                weight 1, that is the whole of epsilon.
+            scale: The public scale of a frame or matrix, one to five where it is not given.
             items: Public facts about the items: an `ItemTable`, or a data frame or a file for
                 `ItemTable.of`, with titles, genres, years and any columns for features. It may list
                 items that nobody rated, and leave some out. The model's items are those of the
@@ -97,8 +93,6 @@ class Estimator(Lists, LaterRatings):
         check(self)
         if scale is not None and isinstance(train, Ratings):
             raise ConfigError("these ratings know their own scale; leave scale out")
-        if is_column(weights) and not isinstance(train, Ratings):
-            train, weights = join_pairs(train, weights, scale), None
         ratings = self._taken(train, scale)
         if items is not None:
             ratings = ratings.describe(described_items(items, ratings.items))
@@ -129,9 +123,6 @@ class Estimator(Lists, LaterRatings):
             f"{catalogue.scale}"
         }
         return facts_html(type(self).__name__, facts) + self.privacy._repr_html_()
-
-    def __sklearn_tags__(self) -> Any:
-        return tags()
 
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Learn from ratings, and keep it in attributes that end in an underscore.

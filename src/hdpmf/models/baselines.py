@@ -23,8 +23,7 @@ from hdpmf.private.client.contributions import noisy_weights
 from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
-from hdpmf.untrusted.recommender.lists.presence import Presence
-from hdpmf.untrusted.recommender.lists.training import popular_lists, train_list_model
+from hdpmf.untrusted.recommender.lists.training import Presence, popular_lists, train_list_model
 from hdpmf.untrusted.recommender.rounds import check_finite
 
 
@@ -169,9 +168,6 @@ class BiasedMF(BiasedOptions, Estimator):
         found = constrained_ridge(columns, target, self.reg * len(factors), None)
         return float(found[0]), found[1:]
 
-    def _item_vectors(self) -> np.ndarray:
-        return self.item_factors_
-
     def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """The mean, both biases and the product of the vectors."""
         liked = np.einsum("nk,nk->n", self.user_factors_[users], self.item_factors_[items])
@@ -230,8 +226,6 @@ class ListYardstick(ListOptions, ListsOnly):
     """A model for lists without privacy.
 
     Args:
-        on: ``cpu``, ``gpu`` or ``auto``, for the neural one.
-        n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """
 
@@ -260,7 +254,6 @@ class ListYardstick(ListOptions, ListsOnly):
             self.kind,
             presence,
             seed=seed_of(self.rng) % 2**31,
-            on=self.on,
         )
 
 
@@ -292,9 +285,3 @@ class BPR(ListYardstick):
     """A pair-wise model."""
 
     kind = "bpr"
-
-
-class NeuralLists(ListYardstick):
-    """A denoising autoencoder."""
-
-    kind = "neural"

@@ -192,9 +192,6 @@ class Factorization(FactorizationOptions, FoldIn, Estimator, ABC):
             users, items, catalogue.factors, catalogue.trained, self._mechanism()
         )
 
-    def _item_vectors(self) -> np.ndarray:
-        return self.catalogue_.factors
-
     def _candidates(self) -> np.ndarray:
         return self.catalogue_.trained.copy()
 

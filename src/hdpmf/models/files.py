@@ -41,7 +41,6 @@ from hdpmf.models.baselines import (
     ItemKNN,
     ListsOnly,
     MostPopular,
-    NeuralLists,
     PrivatePopular,
     UserMean,
 )
@@ -115,7 +114,7 @@ _CLASSES: dict[str, type[Estimator]] = {
     kind.__name__: kind
     for kind in (
         *(MF, BiasedMF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
-        *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR, NeuralLists),
+        *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR),
     )
 }
 

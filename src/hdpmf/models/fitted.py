@@ -1,13 +1,10 @@
-"""A fitted model: the recommender's part, the devices' part, and predictions from both.
-
-Input of estimators is as in scikit-learn: parameters, ids, and separate ``X`` and ``y``.
-"""
+"""A fitted model: the recommender's part, the devices' part, and predictions from both."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -65,13 +62,6 @@ def is_one_id(ids: Any) -> bool:
     if isinstance(ids, np.ndarray):
         return ids.ndim == 0
     return isinstance(ids, (str, int, np.integer))
-
-
-def is_column(values: Any) -> bool:
-    """Return True for what has a value per row, as scikit-learn gives ``y``."""
-    if isinstance(values, (str, bytes, Mapping, PrivacyWeights)) or hasattr(values, "columns"):
-        return False
-    return isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
 
 
 def column(ids: Any, what: str = "user") -> Any:
@@ -141,23 +131,6 @@ def check_same_kind(known: IdIndex, given: IdIndex, what: str, whose: str) -> No
         )
 
 
-def columns_of(pairs: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The users and the items of ``X``: its columns ``user`` and ``item``, or the first two.
-
-    Raises:
-        RatingsError: It has no two columns.
-    """
-    names = [str(name) for name in getattr(pairs, "columns", ())]
-    if {"user", "item"} <= set(names):
-        return np.asarray(pairs["user"]), np.asarray(pairs["item"])
-    table = np.asarray(pairs)
-    if table.ndim != 2 or table.shape[1] != 2:
-        raise RatingsError(
-            f"pairs have two columns, user and item; this has the shape {table.shape}"
-        )
-    return table[:, 0], table[:, 1]
-
-
 def privacy_weights(train: Ratings, weights: Any) -> PrivacyWeights:
     """Return the weights of these ratings: those given, one number for all, or 1 without any.
 
@@ -182,25 +155,6 @@ def privacy_weights(train: Ratings, weights: Any) -> PrivacyWeights:
     raise ConfigError(
         f"a {type(weights).__name__} beside ratings is taken for privacy weights, which it is not; "
         f"{remedy}"
-    )
-
-
-def join_pairs(pairs: Any, ratings: Any, scale: ScaleLike | None) -> Ratings:
-    """Both together, as a table."""
-    users, items = columns_of(pairs)
-    return Ratings.from_arrays(users, items, np.asarray(ratings), scale=scale)
-
-
-def tags() -> Any:
-    """Return scikit-learn's tags of an estimator; called by scikit-learn alone."""
-    from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
-
-    return Tags(
-        estimator_type="regressor",
-        target_tags=TargetTags(required=True),
-        regressor_tags=RegressorTags(),
-        input_tags=InputTags(string=True),
-        no_validation=True,
     )
 
 
@@ -281,39 +235,27 @@ class FittedModel(Parameters):
             "users, items)"
         )
 
-    def predict(
-        self, users: Iterable[Id] | Id, items: Iterable[Id] | Id | None = None
-    ) -> np.ndarray:
+    def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.
 
         One user goes with many items, and one item with many users. An item not seen in training
         gets the user's own mean, a user not seen in training the middle of the scale. So do all
-        pairs where a model only orders items (``predicts_ratings`` is False). Without
-        ``items``, ``users`` has both, a pair per row, as scikit-learn calls it.
+        pairs where a model only orders items (``predicts_ratings`` is False).
 
         Raises:
             RatingsError: Ids are of another kind than in training (text for integers), or there are
                 no pairs of them.
         """
         self._check_fitted()
-        user_ids, item_ids = columns_of(users) if items is None else in_pairs(users, items)
+        user_ids, item_ids = in_pairs(users, items)
         check_kind(self.devices_.users, user_ids, "user")
         check_kind(self.catalogue_.items, item_ids, "item")
         return self._predict_codes(
             self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids)
         )
 
-    @overload
-    def score(self, test: RatingsLike, y: None = None) -> dict[str, float | int]: ...
-
-    @overload
-    def score(self, test: Any, y: Any) -> float: ...
-
-    def score(self, test: RatingsLike, y: Any = None) -> dict[str, float | int] | float:
+    def score(self, test: RatingsLike) -> dict[str, float | int]:
         """Mean squared and absolute error on ``test``: ratings, a data frame or a sparse matrix.
-
-        With ``y``, the ratings of pairs in ``test``, as scikit-learn calls it: minus the mean
-        squared error.
 
         Returns:
             ``mse``, ``mae``, ``n`` (all test ratings) and ``n_cold`` (those among them whose user
@@ -327,8 +269,6 @@ class FittedModel(Parameters):
                 ids of another kind.
         """
         self._check_fitted()
-        if y is not None:
-            return -float(self.score(join_pairs(test, y, self.catalogue_.scale))["mse"])
         test = self._taken(test, self.catalogue_.scale)
         if test.implicit:
             raise RatingsError(

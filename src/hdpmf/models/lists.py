@@ -10,9 +10,9 @@ import numpy as np
 
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, RatingsLike
-from hdpmf.errors import ConfigError, RatingsError, hint
+from hdpmf.errors import RatingsError, hint
 from hdpmf.models.fitted import FittedModel, column, first_times, is_one_id
-from hdpmf.models.result_tables import RecommendedList, RecommendedLists, SimilarItem, similar
+from hdpmf.models.result_tables import RecommendedList, RecommendedLists
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
 
 if TYPE_CHECKING:
@@ -152,18 +152,6 @@ class Lists(FittedModel):
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)
         return zip(self.devices_.users.ids[codes].tolist(), made, strict=True)
 
-    def similar_items(self, item: Id, n: int = 10) -> list[SimilarItem]:
-        """Return the ``n`` items most similar to one, by what the model learned about items.
-
-        It uses nothing private.
-
-        Raises:
-            UnknownIdError: The item is not in the catalogue.
-            ConfigError: The model has no vectors of items, or learned nothing about this one.
-        """
-        self._check_fitted()
-        return similar(self.catalogue_, self._item_vectors(), self._candidates(), item, n)
-
     def _list_maker(self) -> ListMaker:
         catalogue = self.catalogue_
         return ListMaker(
@@ -173,12 +161,6 @@ class Lists(FittedModel):
             self._candidates(),
             catalogue.items,
             catalogue.item_table,
-        )
-
-    def _item_vectors(self) -> np.ndarray:
-        """Return the vectors of items, a row for each."""
-        raise ConfigError(
-            f"{type(self).__name__} learns no vectors of items, so it cannot say which are alike"
         )
 
     def _order(self) -> ListOrder:

@@ -171,7 +171,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         """The coding that was used."""
         return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
 
-    def score(self, test: RatingsLike, y: Any = None) -> Any:
+    def score(self, test: RatingsLike) -> dict[str, float | int]:
         """Return mean squared and absolute error on ``test``.
 
         Raises:
@@ -189,7 +189,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
                 "judged on it; "
                 "use a prior from other data (films-100k for ML-1M, films for ML-100K)"
             )
-        return super().score(test, y)
+        return super().score(test)
 
     def _fit_newcomers(
         self, ratings: Ratings, items: np.ndarray, weights: PrivacyWeights | float | None
@@ -306,9 +306,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         return correct_popularity(
             self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
         )
-
-    def _item_vectors(self) -> np.ndarray:
-        return self.catalogue_.factors[:, :-1]  # the last is the mean with the item's bias
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         return np.asarray(

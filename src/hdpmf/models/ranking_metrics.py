@@ -22,11 +22,6 @@ The protocol, the same for every method:
   more is new to people.
 - *Gini@n*: how unequally items share the ranks of all lists: 0 if all candidates are listed
   equally often.
-- *Novelty@n*: minus log2 of the share of people who rated a listed item in training, on average:
-  how surprising lists are, in bits.
-- *Diversity@n*: 1 minus the mean cosine of two items in a list, by who rated them in training
-  (intra-list diversity): 1 if nobody rated both of any two. Mean over 2,000 lists, by what 20,000
-  people rated, both evenly spaced, where there are more.
 """
 
 from __future__ import annotations
@@ -94,7 +89,7 @@ def relevant_from(scale: RatingScale) -> float:
 PER_USER = ("ndcg", "recall", "precision", "map", "mrr", "hit_rate")
 """Metrics that every user has a value of."""
 
-METRICS = (*PER_USER, "coverage", "popularity", "gini", "novelty", "diversity")
+METRICS = (*PER_USER, "coverage", "popularity", "gini")
 """All metrics, in the order of tables."""
 
 _SURE = 1.959964  # standard deviations on either side of a mean for 95 %
@@ -110,8 +105,6 @@ class ListQuality:
         listed: How many lists each candidate is in.
         raters: How many people rated each candidate in training.
         n_rated: How many items anybody rated in training.
-        n_people: How many people rated anything in training.
-        diversity: The mean of 1 minus the cosine of two items in a list.
     """
 
     users: np.ndarray
@@ -119,8 +112,6 @@ class ListQuality:
     listed: np.ndarray
     raters: np.ndarray
     n_rated: int
-    n_people: int
-    diversity: float
 
     def summary(self) -> dict[str, float | int]:
         """Return all ``METRICS``, margins, and the number of users as ``n_users``.
@@ -134,16 +125,10 @@ class ListQuality:
                 "coverage": float((self.listed > 0).sum() / self.n_rated),
                 "popularity": float((self.listed * self.raters).sum() / total),
                 "gini": _gini(self.listed),
-                "novelty": float(self.listed @ self._surprise() / total),
-                "diversity": self.diversity,
             }
             | {f"{name}_margin": _margin(values) for name, values in self.values.items()}
             | {"n_users": len(self.users)}
         )
-
-    def _surprise(self) -> np.ndarray:
-        """Return how surprising each candidate is, in bits; one that nobody rated as if one had."""
-        return np.asarray(np.log2(self.n_people / np.maximum(self.raters, 1)))
 
 
 def users_at_once(n_items: int) -> int:
@@ -197,7 +182,6 @@ def rank(
     best = np.cumsum(discounts)[np.minimum(n_liked, n) - 1]
     values = {name: np.empty(len(ranked)) for name in PER_USER}
     listed_times = np.zeros(width, np.int64)
-    diversity = _Diversity(devices, width, len(ranked))
     step = users_at_once(width)
     for first in range(0, len(ranked), step):
         here = slice(first, first + step)
@@ -207,7 +191,6 @@ def rank(
         _take_out(table, devices, block)
         top, listed = best_of(table, n)
         listed_times += np.bincount(top[listed], minlength=width)
-        diversity.add(first, top, listed)
         found = listed & _among(block[:, None].astype(np.int64) * (width + 1) + top, pairs)
         hits = found.sum(axis=1)
         precisions = found * found.cumsum(axis=1) / np.arange(1, top.shape[1] + 1)
@@ -224,67 +207,7 @@ def rank(
         listed_times[candidates],
         raters[candidates],
         int((raters > 0).sum()),
-        int((np.diff(devices.rated_start) > 0).sum()),
-        diversity.mean,
     )
-
-
-_DIVERSE_LISTS = 2_000
-"""Lists whose diversity is measured, at most."""
-
-_DIVERSE_PEOPLE = 20_000
-"""People by whose ratings it is measured, at most."""
-
-
-class _Diversity:
-    """The mean diversity of lists, by unit vectors of who rated each item.
-
-    The cosines of all pairs of n unit vectors add up to (|sum|^2 - n) / 2; an item that none of
-    these people rated is like no other.
-    """
-
-    def __init__(self, devices: Devices, n_items: int, n_lists: int) -> None:
-        from scipy.sparse import csr_array
-
-        counts = np.diff(devices.rated_start)
-        some = np.zeros(len(counts), bool)
-        some[:: max(1, -(-len(counts) // _DIVERSE_PEOPLE))] = True
-        counted = np.repeat(some, counts)
-        people = np.repeat(np.cumsum(some) - 1, counts)[counted]
-        rated = devices.rated[counted]
-        raters = np.bincount(rated, minlength=n_items)
-        self._known = raters > 0
-        units = 1.0 / np.sqrt(np.maximum(raters, 1))
-        self._rated_by = csr_array((units[rated], (rated, people)), (n_items, int(some.sum())))
-        self._chosen = np.zeros(n_lists, bool)
-        self._chosen[:: max(1, -(-n_lists // _DIVERSE_LISTS))] = True
-        self._found: list[np.ndarray] = []
-
-    def add(self, first: int, top: np.ndarray, listed: np.ndarray) -> None:
-        """Count lists from this one on."""
-        from scipy.sparse import csr_array
-
-        rows = np.flatnonzero(self._chosen[first : first + len(top)])
-        lengths = listed[rows].sum(axis=1)
-        rows = rows[lengths > 1]
-        lengths = lengths[lengths > 1]
-        if len(rows) == 0:
-            return
-        starts = np.append(0, np.cumsum(lengths))
-        items = top[rows][listed[rows]]
-        members = csr_array(
-            (np.ones(len(items)), items, starts), (len(rows), self._rated_by.shape[0])
-        )
-        sums = members @ self._rated_by
-        squares = np.asarray(sums.multiply(sums).sum(axis=1)).ravel()
-        known = np.add.reduceat(self._known[items].astype(np.float64), starts[:-1])
-        alike = (squares - known) / (lengths * (lengths - 1))
-        self._found.append(1.0 - alike)
-
-    @property
-    def mean(self) -> float:
-        """The mean over the lists; 0 where no list has two items."""
-        return float(np.mean(np.concatenate(self._found))) if self._found else 0.0
 
 
 def _margin(values: np.ndarray) -> float:

@@ -1,7 +1,9 @@
-"""Results with many rows (lists, similar items, comparisons) for notebooks, frames and files."""
+"""Results with many rows (lists, comparisons, tests of pairs) for notebooks, frames and files."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +16,11 @@ import numpy as np
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.base.progress import frame_of
 from hdpmf.common.data import Id
-from hdpmf.errors import ConfigError, UnknownIdError
-from hdpmf.models.fitted import kind_of
+from hdpmf.errors import ConfigError
 from hdpmf.private.client.ranking import Recommendation
-from hdpmf.untrusted.recommender import Catalogue
 
 if TYPE_CHECKING:
-    from hdpmf.models.validation import PairTests
+    from hdpmf.models.base import Estimator
 
 _SHOWN = 100
 
@@ -95,6 +95,110 @@ class RecommendedLists(dict[Id, RecommendedList], Tabular):
             yield from ({"user": user, **row} for row in found.rows())
 
 
+@dataclass(frozen=True, slots=True)
+class PairTest:
+    """Two-sided tests whether two models differ, on the same users, folds or seeds.
+
+    Attributes:
+        difference: Mean of the first minus the second.
+        n: Pairs of numbers.
+        t_p: Of Student's paired t-test; NaN where it is not defined.
+        wilcoxon_p: Of Wilcoxon's signed-rank test; NaN where it is not defined.
+        t_holm: The first p, corrected by Holm for all pairs that were tested together.
+        wilcoxon_holm: The second p, corrected in the same way.
+    """
+
+    first: str
+    second: str
+    difference: float
+    n: int
+    t_p: float
+    wilcoxon_p: float
+    t_holm: float = math.nan
+    wilcoxon_holm: float = math.nan
+
+
+def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairTest]:
+    """Test every pair of samples of equal length, and correct by Holm for testing so many.
+
+    What is not finite in either of two samples is left out of their test.
+    """
+    plain = [
+        _pair(first, second, np.asarray(samples[first], float), np.asarray(samples[second], float))
+        for first, second in itertools.combinations(samples, 2)
+    ]
+    t_holm = holm([test.t_p for test in plain])
+    wilcoxon_holm = holm([test.wilcoxon_p for test in plain])
+    return [
+        PairTest(
+            test.first, test.second, test.difference, test.n, test.t_p, test.wilcoxon_p, t, wilcoxon
+        )
+        for test, t, wilcoxon in zip(plain, t_holm, wilcoxon_holm, strict=True)
+    ]
+
+
+def _pair(first: str, second: str, a: np.ndarray, b: np.ndarray) -> PairTest:
+    if len(a) != len(b):
+        raise ConfigError(f"{first} and {second} were not measured on the same things")
+    both = np.isfinite(a) & np.isfinite(b)
+    differences = a[both] - b[both]
+    n = len(differences)
+    mean = float(differences.mean()) if n else math.nan
+    if n < 2 or bool((differences == differences[0]).all()):
+        return PairTest(first, second, mean, n, math.nan, math.nan)  # no spread, so no test
+    from scipy.stats import ttest_rel, wilcoxon
+
+    return PairTest(
+        first,
+        second,
+        mean,
+        n,
+        float(ttest_rel(a[both], b[both]).pvalue),
+        float(wilcoxon(differences).pvalue),
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p values for testing several hypotheses (Holm 1979); NaN stays NaN."""
+    order = sorted(
+        (number for number, p in enumerate(p_values) if not math.isnan(p)),
+        key=lambda number: p_values[number],
+    )
+    corrected = [math.nan] * len(p_values)
+    largest = 0.0
+    for position, number in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - position) * p_values[number]))
+        corrected[number] = largest
+    return corrected
+
+
+class PairTests(Tabular):
+    """Tests of all pairs of models: a row for each pair."""
+
+    def __init__(self, metric: str, tests: list[PairTest]) -> None:
+        self.metric = metric
+        self.tests = tests
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each pair with its difference, and p values corrected by Holm."""
+        for test in self.tests:
+            yield {
+                "first": test.first,
+                "second": test.second,
+                f"{self.metric}_difference": test.difference,
+                "n": test.n,
+                "t_p": test.t_p,
+                "t_holm": test.t_holm,
+                "wilcoxon_p": test.wilcoxon_p,
+                "wilcoxon_holm": test.wilcoxon_holm,
+            }
+
+    def __str__(self) -> str:
+        return text_table(list(self.rows()))
+
+    __repr__ = __str__
+
+
 class Comparison(Tabular):
     """The result of `compare`: one row per model, the best first.
 
@@ -143,8 +247,6 @@ class Comparison(Tabular):
         Raises:
             ConfigError: No two models were measured by it.
         """
-        from hdpmf.models.validation import PairTests, all_pairs
-
         measured = {
             row["model"]: self._samples[row["model"]][metric]
             for row in self._rows
@@ -167,6 +269,41 @@ class Comparison(Tabular):
         return f"<p>{escape(self.title)}</p>{super()._repr_html_()}"
 
 
+class SearchResult(Tabular):
+    """The result of `grid_search`: one row per combination, in the order of trying.
+
+    Attributes:
+        by: The measure that chose.
+        best: The best combination.
+        best_value: Its measure, the mean over the folds.
+        model: An unfitted model with the best combination.
+    """
+
+    def __init__(
+        self,
+        by: str,
+        rows: list[dict[str, Any]],
+        best: dict[str, Any],
+        value: float,
+        model: Estimator,
+    ) -> None:
+        self.by = by
+        self.best = best
+        self.best_value = value
+        self.model = model
+        self._rows = rows
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each combination with its measures; a message where training diverged."""
+        yield from (dict(row) for row in self._rows)
+
+    def __str__(self) -> str:
+        chosen = ", ".join(f"{name}={value}" for name, value in self.best.items())
+        return f"best by {self.by}: {chosen} ({self.best_value:.4f})\n{text_table(self._rows)}"
+
+    __repr__ = __str__
+
+
 def text_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as columns of text, under the names of all their values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -180,52 +317,3 @@ def text_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _text(value: Any) -> str:
     return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class SimilarItem:
-    """An item that is like another.
-
-    Attributes:
-        item: Its id.
-        similarity: The cosine of the angle between both items' vectors: 1 for the same direction.
-        title: Where known.
-    """
-
-    item: Id
-    similarity: float
-    title: str | None = None
-
-
-def similar(
-    catalogue: Catalogue, vectors: np.ndarray, able: np.ndarray, item: Id, n: int
-) -> list[SimilarItem]:
-    """The ``n`` able items whose vectors point most nearly where this one's does."""
-    if n < 1:
-        raise ConfigError(f"n must be at least 1, not {n}")
-    items = catalogue.items
-    position = int(items.find([item])[0])
-    if position < 0:
-        raise UnknownIdError(
-            f"item {item!r} is none of the model's {len(items):,}, whose ids are {kind_of(items)}"
-        )
-    lengths = np.linalg.norm(vectors, axis=1)
-    if not able[position] or lengths[position] == 0:
-        raise ConfigError(
-            f"the model learned nothing about item {item!r}, so nothing is known to be like it"
-        )
-    cosines = vectors @ vectors[position] / np.maximum(lengths * lengths[position], 1e-12)
-    cosines[~able | (lengths == 0)] = -np.inf
-    cosines[position] = -np.inf
-    best = np.argsort(-cosines, kind="stable")[:n]
-    table = catalogue.item_table
-    rows = np.full(len(vectors), -1) if table is None else table.index.find(catalogue.items.ids)
-    return [
-        SimilarItem(
-            catalogue.items.ids[code].item(),
-            float(cosines[code]),
-            (table.titles[rows[code]] or None) if table is not None and rows[code] >= 0 else None,
-        )
-        for code in best.tolist()
-        if np.isfinite(cosines[code])
-    ]

@@ -1,7 +1,6 @@
-"""Compare models on the same ratings: on one split or by cross-validation, with tests of all pairs.
+"""Compare models on the same ratings, cross-validate them, search for hyper-parameters.
 
-Everything here measures by `measure`, and so does the search for hyper-parameters
-(`hdpmf.models.search`).
+Everything here measures by `measure`.
 """
 
 from __future__ import annotations
@@ -9,27 +8,29 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from hdpmf.common.base.names import Registry
 from hdpmf.common.base.progress import progress_bar, stage
 from hdpmf.common.data import Ratings, RatingsLike, as_ratings
 from hdpmf.common.methods import method_named, method_of
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, DivergedError, notify
 from hdpmf.models.base import Estimator, make_model
 from hdpmf.models.baselines import GlobalMean, UserMean
-from hdpmf.models.result_tables import Comparison, Tabular, text_table
+from hdpmf.models.result_tables import Comparison, SearchResult, Tabular, text_table
 
 LIST_LENGTH = 10
 
-_LISTS = ("ndcg", "recall", "coverage", "novelty", "diversity")
+_LISTS = ("ndcg", "recall", "coverage")
 """Measures of lists in tables; `Estimator.rank` has more."""
+
+_HIGHER = ("ndcg_at_10", "recall_at_10", "coverage_at_10")
+"""Measures that a search takes the highest of."""
 
 ACTIVITY = ("few", "some", "many")
 """Thirds of users by how many training ratings they have."""
@@ -40,49 +41,8 @@ Groups = Literal["activity"] | Mapping[Any, str]
 Weights = PrivacyWeights | PrivacySpec | None
 """Weights of all ratings, or how to draw them for each training part."""
 
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A measure of a fitted model.
-
-    Attributes:
-        name: As in tables.
-        measure: Called with the fitted model, its training and its test ratings.
-        higher_is_better: For choosing by it.
-    """
-
-    name: str
-    measure: Callable[[Estimator, Ratings, Ratings], float]
-    higher_is_better: bool = False
-
-
-METRICS: Registry[Metric] = Registry(Metric, "metric", "hdpmf.metrics")
-"""Measures that packages add (`add_metric`, or the entry point ``hdpmf.metrics``); errors and
-lists are measured without."""
-
-
-def add_metric(
-    name: str,
-    measure: Callable[[Estimator, Ratings, Ratings], float],
-    *,
-    higher_is_better: bool = False,
-) -> Metric:
-    """Register a measure of your own for `compare`, `cross_validate` and `grid_search`.
-
-    Args:
-        name: As in tables.
-        measure: Called with the fitted model, its training and its test ratings.
-        higher_is_better: For choosing by it.
-
-    Raises:
-        ConfigError: The name is taken.
-    """
-    return METRICS.add(Metric(name, measure, higher_is_better))
-
-
-def metric_named(metric: Metric | str) -> Metric:
-    """Return a metric, by its name if one is given."""
-    return metric if isinstance(metric, Metric) else METRICS.named(metric)
+Values = dict[str, Any]
+"""A combination: a value for each option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +65,6 @@ def measure(
     *,
     lists: bool = False,
     groups: Groups | None = None,
-    metrics: Sequence[Metric] = (),
 ) -> Measured:
     """Measure a fitted model on test ratings.
 
@@ -116,7 +75,6 @@ def measure(
         lists: Measure lists of ten, too.
         groups: Measure the error of each group of users (``mse_NAME``), and how far apart the best
             and the worst are (``mse_gap``).
-        metrics: Further measures.
     """
     found: dict[str, float | None] = {"mse": None, "mae": None}
     users: dict[str, np.ndarray] = {}
@@ -139,7 +97,6 @@ def measure(
             positions = test.users.find(model.devices_.users.ids[quality.users])
             per_user[positions] = quality.values["ndcg"]
             users[f"ndcg_at_{LIST_LENGTH}"] = per_user
-    found |= {each.name: float(each.measure(model, train, test)) for each in metrics}
     return Measured(found, users)
 
 
@@ -179,110 +136,6 @@ def group_errors(test: Ratings, errors: np.ndarray, names: np.ndarray) -> dict[s
     return {**{f"mse_{name}": mean for name, mean in means.items()}, "mse_gap": gap}
 
 
-@dataclass(frozen=True, slots=True)
-class PairTest:
-    """Two-sided tests whether two models differ, on the same users, folds or seeds.
-
-    Attributes:
-        difference: Mean of the first minus the second.
-        n: Pairs of numbers.
-        t_p: Of Student's paired t-test; NaN where it is not defined.
-        wilcoxon_p: Of Wilcoxon's signed-rank test; NaN where it is not defined.
-        t_holm: The first p, corrected by Holm for all pairs that were tested together.
-        wilcoxon_holm: The second p, corrected in the same way.
-    """
-
-    first: str
-    second: str
-    difference: float
-    n: int
-    t_p: float
-    wilcoxon_p: float
-    t_holm: float = math.nan
-    wilcoxon_holm: float = math.nan
-
-
-def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairTest]:
-    """Test every pair of samples of equal length, and correct by Holm for testing so many.
-
-    What is not finite in either of two samples is left out of their test.
-    """
-    plain = [
-        _pair(first, second, np.asarray(samples[first], float), np.asarray(samples[second], float))
-        for first, second in itertools.combinations(samples, 2)
-    ]
-    t_holm = holm([test.t_p for test in plain])
-    wilcoxon_holm = holm([test.wilcoxon_p for test in plain])
-    return [
-        PairTest(
-            test.first, test.second, test.difference, test.n, test.t_p, test.wilcoxon_p, t, wilcoxon
-        )
-        for test, t, wilcoxon in zip(plain, t_holm, wilcoxon_holm, strict=True)
-    ]
-
-
-def _pair(first: str, second: str, a: np.ndarray, b: np.ndarray) -> PairTest:
-    if len(a) != len(b):
-        raise ConfigError(f"{first} and {second} were not measured on the same things")
-    both = np.isfinite(a) & np.isfinite(b)
-    differences = a[both] - b[both]
-    n = len(differences)
-    mean = float(differences.mean()) if n else math.nan
-    if n < 2 or bool((differences == differences[0]).all()):
-        return PairTest(first, second, mean, n, math.nan, math.nan)  # no spread, so no test
-    from scipy.stats import ttest_rel, wilcoxon
-
-    return PairTest(
-        first,
-        second,
-        mean,
-        n,
-        float(ttest_rel(a[both], b[both]).pvalue),
-        float(wilcoxon(differences).pvalue),
-    )
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p values for testing several hypotheses (Holm 1979); NaN stays NaN."""
-    order = sorted(
-        (number for number, p in enumerate(p_values) if not math.isnan(p)),
-        key=lambda number: p_values[number],
-    )
-    corrected = [math.nan] * len(p_values)
-    largest = 0.0
-    for position, number in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - position) * p_values[number]))
-        corrected[number] = largest
-    return corrected
-
-
-class PairTests(Tabular):
-    """Tests of all pairs of models: a row for each pair."""
-
-    def __init__(self, metric: str, tests: list[PairTest]) -> None:
-        self.metric = metric
-        self.tests = tests
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Each pair with its difference, and p values corrected by Holm."""
-        for test in self.tests:
-            yield {
-                "first": test.first,
-                "second": test.second,
-                f"{self.metric}_difference": test.difference,
-                "n": test.n,
-                "t_p": test.t_p,
-                "t_holm": test.t_holm,
-                "wilcoxon_p": test.wilcoxon_p,
-                "wilcoxon_holm": test.wilcoxon_holm,
-            }
-
-    def __str__(self) -> str:
-        return text_table(list(self.rows()))
-
-    __repr__ = __str__
-
-
 def compare(
     models: Iterable[Estimator | str],
     data: RatingsLike | tuple[RatingsLike, RatingsLike],
@@ -292,7 +145,6 @@ def compare(
     folds: int | None = None,
     lists: bool = False,
     groups: Groups | None = None,
-    metrics: Sequence[Metric | str] = (),
     rng: int = 0,
     progress: bool | None = None,
 ) -> Comparison:
@@ -313,11 +165,9 @@ def compare(
             `PrivacySpec` to draw them by; without them every rating has weight 1.
         per_user: Test ratings of each user, where some are held out.
         folds: Cross-validate instead: the mean over so many folds.
-        lists: Measure lists of ten too (NDCG@10, recall, coverage, novelty, diversity), for models
-            that rank.
+        lists: Measure lists of ten too (NDCG@10, recall, coverage), for models that rank.
         groups: Measure the error of each group of users, too: ``"activity"`` (thirds by number of
             ratings), or a mapping from user ids to names of groups.
-        metrics: Further measures: a `Metric`, or the name of one that a package added.
         rng: Seed of what is held out, and of models given by name.
         progress: Whether to show a bar, on a terminal or in a notebook; None: in a notebook.
     """
@@ -326,7 +176,6 @@ def compare(
         if not any(type(model) is trivial for model in chosen):
             chosen.append(trivial())
     parts, title = _parts(data, weights, per_user, folds, rng)
-    further = [metric_named(metric) for metric in metrics]
     rows: list[dict[str, Any]] = []
     samples: dict[str, dict[str, np.ndarray]] = {}
     with progress_bar("comparing", len(chosen), show=progress) as advance:
@@ -338,7 +187,6 @@ def compare(
                     part,
                     lists=lists,
                     groups=groups,
-                    metrics=further,
                 )
                 for part in parts
             ]
@@ -366,7 +214,6 @@ def cross_validate(
     folds: int = 5,
     lists: bool = False,
     groups: Groups | None = None,
-    metrics: Sequence[Metric | str] = (),
     rng: int = 0,
 ) -> CrossValidation:
     """Fit copies of a model on all folds but one, measure them on that one, fold by fold.
@@ -378,17 +225,13 @@ def cross_validate(
         folds: How many.
         lists: Measure lists of ten, too.
         groups: As in `compare`.
-        metrics: As in `compare`.
         rng: Seed of the folds, of drawn weights, and of a model given by name.
     """
     chosen = as_model(model, rng)
     parts, title = _parts(data, weights, 0, folds, rng)
-    further = [metric_named(metric) for metric in metrics]
     rows = []
     for part in parts:
-        found, seconds = _fitted_and_measured(
-            fresh(chosen), part, lists=lists, groups=groups, metrics=further
-        )
+        found, seconds = _fitted_and_measured(fresh(chosen), part, lists=lists, groups=groups)
         rows.append({**found.metrics, "fit_seconds": round(seconds, 3)})
     return CrossValidation(f"{_names([chosen])[0]}, {title}", rows)
 
@@ -545,3 +388,80 @@ def _changes(model: Estimator) -> str:
     usual = type(model)().get_params()
     changed = {name: value for name, value in model.get_params().items() if value != usual[name]}
     return ", ".join(f"{name}={value}" for name, value in changed.items()) or "as it is"
+
+
+PRIVATE_CHOICE = (
+    "hyper-parameters are chosen by errors on the ratings themselves, and epsilon does not cover "
+    "that choice: choose on public ratings, or keep the choice to yourself"
+)
+"""What is said where somebody tunes a private method."""
+
+
+def grid_search(
+    model: Estimator | str,
+    data: RatingsLike,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    weights: Weights = None,
+    by: str = "mse",
+    folds: int = 5,
+    groups: Groups | None = None,
+    rng: int = 0,
+) -> SearchResult:
+    """Cross-validate a model over combinations of options, and choose the best.
+
+    An experiment tunes on all cores, and goes on after a stop (docs/experiments.md).
+
+    Args:
+        model: An estimator, which stays as it is, or the name of a method.
+        data: Ratings, or a frame or matrix of them.
+        grid: Values to try, by option.
+        weights: Privacy weights of all ratings, or a `PrivacySpec` to draw them by.
+        by: The lowest ``mse``, ``mae`` or ``mse_gap`` (of ``groups``), the highest measure of lists
+            (``ndcg_at_10``, ``recall_at_10``, ...).
+        folds: How many.
+        groups: As in `compare`.
+        rng: Seed of the folds, of drawn weights, and of a model given by name.
+
+    Raises:
+        ConfigError: An option or a measure is unknown.
+        DivergedError: Training diverged for every combination.
+    """
+    ratings = as_ratings(data)
+    empty = [name for name, values in grid.items() if not len(values)]
+    if not grid or empty:
+        raise ConfigError(f"there is nothing to try{f' for {empty[0]}' if empty else ''}")
+    usual = as_model(model, rng)
+    fresh(usual, **{name: values[0] for name, values in grid.items()})
+    lists = by in _HIGHER
+    if not lists and by not in ("mse", "mae", "mse_gap"):
+        raise ConfigError(f"a search is by mse, mae, mse_gap, or {', '.join(_HIGHER)}, not {by!r}")
+    sign = -1.0 if lists else 1.0
+    if usual.privacy.epsilon:
+        notify(PRIVATE_CHOICE)
+    rows: list[dict[str, Any]] = []
+    tried: list[tuple[float, Values]] = []
+    for cell in itertools.product(*grid.values()):
+        values = dict(zip(grid, cell, strict=True))
+        try:
+            found = cross_validate(
+                fresh(usual, **values),
+                ratings,
+                weights=weights,
+                folds=folds,
+                lists=lists,
+                groups=groups if groups is not None or by != "mse_gap" else "activity",
+                rng=rng,
+            ).mean
+            measured = found[by]
+        except DivergedError as error:
+            found, measured = {"message": str(error)}, None
+        if measured is None and "message" not in found:
+            raise ConfigError(f"{type(usual).__name__} is not measured by {by}")
+        cost = math.inf if measured is None else sign * float(measured)
+        tried.append((cost, values))
+        rows.append({**values, **found})
+    cost, best = min(tried, key=lambda pair: pair[0])
+    if not math.isfinite(cost):
+        raise DivergedError(f"training diverged for every combination: {rows[0]['message']}")
+    return SearchResult(by, rows, best, sign * cost, fresh(usual, **best))

@@ -16,8 +16,7 @@ from hdpmf import HDPBit, HDPSum
 from hdpmf.common.base.threads import Workers, one_blas_thread
 from hdpmf.common.data import synthetic_world
 from hdpmf.private.client.ranking import ChooseAndLike
-from hdpmf.untrusted.recommender.lists.presence import Presence
-from hdpmf.untrusted.recommender.lists.training import item_item
+from hdpmf.untrusted.recommender.lists.training import Presence, item_item
 
 WORLD = synthetic_world(n_users=150, n_items=60, n_ratings=3000, rng=0)
 

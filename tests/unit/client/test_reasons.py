@@ -41,16 +41,13 @@ def _model(form: str, heads: np.ndarray | None = None) -> ListModel:
     if form == "factors":
         encode = Bytes(np.zeros((0, 5), np.int8), np.ones(5, np.float32))
     entries = Entries.largest(rng.normal(size=(n, n)), 4) if form == "linear" else Entries.none(n)
-    hidden = rng.normal(size=5).astype(np.float32) * (form == "autoencoder")
     output = rng.normal(size=n).astype(np.float32)
     decode = Bytes.of(rng.normal(size=(n, 5)))
-    return ListModel(form, encode, decode, entries, hidden, output, (0.5, 0.1), heads, N)  # type: ignore[arg-type]
+    return ListModel(form, encode, decode, entries, output, (0.5, 0.1), heads, N)  # type: ignore[arg-type]
 
 
 MODELS = [
-    _model(form, heads)
-    for form in ("linear", "autoencoder", "factors")
-    for heads in (None, np.arange(3, 25, 2))
+    _model(form, heads) for form in ("linear", "factors") for heads in (None, np.arange(3, 25, 2))
 ]
 
 

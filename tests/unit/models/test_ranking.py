@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import tracemalloc
@@ -31,8 +30,6 @@ def by_definition(model, train, test, n):
     )
     times, raters = Counter(), Counter(train.item_ids.tolist())
     in_training = set(train.item_ids.tolist())
-    rated_by = {item: set(train.user_ids[train.item_ids == item].tolist()) for item in in_training}
-    diverse = []
     per_user = {name: [] for name in ("ndcg", "recall", "precision", "map", "mrr", "hit_rate")}
     for user in np.unique(test.user_ids):
         rated = set(train.item_ids[train.user_ids == user].tolist())
@@ -47,11 +44,6 @@ def by_definition(model, train, test, n):
         ordered = sorted(zip(-scores, candidates, strict=True))
         top = [item for _, item in ordered[:n]]
         times.update(top)
-        alike = [
-            len(rated_by[a] & rated_by[b]) / math.sqrt(len(rated_by[a]) * len(rated_by[b]))
-            for a, b in itertools.combinations(top, 2)
-        ]
-        diverse.append(1 - np.mean(alike))
         found = [item in liked for item in top]
         gain = sum(hit / math.log2(place + 2) for place, hit in enumerate(found))
         ideal = sum(1 / math.log2(place + 2) for place in range(min(n, len(liked))))
@@ -74,12 +66,6 @@ def by_definition(model, train, test, n):
             "popularity": sum(raters[item] * often for item, often in times.items())
             / sum(times.values()),
             "gini": apart / (2 * len(counts) * sum(counts)),
-            "novelty": sum(
-                often * math.log2(len(set(train.user_ids.tolist())) / raters[item])
-                for item, often in times.items()
-            )
-            / sum(times.values()),
-            "diversity": np.mean(diverse),
             "n_users": len(per_user["ndcg"]),
         }
         | {

@@ -47,24 +47,6 @@ def test_lists_of_many_users_are_a_frame(split, tmp_path, monkeypatch):
         lists.to_frame("pandas")
 
 
-def test_similar_items_are_nearest_by_angle(split):
-    train, _ = split
-    model = BiasedMF(n_factors=4, rng=0).fit(train)
-    item = train.items.ids[3].item()
-    found = model.similar_items(item, 5)
-    assert len(found) == 5
-    assert item not in [entry.item for entry in found]
-    vectors = model.item_factors_ / np.linalg.norm(model.item_factors_, axis=1, keepdims=True)
-    nearest = sorted(np.delete(vectors @ vectors[3], 3), reverse=True)[:5]
-    assert [entry.similarity for entry in found] == pytest.approx(nearest, abs=1e-5)
-    assert all(entry.title for entry in found)
-    assert HDPSum(rng=0).fit(train).similar_items(item, 3)
-    with pytest.raises(UnknownIdError, match="item -1 is none of the model's 90"):
-        model.similar_items(-1)
-    with pytest.raises(ConfigError, match="UserMean learns no vectors"):
-        UserMean().fit(train).similar_items(item)
-
-
 @pytest.mark.parametrize("name", ["hdpmf", "hdp-sum", "hdp-bit", "user-mean", "item-knn"])
 def test_the_public_part_alone_takes_people_in(name, split, tmp_path):
     train, _ = split

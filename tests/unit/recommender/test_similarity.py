@@ -15,7 +15,7 @@ from hdpmf.untrusted.recommender.bits import (
     learn_pull,
     similar_items,
 )
-from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.lists.training import Presence
 
 
 def who_rated_what(n_users: int = 80, n_items: int = 30) -> tuple[Presence, np.ndarray]:

@@ -171,7 +171,6 @@ LISTS = (
     _yardstick("ease", "EASE", "linear item-item model in closed form", "EASE", "#17a2b0"),
     _yardstick("ials", "iALS", "implicit alternating least squares", "IALS", "#a3a500"),
     _yardstick("bpr", "BPR", "pair-wise item-item model", "BPR", "#e0569b"),
-    _yardstick("neural", "Autoencoder", "denoising autoencoder", "NeuralLists", "#3b3b98"),
 )
 
 

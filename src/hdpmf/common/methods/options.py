@@ -7,13 +7,12 @@ refuses values out of range.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
-from hdpmf.common.base.names import Registry
 from hdpmf.common.base.threads import MAX_THREADS
 from hdpmf.errors import ConfigError, PrivacyError
 
@@ -318,28 +317,8 @@ class SumOptions(OneRoundOptions):
     """The same by sums."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListKind:
-    """A kind of model for lists, trained on who rated what.
-
-    Attributes:
-        name: As on the command line.
-        train: Called with a `hdpmf.untrusted.recommender.lists.presence.Presence` and ``seed``;
-            returns a `hdpmf.common.model.list_model.ListModel`. None: one of ours.
-    """
-
-    name: str
-    train: Callable[..., Any] | None = None
-
-
-LIST_KINDS = Registry(
-    ListKind,
-    "model for lists",
-    "hdpmf.list_models",
-    map(ListKind, ("ease", "ials", "bpr", "neural", "popular")),
-)
-"""Kinds of models for lists: ours, and those that packages add by the entry point
-``hdpmf.list_models``."""
+LIST_KINDS = ("ease", "ials", "bpr", "popular")
+"""Kinds of models for lists, trained on who rated what."""
 
 
 @dataclass(eq=False, repr=False)
@@ -374,8 +353,11 @@ class PopularityOptions:
 
 
 @dataclass(eq=False, repr=False)
-class ListOptions(Placement):
+class ListOptions:
     """A model for lists alone."""
+
+    _: KW_ONLY
+    rng: Any = _rng()
 
 
 @dataclass(eq=False, repr=False)

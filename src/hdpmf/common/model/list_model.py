@@ -4,12 +4,11 @@ Raw ratings of a user go in, and a score for every item comes out. No recommende
 tells who rated what. The higher a rating, the more the item counts: its input is the rating's
 height above the lowest one.
 
-Three forms:
+Two forms, to whose scores an item's own number is added:
 
 - ``linear``: scores = (x E) D^T + x S, with a low-rank part (E, D) and the S of the largest entries
   per item that the low-rank part misses. Item-item models (EASE) and pair-wise ones (BPR) are of
   this form.
-- ``autoencoder``: scores = tanh(x E / |x| + h) D^T + o.
 - ``factors``: the vector z of a user is solved for, as implicit ALS does, and scores are D z.
 """
 
@@ -24,7 +23,7 @@ import numpy as np
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-Form = Literal["linear", "autoencoder", "factors"]
+Form = Literal["linear", "factors"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -129,8 +128,7 @@ class ListModel:
         encode: E, one row per item.
         decode: D, one row per item.
         entries: S.
-        hidden: h.
-        output: o.
+        output: The own number of each item.
         strength: Of ``factors``: the regularisation, and the weight of items that were not rated.
         heads: Positions in the catalogue of the items that it knows, ascending; None: all of them.
             The rows above are theirs. Other items come last in every list.
@@ -142,7 +140,6 @@ class ListModel:
     encode: Bytes
     decode: Bytes
     entries: Entries
-    hidden: np.ndarray
     output: np.ndarray
     strength: tuple[float, float] = (0.0, 0.0)
     heads: np.ndarray | None = None
@@ -162,11 +159,7 @@ class ListModel:
     @property
     def n_bytes(self) -> int:
         """Its size."""
-        arrays = (
-            self.hidden.nbytes
-            + self.output.nbytes
-            + (0 if self.heads is None else self.heads.nbytes)
-        )
+        arrays = self.output.nbytes + (0 if self.heads is None else self.heads.nbytes)
         return self.encode.n_bytes + self.decode.n_bytes + self.entries.n_bytes + arrays
 
     def scores(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -201,8 +194,6 @@ class ListModel:
             latent = self._solve(items, inputs)
         else:
             latent = inputs @ self.encode.rows(items)
-            if self.form == "autoencoder":
-                latent = np.tanh(latent / max(float(np.sqrt(inputs @ inputs)), 1e-6) + self.hidden)
         scores = np.asarray(
             self.decode.whole @ (self.decode.unit * latent) + self.output, np.float64
         )
@@ -221,9 +212,6 @@ class ListModel:
             latent = np.array([self._solve(own.indices[row], own.data[row]) for row in rows])
         else:
             latent = own @ (self.encode.whole * self.encode.unit)
-            if self.form == "autoencoder":
-                length = np.sqrt(np.asarray(own.multiply(own).sum(axis=1)))
-                latent = np.tanh(latent / np.maximum(length, 1e-6) + self.hidden)
         scores = (latent * self.decode.unit) @ self.decode.whole.T.astype(np.float32) + self.output
         if len(self.entries.items):
             entries = (
@@ -267,7 +255,7 @@ class ListModel:
             and heads.shape == self.output.shape == (n,)
             and np.isin(heads, np.arange(n_items)).all()
             and self.encode.whole.shape == (0 if self.form == "factors" else n, rank)
-            and self.encode.unit.shape == self.decode.unit.shape == self.hidden.shape == (rank,)
+            and self.encode.unit.shape == self.decode.unit.shape == (rank,)
             and start.shape == (n + 1,)
             and start[0] == 0
             and start[-1] == len(items) == len(self.entries.whole)

@@ -18,7 +18,7 @@ from hdpmf.lab.experiments.expansion import (
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import GROUP_METRICS, METRICS, Result, Store, StoredClaim
 from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
-from hdpmf.models.validation import PairTest, all_pairs
+from hdpmf.models.result_tables import PairTest, all_pairs
 
 
 @dataclass(frozen=True, slots=True)

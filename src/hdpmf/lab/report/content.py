@@ -38,8 +38,6 @@ RANKING_LABELS = {
     "coverage_at_10": "Coverage",
     "popularity_at_10": "Raters",
     "gini_at_10": "Gini",
-    "novelty_at_10": "Novelty",
-    "diversity_at_10": "Diversity",
 }
 """Of lists of ten, in the order of tables."""
 

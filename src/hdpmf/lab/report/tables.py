@@ -16,7 +16,7 @@ from hdpmf.lab.experiments.expansion import wishes_in_words, wishes_of
 from hdpmf.lab.experiments.store import StoredClaim
 from hdpmf.lab.experiments.summary import pair_tests
 from hdpmf.lab.report.content import NDCG, Content, TunedGrid, counted, duration, plain, words
-from hdpmf.models.validation import PairTest
+from hdpmf.models.result_tables import PairTest
 
 HONEST_FIGURE = "figure_honest"
 

@@ -116,9 +116,7 @@ def list_parts(
     """Return the parts of the scores of ``items`` for somebody who rated ``rated``.
 
     Linear forms are sums over what was rated. So is the solution of ``factors``: each rated item
-    has a part in the right-hand side. In an ``autoencoder`` a hidden unit's rise above its value
-    without input is shared out as its input is (the rescale rule of DeepLIFT, Shrikumar et al.
-    2017), so that the sum is exact there, too.
+    has a part in the right-hand side.
 
     Args:
         inputs: How far above the lowest, each.
@@ -134,24 +132,13 @@ def list_parts(
     if shares is not None:
         usual = shares if lists.heads is None else shares[lists.heads]
         decode = np.vstack([decode, (usual @ lists.decode.whole) * lists.decode.unit])
-    resting = np.zeros(decode.shape[1])
     if lists.form == "factors":
         system, pulls = lists.system(known, known_inputs)
         own = pulls @ np.linalg.solve(system, decode.T)
     else:
         encoded = known_inputs[:, None] * lists.encode.rows(known)
-        if lists.form == "autoencoder":
-            encoded /= max(float(np.sqrt(known_inputs @ known_inputs)), 1e-6)
-            resting = np.tanh(lists.hidden)
-            rise = encoded.sum(axis=0)
-            flat = np.abs(rise) < 1e-9
-            divisor = np.where(flat, 1.0, rise)  # no mutant: where it is flat it is not used
-            slope = (np.tanh(lists.hidden + rise) - resting) / divisor
-            encoded = encoded * np.where(flat, 1.0 - resting**2, slope)
         own = encoded @ decode.T + _entries(lists, known, known_inputs, shown, usual)
-    everyone = np.asarray(
-        lists.decode.whole @ (lists.decode.unit * resting) + lists.output, np.float64
-    )
+    everyone = lists.output.astype(np.float64)
     base = float(everyone.mean() if usual is None else usual @ everyone)
     popularity = everyone[shown] - base
     if usual is not None:

@@ -20,7 +20,7 @@ from hdpmf.common.privacy.coding import WEIGHT_UNITS, bit_height
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.common.protocol.oneround import MAX_SIMILAR_ITEMS, Similarity
 from hdpmf.errors import ProtocolError
-from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.lists.training import Presence
 from hdpmf.untrusted.recommender.sums import STARS, coding_of, item_facts
 
 _DAMPING = 5.0  # raters added to every item, so that one with few cannot dominate a factor

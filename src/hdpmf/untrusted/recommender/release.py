@@ -26,7 +26,7 @@ from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.protocol import BitContribution, CatalogueTable, Survey
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer
-from hdpmf.untrusted.recommender.lists.presence import Presence
+from hdpmf.untrusted.recommender.lists.training import Presence
 
 FORMAT = 2
 _BITS = {"senders": np.int32, "items": np.int32, "units": np.uint8, "plus": np.uint8}

@@ -21,11 +21,13 @@ from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import Round
 from hdpmf.errors import ConfigError, MissingExtraError, ModelFileError
 from hdpmf.untrusted.recommender.lists import training
-from hdpmf.untrusted.recommender.lists.presence import Presence, best_epoch, ndcg
 from hdpmf.untrusted.recommender.lists.training import (
     LIST_MODELS,
+    Presence,
+    best_epoch,
     compress,
     item_item,
+    ndcg,
     train_list_model,
 )
 
@@ -75,16 +77,6 @@ def test_compression_costs_less_the_more_it_keeps():
     ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.02 * np.abs(exact).max()
-    costs = [
-        train_list_model("ease", PRESENCE, rank=rank, per_item=8).about["compression"]
-        for rank in (4, 59)
-    ]
-    assert costs[0]["score_error"] > costs[1]["score_error"] > 0.0
-    assert costs[0]["kept_of_ten"] < costs[1]["kept_of_ten"] <= 10.0
-    small = compress(whole, 59, 8)
-    scores = PRESENCE.matrix @ whole.matrix
-    off = np.linalg.norm(small.many(PRESENCE.matrix) - scores) / np.linalg.norm(scores)
-    assert costs[1]["score_error"] == pytest.approx(off, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", LIST_MODELS)
@@ -166,7 +158,7 @@ def test_training_stops_where_lists_of_what_was_held_out_are_best():
     assert good > bad
 
 
-@pytest.mark.parametrize("kind", ["ease", "bpr", "neural", "knn"])
+@pytest.mark.parametrize("kind", ["ease", "bpr", "knn"])
 def test_of_a_large_catalogue_the_most_rated_items_are_modelled(kind, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "MOST_ITEMS", {kind: 50})
     model = train_list_model(kind, PRESENCE, seed=1)
@@ -235,9 +227,4 @@ def test_an_entry_takes_three_bytes_in_a_catalogue_of_up_to_65536_items():
         np.zeros(n + 1, np.int32), np.zeros(10 * n, np.uint16), np.zeros(10 * n, np.int8), 1.0
     )
     matrix = Bytes(np.zeros((n, rank), np.int8), np.zeros(rank, np.float32))
-    assert (
-        ListModel(
-            "linear", matrix, matrix, entries, *map(np.float32, ([0] * rank, [0] * n))
-        ).n_bytes
-        < 1_100_000
-    )
+    assert ListModel("linear", matrix, matrix, entries, np.zeros(n, np.float32)).n_bytes < 1_100_000

@@ -1,4 +1,6 @@
-"""List models by name, and those of linear algebra: popularity, neighbours, iALS and EASE.
+"""Pairs of user and item, list models by name, and those of linear algebra.
+
+No rating's value and no test set is used: epochs and constants are chosen by held-out pairs.
 
 EASE predicts each item from all others by ridge regression, in closed form (Steck 2019). The
 regularisation grows with the root of how often an item was rated. The matrix has n_items squared
@@ -9,9 +11,10 @@ Everything is in 8 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,8 +22,144 @@ from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.methods.options import LIST_KINDS
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
-from hdpmf.errors import ConfigError, MissingExtraError, needs
-from hdpmf.untrusted.recommender.lists.presence import DAMPING, HELD_OUT, Presence, ndcg
+from hdpmf.errors import ConfigError, needs
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+DAMPING = 20.0
+"""Raters added to every item where items are compared, so that pairs of rare ones do not look
+alike by chance.
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Presence:
+    """Pairs of user and item, each once."""
+
+    users: np.ndarray
+    items: np.ndarray
+    n_users: int
+    n_items: int
+
+    @cached_property
+    def matrix(self) -> csr_matrix:
+        """0/1, one row per user."""
+        from scipy.sparse import csr_matrix
+
+        ones = np.ones(len(self.users), np.float32)
+        return csr_matrix((ones, (self.users, self.items)), shape=(self.n_users, self.n_items))
+
+    @cached_property
+    def raters(self) -> np.ndarray:
+        """The number of users who rated each item."""
+        return np.bincount(self.items, minlength=self.n_items)
+
+    def gram(self) -> np.ndarray:
+        """Return how many users rated both of two items."""
+        return np.asarray((self.matrix.T @ self.matrix).todense(), np.float64)
+
+    def only(self, heads: np.ndarray) -> Presence:
+        """Return the pairs of some items (positions, ascending), with items renumbered."""
+        positions = np.searchsorted(heads, self.items)
+        known = heads[np.minimum(positions, len(heads) - 1)] == self.items
+        return Presence(self.users[known], positions[known], self.n_users, len(heads))
+
+    def hold_out(self, per_user: int, seed: int) -> tuple[Presence, Presence]:
+        """Return the pairs to train on, and ``per_user`` held-out pairs of each user with enough.
+
+        Enough is more than twice ``per_user``.
+        """
+        order = np.lexsort((np.random.default_rng(seed).random(len(self.users)), self.users))
+        counts = np.bincount(self.users, minlength=self.n_users)
+        position = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        apart = order[(position < per_user) & (np.repeat(counts, counts) > 2 * per_user)]
+        chosen = np.zeros(len(order), bool)
+        chosen[apart] = True
+        return self.take(~chosen), self.take(chosen)
+
+    def take(self, which: np.ndarray) -> Presence:
+        """Return some of the pairs; users and items keep their numbers."""
+        return Presence(self.users[which], self.items[which], self.n_users, self.n_items)
+
+
+HELD_OUT = 3
+
+PATIENCE = 4
+
+_USERS = 1_000
+
+_BLOCK = 250  # users scored at once
+
+_TOP = 10
+
+
+class Training(Protocol):
+    """Something that is trained epoch by epoch."""
+
+    def epoch(self) -> None:
+        """Train for one more epoch."""
+
+    def model(self) -> ListModel:
+        """Return the model as it is now, for devices."""
+
+
+def train_to_best(
+    presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int
+) -> ListModel:
+    """The model of all pairs after as many epochs as are best for pairs held out."""
+    chosen = best_epoch(presence, begin, epochs, seed)
+    training = begin(presence)
+    for _ in range(chosen):
+        training.epoch()
+    model = training.model()
+    model.about.update(epochs=chosen)
+    return model
+
+
+def best_epoch(
+    presence: Presence, begin: Callable[[Presence], Training], epochs: int, seed: int
+) -> int:
+    """Return the number of epochs that is best for held-out pairs, by early stopping.
+
+    Without pairs to hold out it is ``epochs``.
+    """
+    train, held = presence.hold_out(HELD_OUT, seed)
+    if len(held.users) == 0:
+        return epochs
+    training = begin(train)
+    best, chosen = -1.0, 1
+    for number in range(1, epochs + 1):
+        training.epoch()
+        found = ndcg(training.model(), train, held, seed)
+        if found > best:
+            best, chosen = found, number
+        elif number - chosen >= PATIENCE:
+            break
+    return chosen
+
+
+def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
+    """Measure how well lists find what was held out, over some users."""
+    users = np.unique(held.users)
+    if len(users) > _USERS:
+        users = np.random.default_rng(seed).choice(users, _USERS, replace=False)
+    discounts = 1.0 / np.log2(np.arange(2, _TOP + 2))
+    total = 0.0
+    for block in np.array_split(users, -(-len(users) // _BLOCK)) if len(users) else []:
+        rated, wanted = train.matrix[block], held.matrix[block]
+        scores = model.many(rated)
+        scores[rated.nonzero()] = -np.inf
+        top = np.argpartition(-scores, min(_TOP, scores.shape[1] - 1), axis=1)[:, :_TOP]
+        top = np.take_along_axis(
+            top, np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable"), 1
+        )
+        found = np.take_along_axis(wanted.toarray(), top, 1) > 0
+        best = np.cumsum(discounts)[np.minimum(np.diff(wanted.indptr), _TOP) - 1]
+        total += float((found @ discounts[: top.shape[1]] / best).sum())
+    return total / max(len(users), 1)
+
 
 NEIGHBOURS = 200
 """Best of 20, 50, 200 and 500 on ratings held out within ML-100K (NDCG@10 .163, .166, .189, .180)
@@ -33,7 +172,7 @@ def popular_lists(popularity: np.ndarray) -> ListModel:
     n = len(popularity)
     order = log_popularity(popularity).astype(np.float32)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
-    return ListModel("linear", empty, empty, Entries.none(n), np.zeros(0, np.float32), order)
+    return ListModel("linear", empty, empty, Entries.none(n), order)
 
 
 def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
@@ -45,9 +184,7 @@ def train_knn(presence: Presence, *, neighbours: int = NEIGHBOURS) -> ListModel:
     np.fill_diagonal(similar, 0.0)
     empty = Bytes(np.zeros((n, 0), np.int8), np.zeros(0, np.float32))
     entries = Entries.largest(similar, min(neighbours, n - 1))
-    return ListModel(
-        "linear", empty, empty, entries, np.zeros(0, np.float32), np.zeros(n, np.float32)
-    )
+    return ListModel("linear", empty, empty, entries, np.zeros(n, np.float32))
 
 
 _REGS = (2.0, 5.0, 10.0, 20.0, 40.0)
@@ -100,7 +237,6 @@ def _ials(presence: Presence, rank: int, reg: float, epochs: int, seed: int) -> 
         Bytes(np.zeros((0, rank), np.int8), np.ones(rank, np.float32)),
         Bytes.of(training.item_factors),
         Entries.none(presence.n_items),
-        np.zeros(rank, np.float32),
         np.zeros(presence.n_items, np.float32),
         (reg, 1.0),
         about={"kind": "ials", "epochs": epochs, "reg": reg},
@@ -110,8 +246,6 @@ def _ials(presence: Presence, rank: int, reg: float, epochs: int, seed: int) -> 
 STRENGTH = 40.0
 """Regularisation of an item is this times the root of its raters: best of 10 to 160 on ratings held
 out within the training parts of ML-100K and ML-1M (NDCG@10 .2186 and .1867)."""
-
-_SAMPLE = 500  # users by whom the cost of compression is measured
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,99 +301,58 @@ def compress(whole: ItemItem, rank: int, per_item: int) -> ListModel:
         missed = whole.matrix - encode.rows(np.arange(n)) @ decode.rows(np.arange(n)).T
         np.fill_diagonal(missed, 0.0)
         entries = Entries.largest(missed, min(per_item, n - 1))
-    nothing = np.zeros(directions.shape[1], np.float32), np.zeros(n, np.float32)
-    return ListModel("linear", encode, decode, entries, *nothing)
+    return ListModel("linear", encode, decode, entries, np.zeros(n, np.float32))
 
 
 def train_ease(
     presence: Presence, *, rank: int = 128, per_item: int = 10, strength: float = STRENGTH
 ) -> ListModel:
-    """EASE, small enough for a device. It says what its compression costs.
+    """EASE, small enough for a device.
 
     Args:
         rank: Directions that are kept.
         per_item: Single entries of each item that are kept besides.
     """
-    whole = item_item(presence, strength)
-    model = compress(whole, rank, per_item)
-    model.about.update(compression=cost(whole, model, presence))
-    return model
+    return compress(item_item(presence, strength), rank, per_item)
 
 
-def cost(whole: ItemItem, model: ListModel, presence: Presence) -> dict[str, float]:
-    """Measure what is lost by compression, over some users of the training data.
-
-    Returns:
-        ``score_error``: the size of what scores are off by, relative to the scores.
-        ``kept_of_ten``: how many of the first ten of the whole matrix's lists are in the model's
-        first ten.
-    """
-    some = presence.matrix[:: max(1, presence.n_users // _SAMPLE)]
-    exact, compressed = some @ whole.matrix, model.many(some)
-    error = float(np.linalg.norm(compressed - exact) / max(float(np.linalg.norm(exact)), 1e-30))
-    users, rated = some.nonzero()
-    lists = []
-    for scores in (exact, compressed):
-        scores[users, rated] = -np.inf
-        lists.append(np.argsort(-scores, axis=1, kind="stable")[:, :10])
-    kept = [len(np.intersect1d(*pair)) for pair in zip(*lists, strict=True)]
-    return {"score_error": round(error, 4), "kept_of_ten": round(float(np.mean(kept)), 2)}
-
-
-MOST_ITEMS = dict.fromkeys(("ease", "bpr", "neural", "knn"), 5_000)
+MOST_ITEMS = dict.fromkeys(("ease", "bpr", "knn"), 5_000)
 """The most items that these take: of larger catalogues the most rated ones, because devices have
 to hold them and an item-item matrix of 5,000 has 0.2 GB. What is left out is what few people rated
 (docs/lists.md has what it costs)."""
 
-LIST_MODELS = ("ease", "ials", "bpr", "neural", "knn", "popular")
+LIST_MODELS = (*LIST_KINDS, "knn")
 
 
-def train_list_model(
-    kind: str, presence: Presence, *, seed: int = 0, on: str = "cpu", **options: Any
-) -> ListModel:
+def train_list_model(kind: str, presence: Presence, *, seed: int = 0, **options: Any) -> ListModel:
     """Train a model for lists.
 
     Args:
-        kind: One of ``LIST_MODELS``, or of those that packages add.
+        kind: One of ``LIST_MODELS``.
         seed: Where something is drawn.
-        on: ``cpu``, ``gpu`` or ``auto``, for ``neural``.
         **options: Of that kind; see its module.
     """
-    if kind == "neural" and find_spec("torch") is None:
-        raise MissingExtraError("a neural model needs PyTorch: pip install 'hdpmf[gpu]'")
     most = MOST_ITEMS.get(kind, presence.n_items)
     if presence.n_items > most:
         # Only of the most rated items; others come last.
         heads = np.sort(np.argsort(-presence.raters, kind="stable")[:most]).astype(np.int32)
-        model = train_list_model(kind, presence.only(heads), seed=seed, on=on, **options)
+        model = train_list_model(kind, presence.only(heads), seed=seed, **options)
         return replace(model, heads=heads, n_items=presence.n_items)
     if kind == "ease":
         model = train_ease(presence, **options)
     elif kind == "ials":
         model = train_ials(presence, seed=seed, **options)
     elif kind == "bpr":
-        from hdpmf.untrusted.recommender.lists.sgd_models import train_bpr
+        from hdpmf.untrusted.recommender.lists.bpr import train_bpr
 
         model = train_bpr(presence, seed=seed, **options)
-    elif kind == "neural":
-        from hdpmf.untrusted.recommender.lists.sgd_models import train_neural
-
-        model = train_neural(presence, seed=seed, on=on, **options)
     elif kind == "knn":
         model = train_knn(presence, **options)
     elif kind == "popular":
         model = popular_lists(presence.raters)
     else:
-        added = LIST_KINDS.get(kind)
-        if added is None or added.train is None:
-            known = dict.fromkeys((*LIST_MODELS, *LIST_KINDS))
-            raise ConfigError(
-                f"there is no model {kind!r} for lists; choose from {', '.join(known)}"
-            )
-        model = added.train(presence, seed=seed, **options)
-        if not isinstance(model, ListModel) or model.n_items != presence.n_items:
-            raise ConfigError(
-                f"the model {kind!r} for lists must be a ListModel of {presence.n_items:,} items"
-            )
+        raise ConfigError(
+            f"there is no model {kind!r} for lists; choose from {', '.join(LIST_MODELS)}"
+        )
     model.about.setdefault("kind", kind)
     return model
