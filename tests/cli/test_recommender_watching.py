@@ -34,14 +34,6 @@ def folder(call: Call, tmp_path: Path) -> Path:
     return tmp_path / "rec"
 
 
-def test_certificates_are_shown(call: Call, folder: Path) -> None:
-    shown = call("recommender", "certificates", folder)
-    assert shown.code == 0
-    assert "authority: ends on " in shown.out
-    assert "server: ends on " in shown.out
-    assert "shop.example" in shown.out
-
-
 def test_with_json_every_line_of_the_log_is_json_notes_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

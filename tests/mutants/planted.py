@@ -191,11 +191,11 @@ PLANTED = (
         (f"{_CLOCKS}::test_nothing_is_confirmed_while_clocks_differ",),
     ),
     Planted(
-        "a token is given out although the commit has failed",
+        "a device gets a second token by another request",
         "untrusted/service/token_issuer.py",
-        "each.status.set_exception(error)",
-        "each.status.set_result(200)",
-        (f"{_ISSUER}::test_a_disk_that_refuses_gives_nobody_of_a_commit_a_token",),
+        "return 200 if known in (None, request) else 409",
+        "return 200",
+        (f"{_ISSUER}::test_of_two_requests_of_one_device_at_once_one_is_answered",),
     ),
     Planted(
         "anybody asks for another device's token",

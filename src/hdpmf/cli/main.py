@@ -115,7 +115,6 @@ COMMANDS: dict[str, str | Group] = {
             "enroll": "recommender.service:enroll",
             "items": "recommender.service:items",
             "status": "recommender.service:status",
-            "certificates": "recommender.trust:certificates",
             "serve": "recommender.run:serve",
             "run": "recommender.run:run",
             "servers": "recommender.trust:servers",

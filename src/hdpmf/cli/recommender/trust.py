@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +18,6 @@ from hdpmf.cli.options import (
 from hdpmf.cli.output import Result
 from hdpmf.cli.recommender.service import UNNAMED
 from hdpmf.errors import ConfigError
-
-_PURPOSES = {
-    "authority": "devices know the recommender by it",
-    "server": "issued by the authority, shown to devices that connect",
-}
-
 
 @command
 def servers(
@@ -75,38 +68,6 @@ def servers(
         "devices are to pin the same pair: compare the digest in a way that does not "
         "go through the recommender",
     ]
-    return Result(fields, text)
-
-
-@command
-def certificates(folder: RecommenderFolder) -> Result:
-    """Show the certificates and when they end; serve renews the server's by itself."""
-    from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.health import certificate_ends, ending_in
-
-    service = ServiceFolder(folder)
-    tls = service.tls_folder
-    names = list(service.config.names)
-    now = time.time()
-    rows = []
-    text = []
-    for name, ends in ((each.name, each.ends) for each in certificate_ends(service)):
-        file = tls / f"{name}.pem"
-        when = "cannot be read" if ends is None else ending_in(ends, now)
-        rows.append(
-            {
-                "name": name,
-                "file": str(file),
-                "ends": ends,
-                "seconds_left": None if ends is None else ends - now,
-            }
-        )
-        text.append(f"{name}: {when}; {_PURPOSES[name]} ({file})")
-    text.append(f"serve is reached as: {', '.join(names)}")
-    fields = {
-        "certificates": rows,
-        "names": names,
-    }
     return Result(fields, text)
 
 
