@@ -30,7 +30,7 @@ from hdpmf import (
 )
 from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.protocol import ItemFacts
-from hdpmf.common.protocol.oneround import Similarity
+from hdpmf.common.protocol.messages import Similarity
 from hdpmf.models.one_round import wanted_features
 from hdpmf.untrusted.recommender.bits import (
     bits_in_stars,

@@ -22,7 +22,7 @@ from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
-from hdpmf.common.protocol.oneround import Similarity
+from hdpmf.common.protocol.messages import Similarity
 from hdpmf.errors import ModelFileError
 from hdpmf.models import ItemFeatures, Prior, load_model, load_prior, make_model
 

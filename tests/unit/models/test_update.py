@@ -21,7 +21,7 @@ from hdpmf import (
     make_model,
 )
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.protocol.codec import encode
+from hdpmf.common.protocol import encode
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.baselines import EASE, GlobalMean, ItemKNN, MostPopular, PrivatePopular
 from hdpmf.models.files import public_part

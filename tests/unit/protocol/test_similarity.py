@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hdpmf.common.protocol import ItemFacts, decode, encode
-from hdpmf.common.protocol.oneround import MAX_SIMILAR_BYTES, MAX_SIMILAR_ITEMS, Similarity
+from hdpmf.common.protocol.messages import MAX_SIMILAR_BYTES, MAX_SIMILAR_ITEMS, Similarity
 from hdpmf.errors import ProtocolError
 
 

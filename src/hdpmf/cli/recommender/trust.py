@@ -19,6 +19,7 @@ from hdpmf.cli.output import Result
 from hdpmf.cli.recommender.service import UNNAMED
 from hdpmf.errors import ConfigError
 
+
 @command
 def servers(
     folder: RecommenderFolder,

@@ -1,12 +1,16 @@
-"""Bounded decoding of MessagePack from an untrusted peer; every failure is one of our errors."""
+"""Bounded decoding of MessagePack from an untrusted peer; every failure is one of our errors.
+
+Arrays are (dtype, shape, raw little-endian data).
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
-from hdpmf.errors import HdpmfError
+from hdpmf.errors import HdpmfError, ProtocolError
 
 M = TypeVar("M")
 
@@ -111,3 +115,40 @@ def fits_in_memory(data: bytes) -> bool:
         if budget < 0:
             return False
     return True
+
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(f"<{name}") for name in ("f2", "f4", "i8", "i1", "i4", "u2", "u4")
+}
+
+
+def array_to_plain(value: Any) -> Any:
+    """Encode an array; what else msgspec asks for is refused."""
+    if isinstance(value, np.ndarray):
+        name = next((name for name, dtype in _DTYPES.items() if dtype == value.dtype), None)
+        if name is None:
+            raise ProtocolError(f"arrays of {value.dtype} cannot be sent; {', '.join(_DTYPES)} can")
+        return {
+            "dtype": name,
+            "shape": list(value.shape),
+            "data": value.astype(_DTYPES[name]).tobytes(),
+        }
+    raise ProtocolError(f"a {type(value).__name__} cannot be sent")
+
+
+def array_from_plain(kind: type, value: Any) -> Any:
+    """Decode an array, checked."""
+    if kind is not np.ndarray:
+        raise ProtocolError(f"a {kind.__name__} cannot be received")
+    try:
+        dtype = _DTYPES[value["dtype"]]
+        shape = tuple(value["shape"])
+        data = value["data"]
+        if len(value) != 3 or len(shape) > 2 or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError
+        return np.frombuffer(data, dtype).reshape(shape)
+    except (KeyError, TypeError, ValueError):
+        # The chain is cut: a foreign traceback would only show the sender's bytes.
+        raise ProtocolError(
+            "an array in the message does not have the form {dtype, shape, data}"
+        ) from None

@@ -1,6 +1,6 @@
 """The messages between private participants and an untrusted recommender.
 
-The conversation of the paper's scheme (that of the one-round designs is drawn in ``oneround``)::
+The conversation of the paper's scheme (that of the one-round designs is drawn in ``messages``)::
 
     recommender                           client
         Plan              ──────────────▶
@@ -15,24 +15,25 @@ The conversation of the paper's scheme (that of the one-round designs is drawn i
 Nothing in this package computes anything private; it defines, checks and encodes messages.
 """
 
+import msgspec
+
+from hdpmf.common.base import msgpack
 from hdpmf.common.protocol.catalogue import AnyCatalogue, CatalogueTable, CatalogueVersion
-from hdpmf.common.protocol.codec import Message, decode, encode
 from hdpmf.common.protocol.messages import (
+    BitContribution,
     BudgetReport,
     Gradients,
     ItemCounts,
+    ItemFacts,
     Opening,
     Plan,
     Round,
-    learning_rate_at,
-)
-from hdpmf.common.protocol.oneround import (
-    BitContribution,
-    ItemFacts,
     SumContribution,
     Survey,
+    learning_rate_at,
 )
 from hdpmf.common.protocol.task import Task
+from hdpmf.errors import ProtocolError
 
 __all__ = [
     "AnyCatalogue",
@@ -54,3 +55,37 @@ __all__ = [
     "encode",
     "learning_rate_at",
 ]
+
+Message = (
+    Plan
+    | BudgetReport
+    | Opening
+    | ItemCounts
+    | Round
+    | Gradients
+    | Survey
+    | SumContribution
+    | BitContribution
+    | ItemFacts
+    | AnyCatalogue
+    | Task
+)
+"""Anything that either side may say."""
+
+MAX_BYTES = 512 * 1024 * 1024
+"""No message may be longer: a hostile peer must not be able to fill the memory."""
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=msgpack.array_to_plain)
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
+    Message, dec_hook=msgpack.array_from_plain
+)
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """Return the message in ``data``; ProtocolError unless it is exactly one valid message."""
+    return msgpack.read(_DECODER, data, MAX_BYTES, ProtocolError, "a message of this protocol")

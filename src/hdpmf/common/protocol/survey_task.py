@@ -6,7 +6,7 @@ import numpy as np
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels
-from hdpmf.common.protocol.oneround import SumContribution, Survey
+from hdpmf.common.protocol.messages import SumContribution, Survey
 from hdpmf.common.protocol.task import MOST_LEVELS, Noise, OneRating, Task
 from hdpmf.errors import ConfigError, ProtocolError
 

@@ -1,7 +1,7 @@
 """The task of two servers: a document that the recommender publishes and everybody reads.
 
 Its id is the digest of its bytes, so that the id fixes the survey, the servers' keys, the circuit
-and the noise. Devices check circuit and noise against the survey (``layout``); servers need
+and the noise. Circuit and noise follow from the survey, so that devices can compare; servers need
 not know what a survey is. A task is submitted to a server by ``PUT /tasks/{task_id}``, which DAP
 leaves to the parties.
 """
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey, challenge_digest
-from hdpmf.common.protocol.messages import MAX_ITEMS, _Message
-from hdpmf.common.protocol.oneround import Survey
+from hdpmf.common.protocol.messages import MAX_ITEMS, Survey, _Message
 from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.errors import ProtocolError
 

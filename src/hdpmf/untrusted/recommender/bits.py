@@ -18,7 +18,7 @@ from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import NOISE, device_columns, log_popularity
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, bit_height
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
-from hdpmf.common.protocol.oneround import MAX_SIMILAR_ITEMS, Similarity
+from hdpmf.common.protocol.messages import MAX_SIMILAR_ITEMS, Similarity
 from hdpmf.errors import ProtocolError
 from hdpmf.untrusted.recommender.lists.training import Presence
 from hdpmf.untrusted.recommender.sums import STARS, coding_of, item_facts
