@@ -25,7 +25,6 @@ from hdpmf.private.device.choices.privacy_level import (
     mark,
     mark_genre,
 )
-from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.own_items import preview_file, take_file
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.passphrase import change_passphrase
@@ -174,9 +173,6 @@ def test_marks_go_where_the_ratings_go(store: DeviceStore, tmp_path: Path, how: 
         again.pin_catalogue(later({"5": ("Health",)}))
         again.rate("5", 5.0)
         assert weights(again)["5"] == 0.05
-        told = data_export(again)["marks"]
-        assert {"genre": "health", "weight": 0.05} in told
-        assert {"item": "4", "item_namespace": "", "weight": SENSITIVE} in told
 
 
 WEIGHTS = st.sampled_from([0.02, 0.1, 0.5, 1.0])

@@ -28,9 +28,6 @@ from hdpmf.private.device.store.schema import (
     PastItems,
     Question,
     RecommenderState,
-    RefusalRecord,
-    Refusals,
-    SentRun,
 )
 from tests import world
 from tests.world import whole_life_policy
@@ -74,9 +71,6 @@ def _fill(store: DeviceStore) -> None:
     tables.agreed_tasks.put(AgreedTask(id=b"t" * 32, end=9))
     tables.questions.put(question)
     tables.consents.put(Consent(asked=question, answer="always"))
-    record = RefusalRecord(recommender="films.example", reason="policy", words="too much")
-    tables.refusals.put(Refusals(refused=(record,)))
-    tables.sent_runs.put(SentRun(run="ab" * 16, devices=("cd",), authority=()))
     tables.hidden_items.put(HiddenItem(item="30"))
     tables.marks.put(Mark(kind="item", name="20", weight=0.3))
     tables.items_apart.put(ItemsApart(recommender_id=2, numbers={"10": 1}))

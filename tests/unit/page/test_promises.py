@@ -37,9 +37,8 @@ from hdpmf.private.device.choices.privacy_level import (
     set_privacy_weight,
 )
 from hdpmf.private.device.consent import ask_owner
-from hdpmf.private.device.disclosures.data_export import disclosures
+from hdpmf.private.device.disclosures.history import disclosures, past_runs
 from hdpmf.private.device.disclosures.journal import Entry
-from hdpmf.private.device.disclosures.receipts import all_receipts
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import Question
@@ -140,7 +139,7 @@ class Screens:
         return _words(cli_disclosures._questions_text(questions, ()))
 
     def ledger_command(self) -> str:
-        return _words(cli_disclosures._ledger_text(self._store, Path("me.sqlite"), None))
+        return _words(cli_disclosures._ledger_text(self._store, None))
 
     def status_command(self) -> str:
         fields = cli_status._status_fields(self._store) | {"store": "me.sqlite"}
@@ -263,11 +262,8 @@ def check(store: DeviceStore) -> tuple[float, float]:
     for (now,), (later,) in zip(so_far, ever, strict=False):
         assert later <= now
     runs = numbers(RUN, leaves)
-    told = [receipt.cost["guess"] for receipt in all_receipts(store)]
-    assert all(each >= 100 * float(most) for (each,), most in zip(runs[::-1], told, strict=False))
-    for receipt in all_receipts(store):
-        ((each,),) = numbers(RUN, receipt.reveals)
-        assert each >= 100 * receipt.cost["guess"]  # type: ignore[operator]
+    told = [run.cost.guess for run in past_runs(store) if run.cost and run.count("sent")]
+    assert all(each >= 100 * most for (each,), most in zip(runs[::-1], told, strict=False))
     return rating_ever, person_ever
 
 

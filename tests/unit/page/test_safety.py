@@ -114,7 +114,10 @@ def test_no_answer_may_be_kept_embedded_or_read_elsewhere(person: Person):
     answers = [
         person.get(path) for path in (*PAGES, "/nothing", "/static/page.css", "/static/nothing")
     ]
-    answers += [person.ask("/rate/find", {"words": "quiet"}), person.post("/settings/export", {})]
+    answers += [
+        person.ask("/rate/find", {"words": "quiet"}),
+        person.post("/disclosures/export", {}),
+    ]
     for answer in answers:
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")

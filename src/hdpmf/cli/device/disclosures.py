@@ -1,23 +1,21 @@
-"""``hdpmf device consent``, ``ledger`` and ``receipt``: what runs ask for, and what was sent."""
+"""``hdpmf device consent`` and ``ledger``: what runs ask for, and what was sent."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.device.store import StoreOptions
-from hdpmf.cli.options import argument, command, option, read_bytes
+from hdpmf.cli.options import argument, command, option
 from hdpmf.cli.output import Block, Paragraph, Result, Table
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.private.device.disclosures.bounds import PrivacyBounds, RunBounds
-    from hdpmf.private.device.disclosures.receipts import Receipt, SentRecord
     from hdpmf.private.device.store.device_store import DeviceStore
-    from hdpmf.private.device.store.schema import Question, Refusals
+    from hdpmf.private.device.store.schema import Question
 
 _LAST = 20
 _ANSWERS = ("once", "always", "never", "later", "again")
@@ -205,23 +203,21 @@ def ledger(
         bool, option(f"All entries, not only the last {_LAST}.", None, "--all")
     ] = False,
 ) -> Result:
-    """Print what this device has sent, when, to whom, what that reveals, and what it refused."""
-    from hdpmf.private.device.disclosures.data_export import disclosures
+    """Print what this device has sent, when, to whom, and what that reveals."""
+    from hdpmf.private.device.disclosures.history import disclosures
 
     with target.open() as store:
-        text = list(_ledger_text(store, target.path, None if everything else _LAST))
+        text = list(_ledger_text(store, None if everything else _LAST))
         return Result(disclosures(store), text)
 
 
-def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[Block]:
+def _ledger_text(store: DeviceStore, last: int | None) -> Iterator[Block]:
     from hdpmf.private.device.disclosures.bounds import privacy_bounds
     from hdpmf.private.device.disclosures.history import past_runs
-    from hdpmf.private.device.disclosures.refusals import load_refusals
 
     entries = store.ledger.entries()
     if not entries:
         yield "None of your ratings have ever been sent."
-        yield from _refusals_text(load_refusals(store), last)
         return
     for run in past_runs(store):
         first = run.entries[0]
@@ -240,7 +236,6 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         numeric=("round",),
         title=f"Entries, oldest first{_more(recent, entries)}",
     )
-    yield from _refusals_text(load_refusals(store), last)
     bounds = privacy_bounds(store)
     together = bounds.spent
     limit = store.policy.own_total
@@ -255,130 +250,7 @@ def _ledger_text(store: DeviceStore, path: Path, last: int | None) -> Iterator[B
         "adds to this, unless each policy says how many devices there are (devices = 2).",
         "  ",
     )
-    yield f"For a signed receipt of what a run sent: hdpmf device receipt {path} RUN"
-
-
-def _refusals_text(refusals: Refusals, last: int | None) -> Iterator[Block]:
-    if not refusals.refused:
-        return
-    recent = refusals.refused if last is None else refusals.refused[-last:]
-    rows = [
-        (
-            each.last if each.count == 1 else f"{each.first} to {each.last}",
-            str(each.count),
-            each.recommender,
-            each.run[:8],
-            f"{each.method} {each.view}, epsilon {each.epsilon:g}" if each.method else "",
-            each.reason,
-            each.words,
-        )
-        for each in recent
-    ]
-    yield Table(
-        ("when", "times", "with", "run", "asked for", "why", "in words"),
-        rows,
-        numeric=("times",),
-        title=f"Refused, oldest first{_more(recent, refusals.refused)}",
-    )
-    dropped = sum(refusals.dropped.values())
-    if dropped:
-        yield Paragraph(f"{dropped:,} more were refused, which are not kept one by one.", "  ")
 
 
 def _more(recent: Sequence[object], every: Sequence[object]) -> str:
     return "" if len(recent) == len(every) else f" (the last {len(recent)}; --all for all)"
-
-
-@command
-def receipt(
-    path: Annotated[Path | None, argument("The device's file.", "[STORE]")] = None,
-    run: Annotated[
-        str | None, argument("A run, or the beginning of its name (hdpmf device ledger).", "[RUN]")
-    ] = None,
-    out: Annotated[
-        Path | None, option("Write the signed receipt there, to keep and to show.", "FILE")
-    ] = None,
-    check: Annotated[Path | None, option("Check the signature on a receipt.", "FILE")] = None,
-) -> Result:
-    """Print what left in a run, who asked, the terms and the answer, signed by this device."""
-    from hdpmf.common.base.files import atomic_write
-    from hdpmf.private.device.disclosures.receipts import read_receipt, receipt_of
-
-    if check is not None:
-        if path is not None or out is not None:
-            raise ConfigError("--check FILE stands alone: it needs no store")
-        found = read_receipt(read_bytes(check, "the receipt"))
-    elif path is None or run is None:
-        raise ConfigError(
-            "give STORE and RUN (hdpmf device ledger STORE lists runs), or --check FILE"
-        )
-    else:
-        if out is not None and out.exists():
-            raise ConfigError(f"{out} exists already; choose another name for the receipt")
-        with StoreOptions(path).open() as store:
-            found = receipt_of(store, run)
-        if out is not None:
-            atomic_write(out, found.to_json(), mode=0o600)
-    file = check if out is None else out
-    fields = {
-        "receipt": found.fields(),
-        "file": None if file is None else str(file),
-        "signature_holds": True,
-    }
-    if out is not None:
-        words = f"Wrote {out}. It holds no rating. Whoever has it: hdpmf device receipt --check"
-        return Result(fields, [f"{words} {out}"])
-    text = [Paragraph(line) for line in _receipt_lines(found)]
-    if check is not None:
-        text.append(
-            Paragraph(
-                f"The signature holds: it is of device {found.device}. Compare that with the "
-                f"device's card. {found.proves}"
-            )
-        )
-    return Result(fields, text)
-
-
-def _receipt_lines(found: Receipt) -> Iterator[str]:
-    asked = found.asked_by
-    terms = found.terms
-    known = ""
-    if asked.authority:
-        known = f", known by the authority SHA-256 {', '.join(asked.authority)}"
-    yield f"Run {found.run}, asked for by {asked.recommender}{known}."
-    if asked.leader is not None and asked.helper is not None:
-        pair = " and ".join(f"{each.name} ({each.url})" for each in (asked.leader, asked.helper))
-        yield f"Summed by {pair}, digest {asked.servers}."
-    epsilon = "without protection" if terms.epsilon is None else f"epsilon {terms.epsilon:g}"
-    rounds = f"{terms.rounds} round{'s' if terms.rounds != 1 else ''}"
-    yield f"Terms: {terms.method}, view {terms.view}, {epsilon}, {rounds}."
-    if terms.minimum is not None:
-        yield (
-            f"A sum is over {terms.minimum} reports at least. The noise protects you, not their "
-            "number: the recommender may have sent all others."
-        )
-    if terms.catalogue is not None:
-        yield f"Catalogue: version {terms.catalogue_version}, digest {terms.catalogue}."
-    if not found.complete:
-        yield (
-            "An older version sent it, which did not write down what bytes left, nor what "
-            "was answered."
-        )
-    yield from map(_left_words, found.left)
-    if found.more:
-        yield f"And {found.more:,} more, of {found.more_bytes:,} bytes, which are only counted."
-    yield from (f"{entry.at}: {entry.action}. {entry.words}" for entry in found.happened)
-    if found.given_back:
-        share = 100 * found.given_back
-        yield f"Given back, because it never left: {share:.3g} % of the cost."
-    yield f"What it reveals: {found.reveals}"
-
-
-def _left_words(piece: SentRecord) -> str:
-    digest = f"SHA-256 {piece.sha256}"
-    if piece.sha256 is None:
-        digest = "in clear, so without a digest: a guess could be checked by it"
-    answer = ""
-    if piece.answer is not None:
-        answer = f" The leader answered {piece.answer} at {piece.answered}."
-    return f"{piece.at}: {piece.size:,} bytes left, number {piece.number}, {digest}.{answer}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.device.store import RecommenderStoreOptions, StoreOptions, new_passphrase
 from hdpmf.cli.options import argument, command, option, read_text
-from hdpmf.cli.output import Result, note, print_json
+from hdpmf.cli.output import Result, note
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -115,20 +115,13 @@ def status(
             "again."
         ),
     ] = False,
-    everything: Annotated[
-        bool, option("Print all personal data in the store as JSON, without keys.")
-    ] = False,
-) -> Result | None:
+) -> Result:
     """Show what this device is, what it holds, and what its ratings have left to spend."""
     from hdpmf.private.device.device_identity import card_of
-    from hdpmf.private.device.disclosures.data_export import data_export
 
     with target.open(old_copy=old_copy) as store:
         if card is not None:
             write_card(card_of(store), card)
-        if everything:
-            print_json(data_export(store))
-            return None
         fields = {"store": str(target.path), **_status_fields(store)}
     return Result(fields, _status_lines(fields))
 

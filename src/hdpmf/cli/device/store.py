@@ -153,51 +153,9 @@ def passphrase(
     )
 
 
-@command
-def rotate(
-    target: StoreOptions,
-    card: Annotated[
-        Path | None, option("Where the signed card goes.", "FILE", default="STORE.signed.json")
-    ] = None,
-    yes: Yes = False,
-) -> Result:
-    """Give this device new keys, and write a card that the old identity has signed."""
-    from hdpmf.common.base.files import atomic_write
-    from hdpmf.private.device import device_identity
-
-    file = target.path.with_name(target.path.name + ".signed.json") if card is None else card
-    with target.open(serving=True) as store:
-        note(
-            "Until its new card is enrolled in place of the old one, this device cannot "
-            "take part in anything."
-        )
-        confirm(
-            f"Make new keys for {target.path}?",
-            yes=yes,
-            otherwise="new keys cannot be undone: confirm with --yes",
-        )
-        old = store.identity.public.hex()
-        made = device_identity.rotate(store)
-        atomic_write(file, made.to_json())
-    new = made.links[-1].card
-    fields = {
-        "store": str(target.path),
-        "card": str(file),
-        "name": new.name,
-        "identity": new.identity,
-        "was": old,
-    }
-    text = [
-        f"{new.name} has new keys: identity {new.identity} (was {old[:16]}...).",
-        f"Hand {file} to the recommender: hdpmf recommender enroll FOLDER {file.name} "
-        f"--replaces {new.name}",
-    ]
-    return Result(fields, text)
-
-
 _LEDGER_STAYS = (
-    "The ledger stays: it is what keeps a rating from being spent twice, should it come back. What "
-    "was refused and receipts stay, too: they are about recommenders. None of it holds a rating."
+    "The ledger stays: it is what keeps a rating from being spent twice, should it come back. It "
+    "holds no rating."
 )
 _LEDGER_GOES = (
     "This deletes the ledger too. A new store knows nothing of what was sent: the same ratings "

@@ -130,24 +130,13 @@ def enroll(
     remove: Annotated[
         list[str] | None, option("Remove a device, by name or key; repeatable.", "NAME")
     ] = None,
-    replaces: Annotated[
-        str | None,
-        option(
-            "CARD is signed (hdpmf device rotate) and replaces this device, by name or key.", "NAME"
-        ),
-    ] = None,
 ) -> Result:
     """Enrol devices, which then get a token for each task, or remove them; or show them."""
-    from hdpmf.common.protocol.identity import KeyHistory, read_card
+    from hdpmf.common.protocol.identity import read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
-    given = list(cards or ())
-    if replaces is not None:
-        if len(given) != 1 or remove:
-            raise ConfigError("--replaces goes with one signed card, and without --remove")
-        service.replace(replaces, KeyHistory.from_json(read_bytes(given.pop())))
-    new = [read_card(read_bytes(path)) for path in given]
+    new = [read_card(read_bytes(path)) for path in cards or ()]
     for name in remove or ():
         service.expel(name)
     if new:

@@ -1,7 +1,6 @@
 """Identities of devices, servers and recommenders: keys, cards, the enrolled, and invitations.
 
-A device is known by its Ed25519 key. Its new keys are signed with its old ones, so that the new
-card replaces the old one.
+A device is known by its Ed25519 key.
 """
 
 from __future__ import annotations
@@ -168,13 +167,6 @@ class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"no device {name!r} is enrolled")
         return Enrolled(kept)
 
-    def replaced(self, name: str, signed: KeyHistory) -> Enrolled:
-        """The same devices, one of them with the new card that its old key has signed."""
-        old = next((card for card in self.cards if name in (card.name, card.identity)), None)
-        if old is None:
-            raise ConfigError(f"no device {name!r} is enrolled")
-        return self.without(name).plus([check_card(signed.card_after(old))])
-
 
 MOST_INVITATION_BYTES = 64 << 10
 """Of an invitation."""
@@ -242,91 +234,6 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ConfigError(
                 "this is no invitation of a recommender: neither its file nor its link"
             ) from None
-
-
-MOST_LINKS = 64
-_DOMAIN = b"hdpmf device card in place of mine v1 "
-
-
-class SignedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A step from old keys to new ones.
-
-    Attributes:
-        old: The identity that signs (hex).
-        card: The card with the new keys.
-        signature: Of the card, by the old identity (hex).
-    """
-
-    old: str
-    card: DeviceCard
-    signature: str
-
-
-class KeyHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All changes of a device's keys, oldest first; the last card is the one in use."""
-
-    links: tuple[SignedStep, ...]
-
-    @classmethod
-    def from_json(cls, data: bytes) -> KeyHistory:
-        """Return what ``to_json`` wrote."""
-        try:
-            found = msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError as error:
-            raise ConfigError(
-                f"this is not a signed card (hdpmf device rotate writes one): {error}"
-            ) from None
-        if not 1 <= len(found.links) <= MOST_LINKS:
-            raise ConfigError(f"a signed card has 1 to {MOST_LINKS} links, not {len(found.links)}")
-        return found
-
-    def to_json(self) -> bytes:
-        """As a file."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
-
-    def extended(self, old: Identity, card: DeviceCard) -> KeyHistory:
-        """One more step, to this card."""
-        name = old.public.hex()
-        link = SignedStep(old=name, card=card, signature=old.sign(_text(name, card)).hex())
-        return KeyHistory(links=(*self.links, link)[-MOST_LINKS:])
-
-    def card_after(self, card: DeviceCard) -> DeviceCard:
-        """Return the card that replaces this one.
-
-        Raises:
-            ConfigError: No valid signatures lead there from this card.
-        """
-        now = card
-        for link in self.links:
-            if link.old != now.identity:
-                if now is card:
-                    continue  # a step from before
-                raise ConfigError(
-                    "the signed card has a gap: one of its links does not follow from the one "
-                    "before"
-                )
-            try:
-                holds = verifies(
-                    bytes.fromhex(link.old),
-                    bytes.fromhex(link.signature),
-                    _text(link.old, link.card),
-                )
-            except ValueError:
-                holds = False
-            if not holds:
-                raise ConfigError(
-                    f"a signature on the signed card is not that of device {card.name[:32]!r}"
-                )
-            now = link.card
-        if now is card:
-            raise ConfigError(
-                f"the signed card is not of device {card.name[:32]!r}: its key signed none of it"
-            )
-        return now
-
-
-def _text(old: str, card: DeviceCard) -> bytes:
-    return _DOMAIN + msgspec.json.encode([old, card.name, card.identity])
 
 
 class PartyKey:

@@ -42,15 +42,12 @@ def serve_recommender(
     """
     participant = connect(store, address, log, every=every)
     after(participant)
-    try:
-        while not stop.is_set():
-            wait = participant.step()
-            after(participant)
-            if stop.is_set():
-                return
-            (stop if soon is None else soon).wait(wait)
-            if soon is not None and soon.is_set():
-                soon.clear()
-                participant.poll_soon()
-    finally:
-        participant.settle()
+    while not stop.is_set():
+        wait = participant.step()
+        after(participant)
+        if stop.is_set():
+            return
+        (stop if soon is None else soon).wait(wait)
+        if soon is not None and soon.is_set():
+            soon.clear()
+            participant.poll_soon()

@@ -24,7 +24,7 @@ from hdpmf.private.device.errors import DeclinedError, UnansweredError
 from hdpmf.private.device.published_files import read_task
 from hdpmf.private.device.recommender_state import RecommenderStates
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import OWNER, Consent, Question
+from hdpmf.private.device.store.schema import Consent, Question
 
 _MOST = 8
 """The most questions of one recommender that wait; a newer one replaces its own oldest one."""
@@ -254,9 +254,9 @@ def require_agreement(store: DeviceStore, question: Question, run: bytes) -> Non
     joined = store.recommender
     if joined.address and _same(joined.address, question.recommender):
         if joined.left:
-            raise DeclinedError("policy", f"{OWNER} has left the recommender")
+            raise DeclinedError("policy", "this device's owner has left the recommender")
         if joined.paused:
-            raise DeclinedError("unavailable", f"{OWNER} has paused the recommender")
+            raise DeclinedError("unavailable", "this device's owner has paused the recommender")
     check_policy(store.policy, question.terms)
     answer = _last_word(store, consents(store), question, run)
     _refuse_without(answer, unanswered=answer is None and _is_asked(store, question))
@@ -283,9 +283,9 @@ def _is_asked(store: DeviceStore, question: Question) -> bool:
 
 def _refuse_without(answer: Answer | None, *, unanswered: bool) -> None:
     if unanswered:
-        raise UnansweredError("busy", f"{OWNER} has not answered yet")
+        raise UnansweredError("busy", "this device's owner has not answered yet")
     if answer == "never":
-        raise DeclinedError("policy", f"{OWNER} does not take part under these terms")
+        raise DeclinedError("policy", "this device's owner does not take part under these terms")
 
 
 def _last_word(

@@ -1,4 +1,4 @@
-"""A device's keys, their rotation, and the pinned authority of its recommender."""
+"""A new device, its card, and the pinned authority of its recommender."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from hdpmf.common.data import RatingScale
-from hdpmf.common.protocol.identity import DeviceCard, Identity, KeyHistory
+from hdpmf.common.protocol.identity import DeviceCard
 from hdpmf.common.protocol.servers import read_authorities
 from hdpmf.errors import ConfigError, needs
 from hdpmf.private.device.policy import Policy
@@ -46,22 +46,3 @@ def digests(pinned: bytes) -> list[str]:
     return [
         sha256(each.public_bytes(Encoding.PEM)).hexdigest() for each in read_authorities(pinned)
     ]
-
-
-def rotate(store: DeviceStore) -> KeyHistory:
-    """Give a device new keys in one commit; return the signed history of its keys.
-
-    By it the recommender replaces the old card. Runs under way end here: they were agreed on under
-    the old keys. Budget that is held for runs that sent nothing is released. Ratings, ledger and
-    model stay.
-    """
-    old = store.identity
-    with store.transaction():
-        known = store.device.key_succession
-        before = KeyHistory.from_json(known) if known else KeyHistory(links=())
-        store.set_identity(Identity.generate())
-        made = before.extended(old, card_of(store))
-        store.change_device(key_succession=made.to_json())
-        store.runs.clear()
-        store.ledger.release_held("the device has new keys, and nothing of this run had left")
-    return made

@@ -18,8 +18,7 @@ from hdpmf.common.protocol import AnyCatalogue, ItemFacts, decode
 from hdpmf.common.protocol.key_list import MAX_PUBLISHED
 from hdpmf.errors import HdpmfError, ProtocolError, StorageError, TransportError
 from hdpmf.private.device.budget import entry_of
-from hdpmf.private.device.disclosures.refusals import RefusalBook
-from hdpmf.private.device.outbox.reports import Reports, keep_refusal
+from hdpmf.private.device.outbox.reports import Reports
 from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.pinned_servers import pinned_servers
 from hdpmf.private.device.policy import Terms
@@ -29,7 +28,6 @@ from hdpmf.private.device.published_files import (
     Downloads,
     PublicFile,
     PublicIndex,
-    ReadTask,
     most_bytes,
     pinned_items,
 )
@@ -88,7 +86,6 @@ class Participant:
             recommender=recommender,
             noise=drawn if simulation else require_released(drawn),
             simulation=simulation,
-            refusals=RefusalBook(store, recommender),
             log=log,
             clock=clock,
             uniform=uniform,
@@ -107,10 +104,6 @@ class Participant:
 
     def __repr__(self) -> str:
         return f"Participant({self._store!r})"
-
-    def settle(self) -> None:
-        """Write what is not in the store yet of what was refused: nothing is done any more."""
-        self._setup.refusals.settle()
 
     @property
     def finished_task(self) -> str:
@@ -166,16 +159,11 @@ class Participant:
         except TransportError as error:
             self._miss(error)
         except HdpmfError as error:
-            self._refuse(error)
+            self._setup.log(f"refused: {error}")
 
     def _miss(self, error: TransportError) -> None:
         self._missed += 1
         self._setup.log(f"not reached: {error}")
-
-    def _refuse(self, error: HdpmfError, read: ReadTask | None = None) -> None:
-        """Tell the owner what is refused, and keep it."""
-        self._setup.log(f"refused: {error}")
-        keep_refusal(self._setup, error, read)
 
     def _look(self) -> None:
         """Read the index, and take what is new."""
@@ -201,7 +189,6 @@ class Participant:
         """
         if file.sha256 in self._refused or (content and self._downloads.was_refused(file)):
             return
-        self._reports.asked = None
         try:
             take(file)
         except TransportError as error:
@@ -215,7 +202,7 @@ class Participant:
                 while len(self._refused) >= 64:
                     self._refused.pop(next(iter(self._refused)))
                 self._refused[file.sha256] = str(error)
-            self._refuse(error, self._reports.asked)
+            self._setup.log(f"refused: {error}")
 
     def _take_keys(self, file: PublicFile) -> None:
         """Follow the lists of keys that the pinned servers have signed."""

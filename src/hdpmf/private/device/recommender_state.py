@@ -16,7 +16,6 @@ from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.protocol.servers import Collector
 from hdpmf.errors import StorageError
 from hdpmf.private.client.outgoing import SplitReport
-from hdpmf.private.device.disclosures.refusals import RefusalBook
 from hdpmf.private.device.errors import DeclinedError
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.private.device.store.schema import AgreedTask, RecommenderState
@@ -33,7 +32,6 @@ class Setup:
         recommender: Whose tasks these are, for the ledger.
         noise: Where noise comes from; only ``ReleasedNoise`` where anything leaves this process.
         simulation: Seeded noise is allowed; nothing leaves this process.
-        refusals: Keeps what was refused, for the owner.
         log: Called with lines for the owner. They hold no rating.
         clock: What time it is (Unix).
         uniform: A random number from 0 to 1, which moments and waits are drawn by.
@@ -43,7 +41,6 @@ class Setup:
     recommender: str
     noise: Noise
     simulation: bool
-    refusals: RefusalBook
     log: Callable[[str], None]
     clock: Callable[[], float]
     uniform: Callable[[], float]

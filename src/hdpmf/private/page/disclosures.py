@@ -23,11 +23,7 @@ from hdpmf.private.device.consent import (
 )
 from hdpmf.private.device.device_identity import card_of
 from hdpmf.private.device.disclosures.bounds import privacy_bounds, total_spending
-from hdpmf.private.device.disclosures.data_export import disclosures
-from hdpmf.private.device.disclosures.history import LedgerRun, past_runs
-from hdpmf.private.device.disclosures.receipts import receipt_of
-from hdpmf.private.device.disclosures.refusals import load_refusals
-from hdpmf.private.device.disclosures.sent_bytes import sent_in
+from hdpmf.private.device.disclosures.history import LedgerRun, disclosures, past_runs
 from hdpmf.private.device.memberships import (
     forget,
     join,
@@ -176,15 +172,12 @@ def header_fields(request: PageRequest) -> dict[str, Any]:
 
 _RUNS_SHOWN = 50
 
-_REFUSALS_SHOWN = 50
-
 
 def disclosures_page(request: PageRequest) -> dict[str, Any]:
-    """Return pending offers, what was sent or refused, and the remaining budget."""
+    """Return questions, what was sent, and the remaining budget."""
     with request.owner.store() as store:
         policy = store.policy
         runs = past_runs(store)[::-1]
-        kept = load_refusals(store)
         bounds = privacy_bounds(store)
         total = store.ledger.spent_total()
         limit = policy.own_total
@@ -193,8 +186,6 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
             "runs": [
                 {
                     "run": run.run[:8],
-                    "name": run.run,
-                    "left": run.count("sent") > 0,
                     "recommender": run.entries[0].recommender,
                     "method": run.entries[0].method,
                     "line": _line(request.t, store, run),
@@ -212,29 +203,6 @@ def disclosures_page(request: PageRequest) -> dict[str, Any]:
             "spent": rounded_up(total),
             "budget": strips(store, titles),
             "views": views(request.t, bounds, so_far=True) if total else None,
-            "refused": [
-                {
-                    "by_owner": each.by_owner,
-                    "last": local_time(request.t, each.last),
-                    "first": local_time(request.t, each.first),
-                }
-                | {
-                    name: getattr(each, name)
-                    for name in (
-                        "count",
-                        "recommender",
-                        "method",
-                        "epsilon",
-                        "view",
-                        "run",
-                        "reason",
-                        "words",
-                    )
-                }
-                for each in kept.refused[: -_REFUSALS_SHOWN - 1 : -1]
-            ],
-            "refused_more": sum(kept.dropped.values())
-            + sum(each.count for each in kept.refused[:-_REFUSALS_SHOWN]),
             "log": request.owner.background.log_lines(),
         }
 
@@ -253,10 +221,7 @@ def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
         )  # fmt: skip
         what = t(f"disclosures.line_{state}")
     else:
-        pieces = sent_in(store, run.run)
-        least = [piece.minimum for piece in (() if pieces is None else pieces.pieces)]
-        way = "messages" if paid.view == "messages" else "sums" if any(least) else "sum"
-        what = t.count(f"disclosures.line_{way}", paid.ratings)
+        what = t.count("disclosures.line_sums", paid.ratings)
         outcome = (
             "failed" if run.count("refused")
             else "received" if run.count("received")
@@ -268,12 +233,6 @@ def _line(t: Wording, store: DeviceStore, run: LedgerRun) -> str:
 
 
 def export(request: PageRequest) -> bytes:
-    """Return all that was ever sent or refused, as JSON."""
+    """Return all that was ever sent, as JSON."""
     with request.owner.store() as store:
         return json.dumps(disclosures(store), indent=1, allow_nan=False).encode()
-
-
-def receipt(request: PageRequest) -> bytes:
-    """Return a receipt for what left in a run."""
-    with request.owner.store() as store:
-        return receipt_of(store, request.text("run")).to_json()

@@ -86,9 +86,7 @@ _QUESTIONS: dict[str, Callable[[PageRequest], dict[str, Any]]] = {
 }
 _FILES: dict[str, tuple[str, Callable[[PageRequest], bytes]]] = {
     "/disclosures/export": ("disclosures.json", disclosures.export),
-    "/disclosures/receipt": ("receipt.json", disclosures.receipt),
     "/recommenders/card": ("card.json", disclosures.card),
-    "/settings/export": ("data-export.json", settings.export_data),
 }
 
 

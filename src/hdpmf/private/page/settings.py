@@ -1,8 +1,7 @@
-"""The pages "My privacy" and "Settings": privacy level, passphrase, data export, deletion."""
+"""The pages "My privacy" and "Settings": privacy level, passphrase, deletion."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence, Set
 from importlib.metadata import version
 from typing import Any
@@ -29,7 +28,6 @@ from hdpmf.private.device.disclosures.bounds import (
     bound_of_items,
     privacy_bounds,
 )
-from hdpmf.private.device.disclosures.data_export import data_export
 from hdpmf.private.device.disclosures.history import by_rating
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -239,14 +237,6 @@ def new_passphrase(request: PageRequest) -> str:
     request.owner.change_passphrase(request.text("old", 1000) or None, new)
     request.session.note(request.t("settings.changed"))
     return "/settings"
-
-
-def export_data(request: PageRequest) -> bytes:
-    """Export all personal data as JSON."""
-    with request.owner.store() as store:
-        return json.dumps(
-            data_export(store), indent=1, allow_nan=False, ensure_ascii=False
-        ).encode()
 
 
 def forget(request: PageRequest) -> str:

@@ -51,7 +51,7 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.identity import DeviceCard, Enrolled, KeyHistory
+from hdpmf.common.protocol.identity import DeviceCard, Enrolled
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
 from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings, seconds
@@ -202,10 +202,6 @@ class ServiceFolder:
     def expel(self, name: str) -> Enrolled:
         """Remove a device."""
         return self._keep(self.enrolled.without(name))
-
-    def replace(self, name: str, signed: KeyHistory) -> Enrolled:
-        """Put a device's new card in place of its old one, in one step: it is never there twice."""
-        return self._keep(self.enrolled.replaced(name, signed))
 
     def _keep(self, enrolled: Enrolled) -> Enrolled:
         data = msgspec.json.format(msgspec.json.encode(enrolled), indent=1)

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.registry import MEANING, at_least, at_most, percent
+from hdpmf.private.device.disclosures.bounds import privacy_bounds
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.ledger import Charge
 from hdpmf.private.device.store.device_store import DeviceStore
@@ -274,3 +277,32 @@ def reveals(cost: Cost) -> str:
         f"is right {bound} of the time after looking at this run alone, for a rating of weight 1 "
         f"({cost.in_numbers()}); less for smaller weights."
     )
+
+
+def disclosures(store: DeviceStore) -> dict[str, Any]:
+    """Everything that was ever sent, for JSON."""
+    entries, total = store.ledger.entries(), store.ledger.spent_total()
+    bounds = privacy_bounds(store)
+    together, runs = bounds.spent, past_runs(store)
+    return {
+        "entries": [_fields(entry) for entry in entries],
+        "runs": [run.fields() for run in runs],
+        "spent_total": total if math.isfinite(total) else None,
+        "unprotected": math.isinf(total),
+        "spent_together": {
+            "pure_epsilon": together.pure if math.isfinite(together.pure) else None,
+            "epsilon_at_delta": together.at_delta if math.isfinite(together.at_delta) else None,
+            "delta": together.delta,
+            "proved": together.proved,
+        },
+        "guess_at_most": bounds.fields(),
+        "budget_per_rating": store.policy.own_epsilon,
+    }
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return {
+        name: None if isinstance(value, float) and math.isinf(value) else value
+        for name, value in plain.items()
+    }

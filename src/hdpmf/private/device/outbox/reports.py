@@ -56,7 +56,6 @@ from hdpmf.private.device.consent import (
     require_consent,
 )
 from hdpmf.private.device.disclosures.journal import Action, Entry
-from hdpmf.private.device.disclosures.sent_bytes import record_leader_response, report_leaves
 from hdpmf.private.device.errors import DeclinedError, UnansweredError, reason_of
 from hdpmf.private.device.outbox.server_keys import ServerKeyLists
 from hdpmf.private.device.published_files import (
@@ -111,8 +110,6 @@ class Reports:
         carrier: How to reach the leader.
         downloads: The recommender's files.
 
-    Attributes:
-        asked: The task that is looked at.
     """
 
     def __init__(self, setup: Setup, carrier: Carrier, downloads: Downloads) -> None:
@@ -122,7 +119,6 @@ class Reports:
         self._downloads = downloads
         self._keys = ServerKeyLists(setup.store)
         self.book = RecommenderStates(setup.store, setup.recommender)
-        self.asked: ReadTask | None = None
         self._held: tuple[str, bytes] = ("", b"")  # a task whose time has not come
         self._told = b""  # the task that the owner was last told to wait for an answer
         self._rest_until = 0.0  # after the disk refused
@@ -143,7 +139,7 @@ class Reports:
                 f"task-{file.sha256}.msgpack", most_bytes(pinned_items(self._store))
             )
             self._held = file.sha256, document
-        self.asked = read = read_task(self._held[1])
+        read = read_task(self._held[1])
         if read.id.hex() != file.sha256:
             raise ProtocolError(
                 "refused: the task is not the one that the index names (its id differs)"
@@ -183,7 +179,6 @@ class Reports:
         if read.id != self._told:
             words = f"there were {most} tasks within a day (max_tasks_per_day in the policy)"
             self._setup.log(f"Task {read.id.hex()[:8]}: {words}.")
-            keep_refusal(self._setup, DeclinedError("busy", words), read)
         self._told = read.id
         return True
 
@@ -194,7 +189,6 @@ class Reports:
         except DeclinedError as error:
             if read.id != self._told:
                 self._setup.log(f"Task {read.id.hex()[:8]}: {error}.")
-                keep_refusal(self._setup, error, read)
             self._told = read.id
             return False
         return True
@@ -294,7 +288,6 @@ class Reports:
                 return
             if reason_of(error) in _MAY_PASS:
                 raise
-            keep_refusal(self._setup, error, read)
             self._give_up(read, state, f"it is refused ({error})")
 
     def _tell_what_left(self, read: ReadTask) -> None:
@@ -488,11 +481,11 @@ class Reports:
             self._wait(read, state, now, str(error))
             return
         if not (200 <= status < 300 or status in REFUSED):
-            self._wait(read, state, now, f"its answer was {status}", (body, status))
+            self._wait(read, state, now, f"its answer was {status}")
             if status == _BAD_REQUEST and not self._keys.can_open(servers, body):
                 self.book.seal_anew(read.id)
             return
-        self._taken(read, state, body, status)
+        self._taken(read, state, status)
 
     def _leaves(self, read: ReadTask, state: TaskState, body: bytes, *, fresh: bool) -> None:
         """A connection is open: from here on bytes may have left, if the owner still agrees.
@@ -507,7 +500,6 @@ class Reports:
                 self._pay(read, state)
             if fresh:
                 self.book.put_report(read.id, body)
-            report_leaves(self._store, read.id, read.terms, read.task.servers, body)
 
     def _pay(self, read: ReadTask, state: TaskState) -> None:
         """Pay what was held, in the commit after which the first byte leaves."""
@@ -523,12 +515,11 @@ class Reports:
             model=facts_digest(self._store),
         )
 
-    def _taken(self, read: ReadTask, state: TaskState, body: bytes, status: int) -> None:
+    def _taken(self, read: ReadTask, state: TaskState, status: int) -> None:
         servers = read.task.servers
         said = f"reported to the servers of {servers.names}"
         with self._store.transaction():
             self.book.require(read.id, state)
-            record_leader_response(self._store, read.id, body, status, last=True)
             if status in REFUSED:
                 leader = servers.leader.organisation
                 said = f"{leader} refused a report (its answer was {status})"
@@ -536,20 +527,11 @@ class Reports:
             self._end(read)
         self._setup.log(f"Task {read.id.hex()[:8]}: {said}.")
 
-    def _wait(
-        self,
-        read: ReadTask,
-        state: TaskState,
-        now: float,
-        why: str,
-        answer: tuple[bytes, int] | None = None,
-    ) -> None:
-        """Try the same bytes again later (``answer``: them, and what was said to them)."""
+    def _wait(self, read: ReadTask, state: TaskState, now: float, why: str) -> None:
+        """Try the same bytes again later."""
         wait = backoff(state.tries, _FIRST_WAIT, LONGEST_WAIT, self._setup.uniform)
         with self._store.transaction():
             self.book.require(read.id, state)
-            if answer is not None:
-                record_leader_response(self._store, read.id, *answer, last=False)
             self._keep(read, state, tries=state.tries + 1, retry_at=now + wait)
         who = f"{read.task.servers.leader.organisation} did not take the report"
         if self._lacks_token(read, state):
@@ -563,17 +545,6 @@ class Reports:
 
     def _entry(self, read: ReadTask, action: Action, words: str) -> Entry:
         return entry_of(read.terms, action, words, recommender=self._setup.recommender, run=read.id)
-
-
-def keep_refusal(setup: Setup, error: HdpmfError, read: ReadTask | None = None) -> None:
-    """Keep what was refused, and of which task, for the owner.
-
-    What waits for the owner's own answer is not refused.
-    """
-    if isinstance(error, UnansweredError):
-        return
-    asked = (None, b"") if read is None else (read.terms, read.id)
-    setup.refusals.note(reason_of(error), str(error), *asked)
 
 
 def _within_a_day(taken: tuple[float, ...], now: float) -> tuple[float, ...]:

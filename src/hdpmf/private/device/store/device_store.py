@@ -231,12 +231,6 @@ class DeviceStore:
         """True if there is a passphrase."""
         return self._cipher.is_encrypted
 
-    def set_identity(self, identity: Identity) -> None:
-        """Be another device from now on."""
-        self.change_device(identity=identity.secret_bytes())
-        for view in self._views.values():
-            view.identity = identity
-
     @property
     def policy(self) -> Policy:
         """The policy of this device."""

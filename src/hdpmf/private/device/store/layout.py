@@ -13,8 +13,6 @@ TYPED_TABLES = (
     "agreed_tasks",
     "questions",
     "consents",
-    "refusals",
-    "sent_runs",
     "hidden_items",
     "marks",
     "items_apart",

@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from hdpmf.common.protocol import Survey
-from hdpmf.private.device.errors import Reason
 from hdpmf.private.device.policy import Policy, Terms
 
 FIRST = 1
@@ -34,7 +33,6 @@ class Device(Row, frozen=True, kw_only=True):
     Attributes:
         identity: The signing key.
         policy: The terms that the device agrees to.
-        key_succession: Proof that former keys vouch for the present ones (JSON).
         scales: By item namespace, the scale (low, high, step) that the owner rates on.
         last_recommender: Address of the recommender that was used last.
         server_keys: By the signing key of a server (hex), the newest list of its keys, signed.
@@ -43,7 +41,6 @@ class Device(Row, frozen=True, kw_only=True):
     identity: bytes
     policy: Policy
     name: str = ""
-    key_succession: bytes = b""
     scales: dict[str, tuple[float, float, float | None]] = {}
     last_recommender: str = ""
     server_keys: dict[str, bytes] = {}
@@ -230,109 +227,6 @@ class Consent(Row, frozen=True, kw_only=True):
     def key(self) -> str:
         """The question's key; an answer for once that is in use has the run in its key, too."""
         return f"{self.asked.key}|{self.run.hex()}" if self.run else self.asked.key
-
-
-OWNER = "this device's owner"
-"""Words with which a refusal begins that is the owner's own word, and not the policy's."""
-
-
-class RefusalRecord(Row, frozen=True, kw_only=True):
-    """Something that was refused, once or more often.
-
-    Attributes:
-        reason: What it was told.
-        words: Why, for the owner.
-        method: What was asked for, where that is known.
-        view: What would have been seen.
-        epsilon: At which budget of a rating; 0 where that is not known.
-        run: In which run, the last time (hex).
-        first: When, the first time.
-        last: When, the last time.
-    """
-
-    recommender: str
-    reason: Reason
-    words: str
-    method: str = ""
-    view: str = ""
-    epsilon: float = 0.0
-    run: str = ""
-    first: str = ""
-    last: str = ""
-    count: int = 1
-
-    @property
-    def by_owner(self) -> bool:
-        """True if the owner said no, left or paused; otherwise the device decided by its policy."""
-        return self.words.startswith(OWNER)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The identity of a refusal: equal ones are counted."""
-        return (self.recommender, self.reason, self.words, self.method, self.view, self.epsilon)
-
-
-class Refusals(Row, frozen=True, kw_only=True):
-    """All refusals that are kept, the latest last: the only row of its table.
-
-    Attributes:
-        refused: The last ones of each recommender.
-        dropped: How many there were besides, by recommender.
-    """
-
-    refused: tuple[RefusalRecord, ...] = ()
-    dropped: dict[str, int] = {}
-
-
-class SentMessage(Row, frozen=True, kw_only=True):
-    """Bytes that left, or may have left: a connection was open.
-
-    Attributes:
-        number: Of the job, the round or the task in its run.
-        at: When, the first time.
-        size: How many.
-        sha256: Of them; empty where they left in clear.
-        minimum: Users, at least, over whom the sum is that they go into; 0 where there is none.
-        status: What the leader answered last (HTTP); 0 where no answer came, or none is given.
-        answered: When.
-    """
-
-    number: int
-    at: str
-    size: int
-    sha256: str = ""
-    minimum: int = 0
-    status: int = 0
-    answered: str = ""
-
-
-class SentRun(Row, frozen=True, kw_only=True):
-    """The bytes that left in a run, and to whom. No rating, weight or item is in it.
-
-    Attributes:
-        run: Which (hex).
-        devices: Under which identities of this device (hex).
-        authority: SHA-256 of the authorities by which the recommender was known.
-        servers: Digest of the two servers; empty where there are none.
-        leader: Organisation and address of the one that takes reports.
-        helper: Of the other one.
-        catalogue: Digest of the catalogue, as people compare it.
-        pieces: The first ones, in their order.
-        more: How many there were besides.
-        more_bytes: Of these.
-    """
-
-    run: str
-    devices: tuple[str, ...]
-    authority: tuple[str, ...]
-    servers: str = ""
-    leader: tuple[str, str] = ("", "")
-    helper: tuple[str, str] = ("", "")
-    catalogue: str = ""
-    version: int = 0
-    pieces: tuple[SentMessage, ...] = ()
-    more: int = 0
-    more_bytes: int = 0
 
 
 class HiddenItem(Row, frozen=True, kw_only=True):

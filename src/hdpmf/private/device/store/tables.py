@@ -26,8 +26,6 @@ from hdpmf.private.device.store.schema import (
     Question,
     Recommender,
     RecommenderState,
-    Refusals,
-    SentRun,
 )
 
 T = TypeVar("T")
@@ -146,8 +144,6 @@ class Tables:
         self.agreed_tasks = table("agreed_tasks", AgreedTask, lambda row: row.id)
         self.questions = table("questions", Question, lambda row: row.key)
         self.consents = table("consents", Consent, lambda row: row.key)
-        self.refusals = table("refusals", Refusals, lambda row: ONLY)
-        self.sent_runs = table("sent_runs", SentRun, lambda row: row.run)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
         self.marks = table("marks", Mark, lambda row: row.key)
         self.items_apart = table("items_apart", ItemsApart, lambda row: row.recommender_id)
