@@ -46,7 +46,6 @@ WANTED = {
 EXPERIMENT = """
 name = "house"
 title = "House"
-kind = "figure"
 datasets = ["synthetic"]
 methods = ["hdp-sum", "user-mean"]
 seeds = [0]

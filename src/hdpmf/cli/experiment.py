@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hdpmf.cli.options import DATASET_NAMES, argument, command, data_option, option, run_option
 from hdpmf.cli.output import Block, Result, Table, note
 from hdpmf.common.methods import METHODS
-from hdpmf.errors import ConfigError, DatasetError
+from hdpmf.errors import DatasetError
 
 if TYPE_CHECKING:
     from hdpmf.lab.experiments import Cell, Experiment, RunCounts
@@ -30,15 +30,6 @@ _LISTS = {"ndcg_at_10": "NDCG@10", "recall_at_10": "recall", "coverage_at_10": "
 
 Jobs = Annotated[
     int | None, run_option("Runs at a time.", "N", "--jobs", "-j", default="all cores")
-]
-Fresh = Annotated[
-    bool | None,
-    run_option(
-        "Do everything again, earlier results set aside; or go on from results that must be there.",
-        None,
-        "--fresh/--resume",
-        default="go on where there are results",
-    ),
 ]
 ReportFolder = Annotated[Path, argument("Folder to write into; made where it is absent.", "OUT")]
 Results = Annotated[
@@ -85,18 +76,15 @@ def run_file(
     execution: ExecutionOptions,
     out: Annotated[
         Path,
-        option(
-            "Folder of results; a stopped command continues from there.", "FOLDER", "--out", "-o"
-        ),
+        option("Folder of results; a command goes on from what is there.", "FOLDER", "--out", "-o"),
     ] = _OUT,
-    fresh: Fresh = None,
 ) -> Result:
     """Run an experiment: cross-validation, then every method on every seed; resumable."""
     from hdpmf.lab.experiments import read_experiment, resolve
 
     experiment, files = resolve(read_experiment(file), file.parent)
     words = ("hdpmf", "experiment", "run", file)
-    done, by_name = run_and_collect([experiment], out, execution, fresh, words, {}, files)
+    done, by_name = run_and_collect([experiment], out, execution, words, {}, files)
     cells = by_name.get(experiment.name, [])
     fields = {"experiment": experiment.name, "cells": list(map(cell_fields, cells))}
     return run_result(out, done, fields, cell_tables(experiment, cells), cells)
@@ -120,9 +108,8 @@ def report_result(written: ReportFiles, results: Path, **more: Any) -> Result:
         "files": list(written.files),
         **more,
         "missing_cells": written.missing,
-        "problems": list(written.problems),
     }
-    notes = list(written.problems)
+    notes = []
     if written.missing:
         notes.append(
             f"{written.missing} cells are incomplete and marked so; the same 'run' command "
@@ -136,7 +123,6 @@ def run_and_collect(
     experiments: Sequence[Experiment],
     out: Path,
     execution: ExecutionOptions,
-    fresh: bool | None,
     words: Sequence[object],
     typed: Mapping[str, Any],
     files: Mapping[str, Path] | None = None,
@@ -147,16 +133,13 @@ def run_and_collect(
     that resumes the work after Ctrl-C.
     """
     from hdpmf.common.base.progress import clock
+    from hdpmf.common.methods.registry import PLUGINS
     from hdpmf.lab.experiments import Store, collect, expected_runs, run_experiments, watch
     from hdpmf.lab.experiments.expansion import wishes_in_words
     from hdpmf.lab.experiments.runner import expected_seconds
-    from hdpmf.lab.experiments.store import FILE_NAME, set_aside
     from hdpmf.private.kernels.gpu.availability import use_gpu
 
-    if fresh is False and not (out / FILE_NAME).exists():
-        raise ConfigError(f"there is nothing to go on from in {out}; drop --resume to begin")
-    if fresh and (earlier := set_aside(out)) is not None:
-        note(f"earlier results are kept in {earlier}")
+    words = [*words, *itertools.chain.from_iterable(("--plugin", file) for file in PLUGINS)]
     options = {**typed, **execution.typed}
     with Store(out, create=True) as store:
         about = ""
@@ -186,8 +169,7 @@ def run_and_collect(
             note(f"stopped; what was finished is kept. To go on: {again}")
             raise
         results = store.results()
-        with_runs = [experiment for experiment in experiments if experiment.has_runs]
-        return done, {one.name: collect(store, one, results) for one in with_runs}
+        return done, {one.name: collect(store, one, results) for one in experiments}
 
 
 def _command_line(words: Sequence[object], options: Mapping[str, Any]) -> str:
@@ -397,20 +379,19 @@ def run_paper(
     out: Annotated[
         Path | None,
         option(
-            "Folder of results; a stopped command continues from there.",
+            "Folder of results; a command goes on from what is there.",
             "FOLDER",
             "--out",
             "-o",
             default=f"{_PAPER_OUT}, with --quick {_QUICK_OUT}",
         ),
     ] = None,
-    fresh: Fresh = None,
 ) -> Result:
     """Repeat the paper's experiments: cross-validation, five seeds, all cores, resumable."""
     folder = out or (_QUICK_OUT if choice.quick else _PAPER_OUT)
     experiments = choice.experiments()
     words = ("hdpmf", "paper", "run")
-    done, cells = run_and_collect(experiments, folder, execution, fresh, words, asdict(choice))
+    done, cells = run_and_collect(experiments, folder, execution, words, asdict(choice))
     fields = {
         "quick": choice.quick,
         "experiments": {name: list(map(cell_fields, found)) for name, found in cells.items()},
@@ -419,7 +400,6 @@ def run_paper(
         table
         for experiment in experiments
         for table in cell_tables(experiment, cells.get(experiment.name, []))
-        if experiment.has_runs
     )
     return run_result(
         folder, done, fields, tables, [one for found in cells.values() for one in found]

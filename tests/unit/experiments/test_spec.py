@@ -2,18 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.lab.experiments import (
-    expected_runs,
     parse_experiment,
     read_experiment,
-    resolve,
 )
-from hdpmf.lab.experiments.execution import parts_of, weights_of
-from hdpmf.lab.experiments.expansion import wishes_in_words
 from hdpmf.lab.experiments.spec import default_grids
 
 HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
@@ -35,24 +30,13 @@ HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
         ("split.per_users = 3", "unknown field 'per_users' in .split.; did you mean 'per_user'."),
         ("data.mine.fiel = 'x'", "unknown field 'fiel' in .data.; did you mean 'file'."),
         ("tuning.split.kindd = 'x'", "unknown field 'kindd' in .split."),
-        (
-            "user_groups = [{name = 'a', ratio = 1.0, low = 0.1, hig = 1}]",
-            "unknown field 'hig' in .user_groups.",
-        ),
-        (
-            "user_groups = [{name='a', ratio=1, low=0.1, high=1}]\nprivacy = {f_uc = 0.2}",
-            "f_uc is of the paper's groups",
-        ),
         ("methods = ['mf']\nwithout = ['mf']", "no methods are left"),
-        ("imports = ['no_such_module_here']", "cannot import"),
-        ("kind = 'figure'", "vary"),
-        ("[vary]\nparameter = 'epsilon'\nvalues = [1]", "vary"),
-        ("kind = 'figure'\n[vary]\nparameter = 'epsilon'\nvalues = [1, 1]", "twice"),
+        ("[vary]\nparameter = 'epsilon'\nvalues = [1, 1]", "twice"),
         (
-            "kind = 'figure'\n[vary]\nparameter = 'beta'\nvalues = [1]",
+            "[vary]\nparameter = 'beta'\nvalues = [1]",
             "no method here has an option 'beta'",
         ),
-        ("kind = 'figure'\n[vary]\nparameter = 'fraction'\nvalues = [0]", "fractions"),
+        ("[vary]\nparameter = 'fraction'\nvalues = [0]", "fractions"),
         ("[privacy]\nf_xx = 1", "privacy.f_xx is unknown"),
         ("[params]\nmomentum = 1", "no method here has an option 'momentum'"),
         (
@@ -81,31 +65,6 @@ def test_what_makes_no_sense_is_refused_with_its_place(more: str, message: str) 
 def test_impossible_wishes_are_refused() -> None:
     with pytest.raises(PrivacyError):
         parse_experiment(HEAD + "[privacy]\nf_uc = 0.9", "mine.toml")
-    groups = "user_groups = [{name = 'a', ratio = 0.4, low = 0.1, high = 1}]"
-    with pytest.raises(PrivacyError, match=r"sum to 0\.4"):
-        parse_experiment(HEAD + groups, "mine.toml")
-
-
-def test_groups_of_ones_own_are_drawn_and_named() -> None:
-    text = """methods = ["hdp-sum"]
-user_groups = [
-    { name = "strict", ratio = 0.25, low = 0.05, high = 0.05 },
-    { name = "easy", ratio = 0.75, low = 0.5, high = 0.5 },
-]
-item_groups = [{ name = "all", ratio = 1, low = 1.0, high = 1.0 }]
-"""
-    experiment, _ = resolve(parse_experiment(HEAD + text, "mine.toml"))
-    run = expected_runs([experiment])[0]
-    train, _ = parts_of(run, {})
-    weights = weights_of(run, train, {})
-    assert weights is not None
-    assert sorted(np.unique(weights.beta)) == [0.05, 0.5]
-    assert np.mean(weights.beta == 0.05) == pytest.approx(0.25, abs=0.01)
-    assert (weights.gamma == 1.0).all()
-    said = wishes_in_words(experiment, "synthetic")
-    assert "users: strict 25 %, easy 75 %; items: all 100 %" in said
-    usual = expected_runs([resolve(parse_experiment(HEAD + 'methods = ["hdp-sum"]', "x"))[0]])[0]
-    assert run.id != usual.id
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
-from math import inf, isnan
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -31,16 +31,6 @@ def test_the_first_result_of_a_run_stays(tmp_path: Path) -> None:
         store.add(result(mse=1.0))
         store.add(result(mse=2.0))
         assert [one.metric("mse") for one in store.results().values()] == [1.0]
-
-
-def test_errors_of_methods_for_lists_alone_are_not_read(tmp_path: Path) -> None:
-    """Stores of 1.0.0 have the user mean's there."""
-    old = msgspec.structs.replace(
-        result(n_listed=3, ndcg_at_10=0.2),
-        run=Run(Data("synthetic"), Part("hold-out"), "ease", {}),
-    )
-    assert [isnan(old.metric(name)) for name in ("mse", "mae", "mse_all")] == [True] * 3
-    assert old.metric("ndcg_at_10") == 0.2
 
 
 _LISTED = {"n_listed": 3, "ndcg_margin_at_10": 0.1}

@@ -16,7 +16,6 @@ from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.game import Audit, pairs, run_audit
 from hdpmf.lab.audit.scores import BROKEN, STANDS
-from hdpmf.lab.experiments.runs import MethodRecord, source_digest
 from hdpmf.models import compare
 from tools.methods_page import markdown
 
@@ -138,23 +137,6 @@ def test_the_audit_of_a_method_that_does_not_say_what_is_seen() -> None:
             Audit("silent", "messages", adjacency="presence")
     finally:
         METHODS.discard("silent")
-
-
-def test_a_record_stands_in_for_a_method(noisy: Method) -> None:
-    record = MethodRecord.of(noisy)
-    METHODS.discard("noisy")
-    assert "noisy" not in METHODS
-    with METHODS.also([record.method()]):
-        standing_in = METHODS["noisy"]
-        assert standing_in.claim() == noisy.claim()
-        assert tuple(standing_in.options) == tuple(noisy.options)
-        assert source_digest(standing_in.estimator) == source_digest(noisy.estimator)
-        assert cost("noisy", "messages").pure == pytest.approx(1.0)
-    assert "noisy" not in METHODS
-    METHODS.add(noisy)
-    with METHODS.also([record.method()]):
-        assert METHODS["noisy"].estimator is Noisy
-    assert "noisy" in METHODS
 
 
 def test_impossible_predictions_are_counted() -> None:

@@ -343,16 +343,12 @@ def test_an_empty_store_is_refused(tmp_path):
         read_content(tmp_path)
 
 
-def test_a_method_that_is_gone_leaves_the_rest(
-    tmp_path, fill_store: Fill, experiments: Make, register
-):
+def test_a_method_that_is_gone_is_named(tmp_path, fill_store: Fill, experiments: Make, register):
     register(replace(METHODS["hdpmf"], name="mine", label="Mine"))
     own = msgspec.structs.replace(
         experiments(["figure_epsilon"])[0], name="own", methods=("mine", "mf")
     )
     fill_store(tmp_path, [*experiments(["table3"]), own])
     METHODS.discard("mine")
-    content = read_content(tmp_path)
-    assert list(content.cells) == ["table3"]
-    assert "own cannot be shown" in content.problems[0]
-    assert "own cannot be shown" in shown(content)
+    with pytest.raises(ConfigError, match=r"own: unknown method 'mine'.*--plugin"):
+        read_content(tmp_path)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from html import unescape
 from pathlib import Path
 
 import pytest
-from scipy.stats import ttest_rel
 
 from hdpmf.lab.experiments import Store, parse_experiment, resolve, run_experiments
 from hdpmf.lab.report import write_report
 from hdpmf.lab.report.content import read_content
 from hdpmf.lab.report.exports import latex_files
-from hdpmf.lab.report.tables import differences
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +31,7 @@ per_user = 3
 grids.default = { learning_rate = [0.01], reg = [0.01] }
 """
 TABLE = f'name = "mine"\nmethods = ["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]\n{HEAD}'
-FIGURE = f"""name = "curve"\nkind = "figure"\nmethods = ["hdp-sum", "hdpmf"]\n{HEAD}
+FIGURE = f"""name = "curve"\nmethods = ["hdp-sum", "hdpmf"]\n{HEAD}
 [vary]
 parameter = "epsilon"
 values = [0.5, 2]
@@ -105,7 +102,7 @@ def test_a_curve_has_its_honest_epsilon_and_two_experiments_both_titles(tmp_path
 
 
 def test_an_experiment_of_lists_has_their_table_and_figure(tmp_path: Path) -> None:
-    text = FIGURE.replace('kind = "figure"', 'kind = "figure"\nmeasure = "lists"')
+    text = 'measure = "lists"\n' + FIGURE
     text = text.replace('["hdp-sum", "hdpmf"]', '["hdp-sum", "private-popular", "most-popular"]')
     written = write_report(run(tmp_path / "store", text), tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
@@ -166,22 +163,3 @@ def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path
     # What people's own wishes come to is not written down, so nothing is charged by somebody
     # else's.
     assert said(tmp_path / "files") == ("from files of people's own wishes", [])
-
-
-def test_differences_are_those_of_the_seeds(table: Path, tmp_path: Path) -> None:
-    content = read_content(table)
-    (place,) = differences(content)
-    cells = {cell.label: cell for cell in content.cells["mine"]}
-    assert len(place.tests) == 10
-    for test in place.tests:
-        first, second = (cells[name].mse.values for name in (test.first, test.second))
-        if not math.isnan(test.t_p):
-            assert test.t_p == pytest.approx(ttest_rel(first, second).pvalue)
-            assert test.t_holm >= test.t_p
-    assert {cell.label for cell in place.groups} == set(cells)
-    gap = cells["MF"].summary("mse_gap")
-    assert all(value > 0 for value in gap.values)
-    write_report(table, tmp_path)
-    page = (tmp_path / "index.html").read_text()
-    assert "Differences that are more than chance" in page
-    assert f"{gap.mean:.4f}" in page

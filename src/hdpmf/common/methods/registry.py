@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -29,16 +27,6 @@ class Methods(Registry[Method]):
     def _checked(self, method: Method) -> Method:
         """Nobody here has checked what a method claims that is not ours: label it as such."""
         return method if self.is_ours(method) else _as_its_authors(method)
-
-    @contextmanager
-    def also(self, methods: Iterable[Method]) -> Iterator[None]:
-        """Know these methods too, within the block, where none of their names is known."""
-        added = [self.add(method).name for method in methods if method.name not in self]
-        try:
-            yield
-        finally:
-            for name in added:
-                self.discard(name)
 
 
 _WITHOUT_NOISE = ("no-noise", "raw-mean")
@@ -152,28 +140,6 @@ def load_plugin(file: str | Path) -> None:
     if set(METHODS) == before:
         raise ConfigError(f"{file} adds no method; let it call hdpmf.add_method(name, estimator)")
     PLUGINS.append(path)
-
-
-def load_module(name: str, beside: Path | None = None) -> None:
-    """Import a user's module that adds methods: from the folder ``beside``, else from the path.
-
-    Raises:
-        ConfigError: There is none, or it fails.
-    """
-    file = None if beside is None else beside / f"{name.removesuffix('.py')}.py"
-    if file is not None and file.is_file():
-        load_plugin(file)
-        return
-    if any(path.stem == name.removesuffix(".py") for path in PLUGINS):
-        return
-    try:
-        import_module(name)
-    except ImportError as error:
-        where = "beside the experiment" if beside is None else f"in {beside}"
-        raise ConfigError(
-            f"cannot import {name!r} ({error}); put {name.removesuffix('.py')}.py {where}, "
-            "or on PYTHONPATH"
-        ) from error
 
 
 OBSERVERS = {

@@ -29,7 +29,7 @@ import numpy as np
 from hdpmf.common.data import Ratings, load_dataset, load_split
 from hdpmf.common.data.splits import BY_TIME, cut
 from hdpmf.common.methods import METHODS
-from hdpmf.common.methods.registry import load_module, load_plugin
+from hdpmf.common.methods.registry import load_plugin
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError, message_language
 from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
@@ -38,7 +38,6 @@ from hdpmf.models import Estimator
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.multi_fit import Fit, FitResult, fit_together
 from hdpmf.models.training import FarFromConvergedWarning
-from hdpmf.models.validation import group_errors, group_names
 from hdpmf.private.kernels.gpu.availability import explain
 
 _PACKAGES = ("hdpmf", "numpy", "scipy", "numba", "polars", "joblib")
@@ -91,7 +90,6 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     runs: tuple[Run, ...]
     files: Mapping[str, str] = {}
-    imports: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     starter: int = 0
     listed: frozenset[str] = frozenset()
@@ -103,8 +101,6 @@ def do_task(task: RunGroup) -> list[Result]:
         _become_worker(task.starter)
     for file in task.plugins:
         load_plugin(file)
-    for module in task.imports:
-        load_module(module)
     return [do_run(run, task.files, run.id in task.listed) for run in task.runs]
 
 
@@ -232,7 +228,6 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
             "no test rating has both its user and its item in training; there is nothing to measure"
         )
     everything = model.score(test)
-    errors = model.predict(test.user_ids, test.item_ids) - test.values
     published = _without_fallback(model).score(test.take(seen))
     return {
         "mse": published["mse"],
@@ -243,7 +238,6 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
         "mae_all": everything["mae"],
         "n_all": everything["n"],
         **{name: everything[name] for name in ("n_off_scale",) if name in everything},
-        **group_errors(test, errors, group_names("activity", train, test)),
     }
 
 

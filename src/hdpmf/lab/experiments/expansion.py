@@ -19,7 +19,6 @@ import msgspec
 from hdpmf.common.data import dataset_info, find_dataset
 from hdpmf.common.data.splits import BY_TIME
 from hdpmf.common.methods import METHODS
-from hdpmf.common.methods.registry import load_module
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
@@ -106,8 +105,6 @@ def file_digest(path: Path) -> str:
 
 def method_names(experiment: Experiment) -> tuple[str, ...]:
     """Return the methods of an experiment, for ``all`` in the order of the registry."""
-    for module in experiment.imports:
-        load_module(module)
     wanted = experiment.methods
     if wanted == "all":
         # Some methods make only lists; the trivial baselines among the others make none.
@@ -121,9 +118,11 @@ def method_names(experiment: Experiment) -> tuple[str, ...]:
         for name in (*wanted, *experiment.without, *experiment.paper_methods):
             METHODS.named(name)
     except ConfigError as error:
-        raise ConfigError(f"{experiment.name}: {error}") from None
+        raise ConfigError(
+            f"{experiment.name}: {error}; the file of a method of your own is named by --plugin"
+        ) from None
     methods = tuple(dict.fromkeys(name for name in wanted if name not in experiment.without))
-    if not methods and experiment.has_runs:
+    if not methods:
         raise ConfigError(f"{experiment.name}: no methods are left; name some under methods")
     return methods
 
@@ -148,28 +147,22 @@ def _as_option(name: str, value: float) -> float:
 
 def configurations(experiment: Experiment) -> Iterator[Configuration]:
     """Yield where hyper-parameters must be chosen."""
-    if experiment.has_runs:
-        like = experiment.tuning.like
-        tuned = dict.fromkeys(like.get(method, method) for method in method_names(experiment))
-        for place in itertools.product(experiment.datasets, tuned, experiment.factors):
-            yield Configuration(*place)
+    like = experiment.tuning.like
+    tuned = dict.fromkeys(like.get(method, method) for method in method_names(experiment))
+    for place in itertools.product(experiment.datasets, tuned, experiment.factors):
+        yield Configuration(*place)
 
 
 def cell_configurations(
     experiment: Experiment,
 ) -> Iterator[tuple[Configuration, Configuration, float | None]]:
     """Yield the places of cells: each with the one whose hyper-parameters it takes, and x."""
-    if experiment.has_runs:
-        methods = method_names(experiment)
-        for dataset, method, factors, x in itertools.product(
-            experiment.datasets, methods, experiment.factors, experiment.xs
-        ):
-            tuned = experiment.tuning.like.get(method, method)
-            yield (
-                Configuration(dataset, method, factors),
-                Configuration(dataset, tuned, factors),
-                x,
-            )
+    methods = method_names(experiment)
+    for dataset, method, factors, x in itertools.product(
+        experiment.datasets, methods, experiment.factors, experiment.xs
+    ):
+        tuned = experiment.tuning.like.get(method, method)
+        yield Configuration(dataset, method, factors), Configuration(dataset, tuned, factors), x
 
 
 def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[GridCell]:
@@ -261,8 +254,7 @@ def _evaluated(chosen: Iterable[tuple[Experiment, Choices]]) -> list[Run]:
 
 def privacy_spec(experiment: Experiment, x: float | None = None) -> PrivacySpec:
     """Return the privacy specification at one point of the axis."""
-    users, items = experiment.user_groups, experiment.item_groups
-    return Privacy(_wishes(experiment, x), user_groups=users, item_groups=items).spec
+    return Privacy(_wishes(experiment, x)).spec
 
 
 def _wishes(experiment: Experiment, x: float | None) -> dict[str, float]:
@@ -307,12 +299,11 @@ def wishes_of(experiment: Experiment, name: str, changes: dict[str, float], seed
     own = experiment.data.get(name, DataOptions())
     if own.weight_files:
         return Privacy({}, 0, own.weight_files, own.missing_weight)
-    users, items = experiment.user_groups, experiment.item_groups
-    specified = changes or users or items or experiment.varied in PRIVACY_NAMES
+    specified = changes or experiment.varied in PRIVACY_NAMES
     invented = own.file is not None and own.weights is None and not specified
     if invented or own.weights == "uniform":
         return Privacy({}, 0, ("uniform",))
-    return Privacy(changes, seed, user_groups=users, item_groups=items)
+    return Privacy(changes, seed)
 
 
 def wishes_in_words(experiment: Experiment, name: str) -> str:
@@ -322,14 +313,6 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
         return "everybody at 1"
     if wishes.weights != ("paper",):
         return "from files of people's own wishes"
-    kinds = ("users", wishes.user_groups), ("items", wishes.item_groups)
-    own = [
-        f"{kind}: " + ", ".join(f"{group.name} {100 * group.ratio:g} %" for group in groups)
-        for kind, groups in kinds
-        if groups
-    ]
-    if own:
-        return f"random groups of the experiment's own ({'; '.join(own)})"
     other = wishes.changes or experiment.varied in PRIVACY_NAMES
     shares = ", with other shares or weights" if other else ""
     return f"the paper's random groups{shares}, nobody's own wishes"

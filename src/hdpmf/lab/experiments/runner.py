@@ -41,10 +41,9 @@ from hdpmf.lab.experiments.expansion import (
     data_of,
     expected_runs,
     final_runs,
-    method_names,
     tuning_runs,
 )
-from hdpmf.lab.experiments.runs import MethodRecord, Run
+from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result, Store
 from hdpmf.lab.experiments.summary import dataset_title
@@ -119,11 +118,10 @@ def run_experiments(
     )
     reason = "interrupted"
     try:
-        _note_what_is_used(experiments, store, files or {})
+        _note_datasets(experiments, store, files or {})
         common = RunGroup(
             (),
             {digest: str(path.absolute()) for digest, path in (files or {}).items()},
-            tuple(dict.fromkeys(name for one in experiments for name in one.imports)),
             tuple(map(str, PLUGINS)),
             os.getpid(),
         )
@@ -267,21 +265,16 @@ def _in_parallel(tasks: Sequence[RunGroup], n_jobs: int, backend: str) -> Iterat
             results.close()  # on Ctrl-C: no further task is sent, workers are ended
 
 
-def _note_what_is_used(
+def _note_datasets(
     experiments: Sequence[Experiment], store: Store, files: Mapping[str, Path]
 ) -> None:
-    """Record counts of data sets, and the methods that are not ours, as they are now."""
+    """Record counts of data sets, as they are now."""
     datasets = store.datasets()
-    records = store.methods()
     for experiment in experiments:
         for name in experiment.datasets:
             if name not in datasets:
                 datasets[name] = _dataset_facts(experiment, name, files)
                 store.note("dataset", datasets[name])
-        for name in method_names(experiment) if experiment.has_runs else ():
-            if not METHODS.is_ours(name) and records.get(name) != MethodRecord.of(METHODS[name]):
-                records[name] = MethodRecord.of(METHODS[name])
-                store.note("method", msgspec.to_builtins(records[name]))
 
 
 def _dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, make_dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from modulefinder import ModuleFinder
@@ -24,18 +23,11 @@ import msgspec
 
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.data.columns import Missing
-from hdpmf.common.methods import METHODS, Claim, Form, Method
-from hdpmf.common.methods.registry import AS_CLAIMED
-from hdpmf.common.privacy import Group, PrivacySpec
+from hdpmf.common.methods import METHODS
+from hdpmf.common.privacy import PrivacySpec
 from hdpmf.models import Estimator, make_model
 
 _OURS = "hdpmf."
-
-
-class _StandIn(Estimator):
-    """The estimator of a method of which only the record is here: it cannot be fitted."""
-
-    source = ""
 
 
 @cache
@@ -45,8 +37,6 @@ def source_digest(estimator: str | type) -> str:
     Empty for our own, whose methods have versions. Where there is no source to be read, a word that
     never comes again: then no result can be taken for a later one's.
     """
-    if isinstance(estimator, type) and issubclass(estimator, _StandIn):
-        return estimator.source
     module, name = (
         estimator.split(":")
         if isinstance(estimator, str)
@@ -79,52 +69,6 @@ def _with_neighbours(file: Path) -> list[Path]:
         finder.import_hook(".".join(file.relative_to(root).with_suffix("").parts))
     found = (getattr(module, "__file__", None) for module in finder.modules.values())
     return sorted(Path(path) for path in found if path)
-
-
-class MethodRecord(msgspec.Struct, frozen=True):
-    """Facts about a method that is not ours, so that reports need neither its code nor its place.
-
-    Attributes:
-        facts: Fields of its `Method` that are plain values.
-        options: Names of its options.
-        form: Its `Form`: claims, and what leaves devices.
-        source: See `source_digest`; runs are known by it.
-    """
-
-    facts: dict[str, Any]
-    options: tuple[str, ...]
-    form: dict[str, Any]
-    source: str
-
-    @classmethod
-    def of(cls, method: Method) -> MethodRecord:
-        """Return the record of a method."""
-        return cls(
-            facts={name: getattr(method, name) for name in _RECORDED},
-            options=tuple(method.options),
-            form=asdict(method.form),
-            source=source_digest(method.estimator),
-        )
-
-    def method(self) -> Method:
-        """Return a method that stands in for the recorded one in a report."""
-        name = self.facts["name"]
-        claims = {view: Claim(**claim) for view, claim in self.form["claims"].items()}
-        return Method(
-            **self.facts,
-            estimator=type(f"StandInFor_{name}", (_StandIn,), {"source": self.source}),
-            configuration=make_dataclass(
-                "Recorded", [(option, Any, None) for option in self.options]
-            ),
-            accounting=AS_CLAIMED,
-            form=Form(**{**self.form, "claims": claims}),
-        )
-
-
-_RECORDED = (
-    *("name", "label", "summary", "family", "headline", "lists_only", "has_h", "colour"),
-    *("tuning", "tuned_like", "version"),
-)
 
 
 RESULTS_VERSION = 1
@@ -181,24 +125,6 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float = 0.0
 
 
-class OwnGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A group of users or items with privacy weights of its own, as `hdpmf.Group` has it.
-
-    Attributes:
-        ratio: Its part of all users (or items).
-        low: The smallest weight; ``high`` the largest, the same for a fixed weight.
-    """
-
-    name: str
-    ratio: float
-    low: float
-    high: float
-
-    def group(self) -> Group:
-        """Return the group that weights are drawn by."""
-        return Group(self.name, self.ratio, self.low, self.high)
-
-
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The privacy wishes.
 
@@ -207,24 +133,17 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         weights: ``paper``, ``uniform`` (everybody at 1), or checksums of the user's files of
             weights.
         missing: The weight of everybody whom such a file does not name.
-        user_groups: Groups of users other than the paper's; ``item_groups`` of items.
     """
 
     changes: dict[str, float] = {}
     seed: int = 0
     weights: tuple[str, ...] = ("paper",)
     missing: float | None = None
-    user_groups: tuple[OwnGroup, ...] = ()
-    item_groups: tuple[OwnGroup, ...] = ()
 
     @property
     def spec(self) -> PrivacySpec:
         """The specification that weights are drawn by."""
-        paper = PrivacySpec.paper(**self.changes)
-        return PrivacySpec(
-            tuple(group.group() for group in self.user_groups) or paper.user_groups,
-            tuple(group.group() for group in self.item_groups) or paper.item_groups,
-        )
+        return PrivacySpec.paper(**self.changes)
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):

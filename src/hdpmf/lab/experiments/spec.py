@@ -5,7 +5,6 @@ Everything has the paper's value by default, so that a file says only what is di
 
     name = "stronger-privacy"
     title = "HDPMF against PDPMF at smaller budgets"
-    kind = "figure"
     datasets = ["ml-100k"]
     methods = ["hdpmf", "pdpmf", "user-mean"]
 
@@ -30,9 +29,8 @@ from hdpmf.common.base.names import did_you_mean
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.data.columns import Missing
 from hdpmf.common.methods import METHODS
-from hdpmf.common.methods.registry import load_module
 from hdpmf.errors import ConfigError
-from hdpmf.lab.experiments.runs import OwnGroup, Scalar
+from hdpmf.lab.experiments.runs import Scalar
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -155,8 +153,6 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: A short name, for files and commands.
-        kind: ``table`` (rows of methods), ``figure`` (something varies), ``statistics`` (of the
-            data sets) or ``specification`` (of privacy wishes); the last two need no runs.
         measure: ``errors`` of predicted ratings, ``lists`` (quality of lists of ten items), or
             ``both``.
         reference: Its place in a paper.
@@ -172,10 +168,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         solver: ``sequential`` (the published procedure) or ``batch`` (Algorithm 1).
         params: Further parameters for every model that has them.
         privacy: Differences from Table II, by its names.
-        user_groups: Groups of users in place of Table II's, as ``{name = "strict", ratio = 0.3,
-            low = 0.1, high = 0.2}``; their ratios sum to 1. ``item_groups`` of items.
         data: The user's own data sets.
-        imports: Python modules that add methods (``hdpmf.add_method``), also beside the TOML file.
         quick: True for a reduced version, whose numbers are first impressions.
     """
 
@@ -183,7 +176,6 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     datasets: Annotated[tuple[Name, ...], Meta(min_length=1)]
     methods: tuple[str, ...] | Literal["all"] = "all"
-    kind: Literal["table", "figure", "statistics", "specification"] = "table"
     measure: Literal["errors", "lists", "both"] = "errors"
     reference: str = ""
     without: tuple[str, ...] = ()
@@ -195,13 +187,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     solver: Literal["sequential", "batch"] = "sequential"
     params: dict[str, Scalar] = {}
     privacy: dict[str, float] = {}
-    user_groups: tuple[OwnGroup, ...] = ()
-    item_groups: tuple[OwnGroup, ...] = ()
     split: Split = Split()
     tuning: Tuning = Tuning()
     vary: Vary | None = None
     data: dict[Name, DataOptions] = {}
-    imports: tuple[str, ...] = ()
     quick: bool = False
 
     @property
@@ -217,17 +206,12 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def lists(self) -> bool:
         """True if lists of ten are measured."""
-        return self.has_runs and self.measure != "errors"
+        return self.measure != "errors"
 
     @property
     def errors(self) -> bool:
         """True if errors of predicted ratings are shown."""
-        return self.has_runs and self.measure != "lists"
-
-    @property
-    def has_runs(self) -> bool:
-        """True if there is anything to fit."""
-        return self.kind in ("table", "figure")
+        return self.measure != "lists"
 
 
 def read_experiment(path: str | os.PathLike[str]) -> Experiment:
@@ -244,22 +228,17 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
         raise ConfigError(
             f"{path} is not a text file in UTF-8; an experiment is a TOML file"
         ) from error
-    return parse_experiment(text, str(path), Path(path).parent)
+    return parse_experiment(text, str(path))
 
 
-def parse_experiment(text: str, origin: str, beside: Path | None = None) -> Experiment:
-    """Parse an experiment; ``origin`` names it in messages, ``beside`` may hold its modules."""
+def parse_experiment(text: str, origin: str) -> Experiment:
+    """Parse an experiment; ``origin`` names it in messages."""
     try:
         experiment = msgspec.convert(tomllib.loads(text), Experiment)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{origin}: {_in_words(error)}") from error
-    try:
-        for module in experiment.imports:
-            load_module(module, beside)
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from error
     for problem in _problems(experiment):
         raise ConfigError(f"{origin}: {problem}")
     return experiment
@@ -270,8 +249,6 @@ _PARTS: dict[str, type[msgspec.Struct]] = {
     "tuning": Tuning,
     "vary": Vary,
     "data": DataOptions,
-    "user_groups": OwnGroup,
-    "item_groups": OwnGroup,
 }
 """The tables of a file, by their names."""
 
@@ -300,8 +277,6 @@ def _problems(experiment: Experiment) -> Iterator[str]:
 
     methods = method_names(experiment)
     vary = experiment.vary
-    if (experiment.kind == "figure") != (vary is not None):
-        yield 'kind = "figure" and a [vary] table belong together'
     usual = set(experiment.tuning.grids.get("default", {})) - {"learning_rate", "reg"}
     shared = usual | set(experiment.params)
     if vary is not None:
@@ -334,15 +309,7 @@ def _unknown_options(where: str, methods: Sequence[str], names: set[str]) -> Ite
 def _privacy_problems(experiment: Experiment) -> Iterator[str]:
     for name in sorted(set(experiment.privacy) - set(PRIVACY_NAMES)):
         yield f"privacy.{name} is unknown; Table II has {', '.join(PRIVACY_NAMES)}"
-    changed = [*experiment.privacy, *({experiment.varied} & set(PRIVACY_NAMES))]
-    for side, groups in (("_u", experiment.user_groups), ("_i", experiment.item_groups)):
-        for name in changed if groups else ():
-            if side in name:
-                yield (
-                    f"{name} is of the paper's groups, but there are groups of one's own; drop one "
-                    "of them"
-                )
-    specified = changed or experiment.user_groups or experiment.item_groups
+    specified = experiment.privacy or experiment.varied in PRIVACY_NAMES
     for name, own in experiment.data.items():
         if own.implicit and experiment.measure != "lists":
             yield f'data.{name} has no ratings to be wrong about; measure = "lists"'

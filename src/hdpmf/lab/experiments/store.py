@@ -10,8 +10,7 @@
     lists yet, is tried again.
 ``events``
     Events around the runs: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
-    experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set),
-    ``method`` (what reports have to know about a method that is not ours; no code).
+    experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set).
 
 Each row is a transaction of its own, on the disk before the next begins. Killing the command at
 any moment loses the runs in flight and nothing else.
@@ -19,9 +18,7 @@ any moment loses the runs in flight and nothing else.
 Metrics: ``mse``, ``mae``, ``n`` as the paper measures (test ratings whose user and item were in
 training; the model's own factors even for an item that sampling left without ratings); ``mse_all``,
 ``mae_all``, ``n_all`` over every test rating with the library's fallbacks; ``n_cold`` (left out of
-the first three); ``mse_few``, ``mse_some`` and ``mse_many``, the error over all test ratings of the
-third of people with the fewest training ratings and of the others, and ``mse_gap``, how far apart
-the best and the worst are; ``fit_seconds``. A method for lists alone has only ``n``, all test
+the first three); ``fit_seconds``. A method for lists alone has only ``n``, all test
 ratings, and ``fit_seconds``: it predicts none. Runs on a test set also have, if an experiment shows
 lists, ``n_listed``, the users that lists of ten were made for, and, if there are any,
 ``ndcg_at_10`` and all else that `hdpmf.models.ranking_metrics` measures, with intervals over users
@@ -42,19 +39,14 @@ from typing import Any, Literal
 import msgspec
 
 from hdpmf.common.base.files import FileKind, count_tables, make_durable, storage_errors
-from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, StorageError
-from hdpmf.lab.experiments.runs import MethodRecord, Run
+from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
-from hdpmf.models.validation import ACTIVITY
 
 FILE_NAME = "results.sqlite"
 
 METRICS = ("mse", "mae", "mse_all", "mae_all")
 """Errors: metrics of every run that predicts ratings."""
-
-GROUP_METRICS = (*(f"mse_{name}" for name in ACTIVITY), "mse_gap")
-"""Errors by activity: metrics of runs that predict ratings."""
 
 _KIND = FileKind(
     name="a results file",
@@ -134,9 +126,6 @@ class Result(msgspec.Struct, frozen=True):
         """Return a metric: infinite for a run that is not done, NaN if it was not measured."""
         if self.status != "done":
             return inf
-        method = METHODS.get(self.run.method)
-        if name in METRICS and method is not None and method.lists_only:
-            return nan  # old stores have the user mean's errors here
         return float(self.metrics.get(name, nan))
 
     def suffices(self, *, lists: bool) -> bool:
@@ -259,11 +248,6 @@ class Store(AbstractContextManager["Store"]):
         """Return counts of the data sets that were used here, by name."""
         return {event.data["name"]: event.data for event in self.events("dataset")}
 
-    def methods(self) -> dict[str, MethodRecord]:
-        """Return the methods that are not ours and were used here, by name, as last recorded."""
-        records = (msgspec.convert(event.data, MethodRecord) for event in self.events("method"))
-        return {record.facts["name"]: record for record in records}
-
     def _prepare(self) -> None:
         connection = self._connection
         # In this order: another process may be making the tables, and what has tables has its id by
@@ -296,21 +280,6 @@ class Store(AbstractContextManager["Store"]):
             raise StorageError(
                 f"{self.path} holds a row that this version cannot read ({error})"
             ) from error
-
-
-def set_aside(folder: str | PathLike[str]) -> Path | None:
-    """Rename the results of a folder, so that the next command starts anew; None if absent."""
-    path = Path(folder) / FILE_NAME
-    if not path.exists():
-        return None
-    with _KIND.errors(path), sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # empty the file beside it
-    connection.close()
-    number = 1
-    while (kept := path.with_name(f"results.{number}.sqlite")).exists():
-        number += 1
-    path.rename(kept)
-    return kept
 
 
 def _text(value: object) -> str:

@@ -16,9 +16,9 @@ from hdpmf.lab.experiments.expansion import (
     worst_status,
 )
 from hdpmf.lab.experiments.spec import Experiment
-from hdpmf.lab.experiments.store import GROUP_METRICS, METRICS, Result, Store, StoredClaim
+from hdpmf.lab.experiments.store import METRICS, Result, Store, StoredClaim
 from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
-from hdpmf.models.result_tables import PairTest, all_pairs
+from hdpmf.models.result_tables import all_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,7 @@ class Cell:
         in_paper: True if the paper shows this method here.
         x: Position on the axis; None in a table.
         metrics: Summaries over the seeds of ``METRICS`` (empty for methods that predict no
-            ratings), and of ``RANKING``, ``GROUP_METRICS`` and ``n_off_scale`` (with ``n_all``) if
-            they were measured.
+            ratings), and of ``RANKING`` and ``n_off_scale`` (with ``n_all``) if they were measured.
         status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some runs).
         hyperparameters: Chosen values; empty if there was no choice.
         run_ids: In the order of the seeds.
@@ -173,7 +172,7 @@ def _summaries(ended: Sequence[Result]) -> dict[str, Summary]:
     """Summarize errors, and all else that every one of these results has."""
     further = [
         name
-        for name in (*RANKING, *GROUP_METRICS, "n_off_scale")
+        for name in (*RANKING, "n_off_scale")
         if ended and all(name in result.metrics for result in ended)
     ]
     if "n_off_scale" in further:
@@ -202,17 +201,3 @@ def compare(
                 cell.metrics[metric].values, other.metrics[metric].values
             )
     return tests
-
-
-def pair_tests(cells: Sequence[Cell], metric: str = "mse") -> list[PairTest]:
-    """Test every pair of these methods over the seeds, corrected by Holm for all of them.
-
-    Cells are of one data set, K and x. Those that are not complete are left out.
-    """
-    return all_pairs(
-        {
-            cell.label: cell.summary(metric).values
-            for cell in cells
-            if cell.status == "done" and len(cell.summary(metric).values) > 1
-        }
-    )

@@ -21,8 +21,7 @@ from hdpmf.lab.experiments.spec import (
 )
 
 NAMES = (
-    *("table1", "table2", "table3"),
-    "lists",
+    *("table3", "lists"),
     *(
         "figure_epsilon_uc",
         "figure_f_uc",

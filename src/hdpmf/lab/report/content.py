@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
-
-import msgspec
 
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
@@ -173,7 +170,6 @@ class Content:
     Attributes:
         experiments: By name, in the order of the report.
         tuned: Cross-validated grids, each once.
-        problems: Experiments that cannot be shown, with the reason.
     """
 
     experiments: dict[str, Experiment]
@@ -182,18 +178,12 @@ class Content:
     tuned: list[TunedGrid]
     datasets: dict[str, dict[str, Any]]
     commands: list[Command]
-    problems: list[str] = field(default_factory=list)
 
     @property
     def all_cells(self) -> Iterator[Cell]:
         """The cells of all experiments."""
         for cells in self.cells.values():
             yield from cells
-
-    @property
-    def with_runs(self) -> list[Experiment]:
-        """The experiments that have anything to fit."""
-        return [experiment for experiment in self.experiments.values() if experiment.has_runs]
 
     @property
     def with_lists(self) -> list[Experiment]:
@@ -250,22 +240,14 @@ class Content:
 def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Content:
     """Read a results folder.
 
-    The experiments named in ``first`` come before others, in this order. Methods that are not ours
-    are known by what `recorded_methods` knows of them.
+    The experiments named in ``first`` come before others, in this order.
 
     Raises:
-        ConfigError: There is no store, nothing in it, or nothing that can be shown.
+        ConfigError: There is no store, nothing in it, or a method in it is unknown here.
         StorageError: It is damaged.
     """
     with Store(folder) as store:
-        records = store.methods()
-        # What is recorded need not be imported again; its module may be anywhere by now.
-        started = {
-            name: msgspec.structs.replace(experiment, imports=())
-            if records and (experiment.methods == "all" or set(experiment.methods) <= set(METHODS))
-            else experiment
-            for name, experiment in store.experiments().items()
-        }
+        started = store.experiments()
         results = store.results()
         datasets = store.datasets()
         if not started or not (results or datasets):
@@ -277,14 +259,9 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
         experiments = {name: started[name] for name in ordered}
         content = Content(experiments, {}, results, [], datasets, _commands(store))
         grids: dict[Any, TunedGrid] = {}
-        for experiment in content.with_runs:
-            name, by = experiment.name, experiment.tuning.by
-            try:
-                content.cells[name] = collect(store, experiment, results)
-            except ConfigError as error:
-                # For instance a user's own method whose module is not here: show the rest.
-                content.problems.append(f"{name} cannot be shown: {error}")
-                continue
+        for name, experiment in experiments.items():
+            by = experiment.tuning.by
+            content.cells[name] = collect(store, experiment, results)
             for configuration in configurations(experiment):
                 grid = grid_points(experiment, configuration, results)
                 if len(grid) > 1:
@@ -292,21 +269,7 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
                     users = (*grids[key].experiments, name) if key in grids else (name,)
                     grids[key] = TunedGrid(configuration, grid, best_of_grid(grid, by), users, by)
         content.tuned = list(grids.values())
-        if content.problems and not content.cells:
-            raise ConfigError(
-                f"nothing in {store.path} can be shown: {'; '.join(content.problems)}. Name the "
-                "file with your method by --plugin, or import it first"
-            )
         return content
-
-
-@contextmanager
-def recorded_methods(folder: str | PathLike[str]) -> Iterator[None]:
-    """Know the methods of a results folder that are not ours, where their code is not loaded."""
-    with Store(folder) as store:
-        records = store.methods()
-    with METHODS.also(record.method() for record in records.values()):
-        yield
 
 
 def _commands(store: Store) -> list[Command]:

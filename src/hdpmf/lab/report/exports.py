@@ -34,8 +34,7 @@ def latex_files(content: Content) -> dict[str, bytes]:
 
 def error_tables(content: Content) -> list[Experiment]:
     """Return the experiments that have a table of errors."""
-    tables = [one for one in content.with_runs if one.kind == "table" and one.errors]
-    return [one for one in tables if content.cells.get(one.name)]
+    return [one for one in content.experiments.values() if one.vary is None and one.errors]
 
 
 def list_files(content: Content) -> dict[str, bytes]:

@@ -23,7 +23,6 @@ from hdpmf.lab.report.content import (
     is_level,
     plain,
     read_content,
-    recorded_methods,
     words,
 )
 from hdpmf.lab.report.exports import csv_files, latex_files
@@ -50,7 +49,6 @@ TUNING = Section("Hyper-parameters", "Chosen hyper-parameters", "tuning.html")
 AGAIN = Section("Run it again", "How to run this again", "again.html")
 RUNS = Section("Runs", "Runs", "runs.html")
 _ERRORS = Section("Errors", "Errors by method", "errors.html")
-_DIFFERENCES = Section("Differences", "Differences that are more than chance", "tests.html")
 _DATASETS = Section("Data sets", "Data sets", "datasets.html")
 
 
@@ -82,14 +80,12 @@ class ReportFiles:
 
     Attributes:
         missing: Number of cells without a complete result.
-        problems: Experiments that could not be shown, with the reason.
     """
 
     folder: Path
     files: tuple[str, ...]
     findings: tuple[str, ...]
     missing: int
-    problems: tuple[str, ...]
 
 
 def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> ReportFiles:
@@ -100,23 +96,21 @@ def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> Repo
         out: The folder to write into; files there with the same names are replaced.
 
     Raises:
-        ConfigError: There are no results, or none that can be shown.
+        ConfigError: There are no results, or of a method that is unknown here.
         StorageError: Results that cannot be read, or a folder that cannot be written.
     """
-    with recorded_methods(results):
-        content = read_content(results)
-        page = experiment_page(content)
-        return write_files(out, content, page, csv_files(content), latex_files(content))
+    content = read_content(results)
+    page = experiment_page(content)
+    return write_files(out, content, page, csv_files(content), latex_files(content))
 
 
 def experiment_page(content: Content) -> Page:
     """Return a page about any experiments."""
-    figures = [experiment for experiment in content.with_runs if experiment.errors]
+    figures = [experiment for experiment in content.experiments.values() if experiment.errors]
     plain_tables = [experiment for experiment in figures if experiment.vary is None]
     sections = {
         "tables": _ERRORS if plain_tables else None,
         "lists": LISTS if content.with_lists else None,
-        "differences": _DIFFERENCES if tables.differences(content) else None,
         "epsilon": CLAIMS,
         "honest": HONEST if tables.points(content) else None,
         "figures": FIGURES if figures else None,
@@ -155,9 +149,7 @@ def write_files(
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
-    return ReportFiles(
-        folder, tuple(written), tuple(page.findings), content.n_incomplete, tuple(content.problems)
-    )
+    return ReportFiles(folder, tuple(written), tuple(page.findings), content.n_incomplete)
 
 
 def render(content: Content, page: Page) -> str:

@@ -1,8 +1,7 @@
-"""Tables of a report: what epsilons really cost, tests of differences, and chosen parameters."""
+"""Tables of a report: what epsilons really cost, and chosen parameters."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,9 +13,7 @@ from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.experiments.expansion import wishes_in_words, wishes_of
 from hdpmf.lab.experiments.store import StoredClaim
-from hdpmf.lab.experiments.summary import pair_tests
-from hdpmf.lab.report.content import NDCG, Content, TunedGrid, counted, duration, plain, words
-from hdpmf.models.result_tables import PairTest
+from hdpmf.lab.report.content import Content, TunedGrid, counted, duration, plain, words
 
 HONEST_FIGURE = "figure_honest"
 
@@ -98,8 +95,7 @@ def _weights(content: Content, cell: Cell) -> dict[str, float]:
     if wishes.weights == ("uniform",):
         return {"mean_weight": 1.0, "min_weight": 1.0}
     facts = content.datasets.get(cell.dataset, {})
-    drawn = wishes.weights == ("paper",) and not (wishes.user_groups or wishes.item_groups)
-    known = drawn and not wishes.changes and "mean_weight" in facts
+    known = wishes.weights == ("paper",) and not wishes.changes and "mean_weight" in facts
     return {name: float(facts[name]) for name in ("mean_weight", "min_weight")} if known else {}
 
 
@@ -198,38 +194,6 @@ def claim_rows(content: Content) -> list[ClaimRow]:
         if cells and cells[0].claim is not None:
             rows.append(ClaimRow(label, cells[0].claim, cost_range(content, cells), proved))
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Differences:
-    """Tests of all pairs of methods at one place, and the errors of groups of people there.
-
-    Attributes:
-        groups: Cells whose errors by activity were measured.
-    """
-
-    title: str
-    metric: str
-    tests: list[PairTest]
-    groups: list[Cell]
-
-
-def differences(content: Content) -> list[Differences]:
-    """Return the tests of every table, by data set and K; errors first, then lists."""
-    found = []
-    for experiment in content.with_runs:
-        cells = content.table_cells(experiment)
-        measures = (["mse"] if experiment.errors else []) + ([NDCG] if experiment.lists else [])
-        for metric, dataset, k in itertools.product(
-            measures, experiment.datasets, experiment.factors
-        ):
-            here = [cell for cell in cells if (cell.dataset, cell.factors) == (dataset, k)]
-            tests = pair_tests(here, metric)
-            grouped = [cell for cell in here if metric == "mse" and "mse_gap" in cell.metrics]
-            if tests or grouped:
-                title = f"{experiment.title}, {content.dataset_titles[dataset]}, K = {k}"
-                found.append(Differences(title, metric, tests, grouped))
-    return found
 
 
 _SHORT_NAMES = {"learning_rate": "lr"}

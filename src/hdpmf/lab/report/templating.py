@@ -12,7 +12,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Summary
-from hdpmf.lab.experiments.store import GROUP_METRICS
 from hdpmf.lab.report import content, overview, tables
 
 PACKAGE = "hdpmf.lab.report"
@@ -48,7 +47,6 @@ def environment(package: str = PACKAGE) -> Environment:
     found.globals |= {
         "metrics": content.METRIC_LABELS,
         "ranking_labels": content.RANKING_LABELS,
-        "group_metrics": GROUP_METRICS,
         "ndcg": content.NDCG,
         "honest_figure": tables.HONEST_FIGURE,
         "raters": tables.RATERS,
@@ -66,7 +64,7 @@ def environment(package: str = PACKAGE) -> Environment:
     found.filters |= {
         name: getattr(tables, name)
         for name in (
-            *("choice_rows", "claim_rows", "differences", "environment", "fitting_in_words"),
+            *("choice_rows", "claim_rows", "environment", "fitting_in_words"),
             *("view_words", "weights_in_words"),
         )
     }
