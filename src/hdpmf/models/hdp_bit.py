@@ -14,8 +14,7 @@ from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import OneRound
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.bits import numbered
-from hdpmf.untrusted.recommender.lists.presence import Presence
-from hdpmf.untrusted.recommender.lists.training import train_list_model
+from hdpmf.untrusted.recommender.lists.training import Presence, train_list_model
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
 
 

@@ -166,7 +166,7 @@ def _factors(default: int) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class Computed:
+class Threads:
     """Options about computing a model; none of them changes what the method is."""
 
     _: KW_ONLY
@@ -182,20 +182,7 @@ class Computed:
 
 
 @dataclass(eq=False, repr=False)
-class Placement(Computed):
-    """The same where a GPU can do it."""
-
-    _: KW_ONLY
-    on: str = option(
-        "cpu",
-        "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
-        "gives other numbers.",
-        choices=("cpu", "gpu", "auto"),
-    )
-
-
-@dataclass(eq=False, repr=False)
-class FactorizationOptions(Placement):
+class FactorizationOptions(Threads):
     """Training user vectors and item factors by gradients."""
 
     n_factors: int = _factors(10)
@@ -203,6 +190,12 @@ class FactorizationOptions(Placement):
     reg: float = option(0.01, "Regularisation.", least=0)
     epochs: int = option(100, "Passes over the ratings.", least=1)
     _: KW_ONLY
+    on: str = option(
+        "cpu",
+        "Where factors are trained; auto: on the GPU, if one can be used. There a seed "
+        "gives other numbers.",
+        choices=("cpu", "gpu", "auto"),
+    )
     solver: str = option(
         "batch",
         "batch: Algorithm 1, what a federation can run; sequential: the published "
@@ -280,7 +273,7 @@ class BiasedOptions:
 
 
 @dataclass(eq=False, repr=False)
-class OneRoundOptions(Computed):
+class OneRoundOptions(Threads):
     """One round of what is sent; everything else is fitted on the device."""
 
     epsilon: float = _epsilon()
