@@ -26,10 +26,6 @@ PYTHON_NOT_RUN = {
         "docs/gpu.md",
         'model = HDPMF(n_factors=10, epochs=100, on="gpu"',
     ): "a GPU; benchmarks/gpu.py runs it where there is one",
-    (
-        "docs/gpu.md",
-        "from hdpmf.models.multi_fit",
-    ): "a GPU; tests/unit/gpu runs it in an interpreter of kernels",
 }
 
 # Commands that are run, by how they begin. One that is neither here nor below fails: say which it

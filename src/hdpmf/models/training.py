@@ -268,8 +268,8 @@ def recipe_of(
     )
 
 
-def gpu_run_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> GpuRun:
-    """Return the parameters of one plan among those that are trained together."""
+def gpu_run_of(plan: Plan, budget: float | None, seed: int) -> GpuRun:
+    """Return the parameters of a plan."""
     from hdpmf.private.kernels.gpu.training import GpuRun
 
     scale = 0.0
@@ -279,7 +279,7 @@ def gpu_run_of(plan: Plan, budget: float | None, seed: int, view: int = 0) -> Gp
         learning_rate_at(plan.learning_rate, epoch, plan.epochs)
         for epoch in range(1, plan.epochs + 1)
     )
-    return GpuRun(rates, plan.reg, seed, scale, view)
+    return GpuRun(rates, plan.reg, seed, scale)
 
 
 def gpu_epochs(

@@ -12,7 +12,9 @@ pytest.importorskip("rich")
 @pytest.fixture(autouse=True)
 def _pretend(monkeypatch, device, models_engine):
     monkeypatch.setattr("hdpmf.lab.experiments.runner.use_gpu", lambda name: name == "gpu")
-    monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
+    monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
+    monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Estimators with ``on="gpu"``, alone and together, on whatever the tests have."""
+"""Estimators with ``on="gpu"``, on whatever the tests have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hdpmf import HDPMF, MF, PrivacySpec, synthetic_world
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError, DivergedError, HdpmfError
 from hdpmf.models import make_model
-from hdpmf.models.multi_fit import Fit, fit_together
 from hdpmf.private.kernels.gpu import availability
 
 pytestmark = pytest.mark.slow
@@ -29,7 +28,6 @@ def _pretend(monkeypatch, device, models_engine):
     monkeypatch.setattr("hdpmf.models.factorization.use_gpu", lambda name: name == "gpu")
     monkeypatch.setattr("hdpmf.models.training.gpu", lambda: device)
     monkeypatch.setattr("hdpmf.models.training.fits", lambda n: True)
-    monkeypatch.setattr("hdpmf.models.multi_fit.gpu", lambda: device)
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +124,6 @@ def test_what_a_gpu_cannot_do_is_trained_on_the_cpu(world, name, given, why):
     train, _, weights = world
     with pytest.raises(ConfigError, match=why):
         make_model(name, **given, epochs=1, on="gpu").fit(train, weights)
-    (refused,) = fit_together([Fit(make_model(name, **given), train, weights)])
-    assert why in str(refused.error)
     automatic, cpu = (
         make_model(name, **given, epochs=2, on=on, rng=0).fit(train, weights).catalogue_.factors
         for on in ("auto", "cpu")
@@ -180,68 +176,3 @@ HDPMF(epochs=1).fit(synthetic_world(20, 10, 100, rng=0))
 sys.exit("torch" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_a_grid_is_its_cells(world):
-    """Over the same ratings, models fitted together are the models fitted alone."""
-    ratings, _, weights = world
-    given = [
-        {"name": name, "learning_rate": rate, "reg": reg, "epochs": 3, "rng": 7, "n_factors": 3}
-        for name in ("hdpmf", "hdpmf-w", "mf")
-        for rate, reg in ((0.05, 0.01), (0.01, 0.1))
-    ]
-    models = [make_model(**one) for one in given]
-    done = list(fit_together([Fit(model, ratings, weights) for model in models]))
-    assert sorted(one.number for one in done) == list(range(len(models)))
-    assert all(one.error is None for one in done)
-    for one, model in zip(given, models, strict=True):
-        alone = make_model(**one, on="gpu").fit(ratings, weights)
-        assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-6
-        assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-6
-        assert model.score(ratings) == pytest.approx(alone.score(ratings), rel=1e-5)
-
-
-@pytest.mark.parametrize("name", ["hdpmf", "pdpmf"])
-def test_sequential_folds_have_the_orders_and_the_noise_that_they_have_alone(world, name):
-    ratings, _, weights = world
-    folds = list(ratings.k_fold(2, rng=1))
-    params = {"learning_rate": 0.02, "epochs": 2, "rng": 3, "solver": "sequential", "n_factors": 3}
-    models = [make_model(name, **params) for _ in folds]
-    list(
-        fit_together(
-            [Fit(model, train, weights) for model, (train, _) in zip(models, folds, strict=True)]
-        )
-    )
-    for model, (train, _) in zip(models, folds, strict=True):
-        alone = make_model(name, **params, on="gpu").fit(train, weights)
-        assert relative(model.catalogue_.factors, alone.catalogue_.factors) < 1e-5
-        assert relative(model.devices_.vectors, alone.devices_.vectors) < 1e-5
-
-
-def test_one_that_runs_away_leaves_the_others_alone(world):
-    ratings, _, _ = world
-    models = [
-        make_model("mf", learning_rate=rate, epochs=20, rng=0, scale_steps=False)
-        for rate in (50.0, 0.001)
-    ]
-    done = {
-        one.number: one.error for one in fit_together([Fit(model, ratings) for model in models])
-    }
-    assert isinstance(done[0], DivergedError)
-    assert done[1] is None
-    assert np.isfinite(models[1].catalogue_.factors).all()
-
-
-def test_more_views_than_bits_and_more_factors_than_fit(world, monkeypatch):
-    ratings, _, weights = world
-    monkeypatch.setattr("hdpmf.private.kernels.gpu.layout.MAX_VIEWS", 3)
-    monkeypatch.setattr("hdpmf.models.multi_fit._FACTORS_AT_A_TIME", 80 * 4 * 3)
-    folds = [train for train, _ in ratings.k_fold(4, rng=1)]
-    models = [
-        make_model("hdpmf", epochs=1, rng=0, n_factors=3, reg=reg)
-        for reg in (0.1, 0.2)
-        for _ in folds
-    ]
-    fits = [Fit(model, train, weights) for model, train in zip(models, folds * 2, strict=True)]
-    assert sorted(one.number for one in fit_together(fits)) == list(range(8))
-    assert all(model.catalogue_.factors.shape == (30, 3) for model in models)

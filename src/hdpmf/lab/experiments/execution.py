@@ -14,21 +14,19 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.metadata import version
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from hdpmf.common.data import Ratings, load_dataset, load_split
 from hdpmf.common.data.splits import BY_TIME, cut
-from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import load_plugin
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import DivergedError, HdpmfError, RatingsError, message_language
@@ -36,7 +34,6 @@ from hdpmf.lab.experiments.runs import Data, Part, Run, model_of
 from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now
 from hdpmf.models import Estimator
 from hdpmf.models.factorization import Factorization
-from hdpmf.models.multi_fit import Fit, FitResult, fit_together
 from hdpmf.models.training import FarFromConvergedWarning
 from hdpmf.private.kernels.gpu.availability import explain
 
@@ -180,12 +177,16 @@ def _claim_of(run: Run) -> StoredClaim | None:
         return None
 
 
-def do_run(run: Run, files: Mapping[str, str], with_lists: bool = False) -> Result:
+def do_run(
+    run: Run, files: Mapping[str, str], with_lists: bool = False, on_gpu: bool = False
+) -> Result:
     """Fit and score a run. Divergence and errors are results, too."""
-    attempt = Attempt(run)
+    attempt = Attempt(run, {**host_facts(), "gpu": explain()} if on_gpu else host_facts())
     try:
         train, test = parts_of(run, files)
         model = model_of(run)
+        if on_gpu:
+            model.set_params(on="gpu")
         weights = weights_of(run, train, files)
         begin = time.perf_counter()
         with warnings.catch_warnings():
@@ -312,67 +313,7 @@ def _cut(data: bytes, part_key: bytes, path: str | None) -> tuple[Ratings, Ratin
     return train, test
 
 
-def can_go_together(run: Run) -> bool:
-    """Return whether a GPU can train this run together with others."""
-    if not issubclass(METHODS[run.method].model, Factorization):
-        return False
+def trains_on_gpu(run: Run) -> bool:
+    """Return whether a GPU can train this run."""
     model = model_of(run)
     return isinstance(model, Factorization) and model.cpu_only is None
-
-
-def do_together(
-    runs: Iterable[Run], files: Mapping[str, str], n_jobs: int, listed: frozenset[str]
-) -> Iterator[Result]:
-    """Fit runs together on the GPU, by data set; measure them on ``n_jobs`` threads."""
-
-    def data(run: Run) -> bytes:
-        return _key(run.data)
-
-    with ThreadPoolExecutor(n_jobs) as measuring:
-        for _, same in groupby(sorted(runs, key=data), key=data):
-            yield from _do_data(list(same), files, measuring, listed)
-
-
-def _do_data(
-    runs: Sequence[Run],
-    files: Mapping[str, str],
-    measuring: ThreadPoolExecutor,
-    listed: frozenset[str],
-) -> Iterator[Result]:
-    host = {**host_facts(), "gpu": explain()}
-    # What trains together must share its ratings, not have equal ones.
-    parts: dict[bytes, tuple[Ratings, Ratings]] = {}
-    weights: dict[bytes, PrivacyWeights | None] = {}
-    prepared: list[tuple[Attempt, Fit, Ratings]] = []
-    for run in runs:
-        attempt = Attempt(run, host)
-        part = _key(run.part)
-        wishes = part + msgspec.json.encode(run.privacy)
-        try:
-            if part not in parts:
-                parts[part] = parts_of(run, files)
-            train, test = parts[part]
-            if wishes not in weights:
-                weights[wishes] = weights_of(run, train, files)
-            fit = Fit(cast(Factorization, model_of(run)), train, weights[wishes])
-            prepared.append((attempt, fit, test))
-        except HdpmfError as error:
-            yield attempt.failed(error)
-
-    def measure(fitted: FitResult) -> Result:
-        attempt, fit, test = prepared[fitted.number]
-        if fitted.error is not None:
-            return attempt.failed(fitted.error)
-        try:
-            with_lists = attempt.run.id in listed
-            return attempt.measured(fit.model, fit.train, test, fitted.seconds, with_lists)
-        except HdpmfError as error:
-            return attempt.failed(error)
-
-    waiting: list[FitResult] = []
-    for fitted in fit_together([fit for _, fit, _ in prepared]):
-        waiting.append(fitted)
-        if fitted.last:  # while training launches from this thread, others would slow it down
-            yield from measuring.map(measure, waiting)
-            waiting = []
-    yield from measuring.map(measure, waiting)

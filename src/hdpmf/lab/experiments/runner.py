@@ -31,11 +31,11 @@ from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, MissingExtraError
 from hdpmf.lab.experiments.execution import (
     RunGroup,
-    can_go_together,
+    do_run,
     do_task,
-    do_together,
     environment,
     load_data,
+    trains_on_gpu,
 )
 from hdpmf.lab.experiments.expansion import (
     data_of,
@@ -97,7 +97,7 @@ def run_experiments(
         n_jobs: Runs at a time; one per core by default.
         backend: One of joblib's: processes here (``loky``), ``threading``, or a cluster:
             ``dask://HOST:PORT`` names its scheduler.
-        on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors together.
+        on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors, one by one.
         command: The command line that does the same again.
         progress: A listener for progress.
     """
@@ -134,16 +134,16 @@ def run_experiments(
             done.reused += len(runs) - len(missing)
             if progress is not None:
                 progress.stage(name, missing, len(runs) - len(missing))
-            together = [run for run in missing if on_gpu and can_go_together(run)]
-            alone = [run for run in missing if not (on_gpu and can_go_together(run))]
+            fast = [run for run in missing if on_gpu and trains_on_gpu(run)]
+            others = [run for run in missing if not (on_gpu and trains_on_gpu(run))]
             tasks = [
                 msgspec.structs.replace(
                     common, runs=tuple(group), listed=listed & {run.id for run in group}
                 )
-                for group in tasks_of(alone)
+                for group in tasks_of(others)
             ]
             for result in chain(
-                do_together(together, common.files, at_a_time, listed),
+                (do_run(run, common.files, run.id in listed, on_gpu=True) for run in fast),
                 chain.from_iterable(_in_parallel(tasks, at_a_time, backend)),
             ):
                 store.add(result)
