@@ -23,7 +23,7 @@ ERRORS = [
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, errors.HdpmfError)
 ]
-COMMANDS = ("data", "train", "evaluate", "recommend", "demo", "doctor")
+COMMANDS = ("data", "train", "evaluate", "recommend", "doctor")
 
 
 def loaded_by(arguments: list[str], names: str) -> set[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +87,6 @@ def test_lists_for_many(call: Call, films: Path, tmp_path: Path) -> None:
     assert len(everyone) == 30
     shown = call("recommend", films, 1, 2, "-n", 4).out
     assert shown.index("For 1:") < shown.index(alone[1][0]["title"]) < shown.index("For 2:")
-    rows = list(
-        csv.DictReader(StringIO(call("recommend", films, "--all-users", "-n", 4, "--csv").out))
-    )
-    assert len(rows) > 100
-    flat = [(entry["user"], item) for entry in everyone for item in entry["items"]]
-    assert [(row["user"], row["item"], row["title"], row["reason"]) for row in rows] == [
-        (str(user), str(item["item"]), item["title"], item["reason"] or "") for user, item in flat
-    ]
-    assert [row["rank"] for row in rows[:5]] == ["1", "2", "3", "4", "1"]
 
 
 def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
@@ -126,7 +115,6 @@ def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
     ("options", "code", "said"),
     [
         (("1", "--genre", "Comdy"), 2, "there is no genre 'Comdy'; there are Action, "),
-        (("1", "--csv", "--json"), 2, "not both"),
         ((), 2, "name the users"),
         (("1", "--all-users"), 2, "name the users"),
         (("--users", "nowhere.txt"), 2, "cannot read nowhere.txt"),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from hdpmf.cli import output
-from hdpmf.cli.output import Csv, Paragraph, Result, Table
+from hdpmf.cli.output import Paragraph, Result, Table
 from hdpmf.common.base.progress import progress_bar
 
 TABLE = Table(("a", "b"), [("[red]x", "1")], numeric=("b",), title="t")
@@ -26,8 +26,7 @@ def test_control_characters_are_taken_out() -> None:
 
 
 def test_one_value_is_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    csv = Csv(("user", "title"), [(1, "a, b"), (2, None)])
-    result = Result({"n": 1}, ["a\nb", Paragraph("c d", "  "), TABLE, csv], notes=["after"])
+    result = Result({"n": 1}, ["a\nb", Paragraph("c d", "  "), TABLE], notes=["after"])
     output.emit(result)
     said = capsys.readouterr()
     assert said.out.splitlines() == [
@@ -36,9 +35,6 @@ def test_one_value_is_text_or_json(capsys: pytest.CaptureFixture[str]) -> None:
         "t",
         "a       b",
         "[red]x  1",
-        "user,title",
-        '1,"a, b"',
-        "2,",
     ]
     assert said.err == "after\n"
     with output.json_output(True):

@@ -35,22 +35,18 @@ def test_versions_are_shown_made_and_the_same_on_a_device(
 ) -> None:
     assert stat.S_IMODE((folder / "catalogue.key").stat().st_mode) == 0o600
     first = call("recommender", "items", folder, "--json").json
-    assert [(version["items"], version["added"]) for version in first["versions"]] == [(3, 3)]
+    assert (first["version"], first["items"], first["retired"]) == (1, 3, 0)
     made = call(
         "recommender", "items", folder, "--add", tmp_path / "more.csv", "--retire", "3", "--json"
     ).json
-    assert (made["items"], made["retired"], made["shown"], made["key"]) == (5, 1, 2, first["key"])
-    assert made["versions"][0] == first["versions"][0]
-    assert made["versions"][1] | {"digest": ""} == {
-        "number": 2, "items": 5, "added": 2, "retired": ["3"], "digest": "",
-    }  # fmt: skip
-    assert made["fingerprint"] == made["versions"][1]["digest"]
+    assert (made["version"], made["items"], made["retired"], made["shown"]) == (2, 5, 1, 2)
+    assert made["digest"] != first["digest"]
     assert ServiceFolder(folder).catalogue.ids == ("3", "5", "7", "1", "4")
     words = call("recommender", "items", folder).out
-    assert "5 items, 1 of them retired" in words
-    assert made["fingerprint"] in words
+    assert "version 2, 5 items, 1 retired" in words
+    assert made["digest"] in words
     status = call("recommender", "status", folder, "--json").json["catalogue"]
-    assert status == {"version": 2, "items": 5, "retired": 1, "digest": made["fingerprint"]}
+    assert status == {"version": 2, "items": 5, "retired": 1, "digest": made["digest"]}
     assert "catalogue: version 2, 5 items, 1 retired" in call("recommender", "status", folder).out
     store = tmp_path / "me.hdpmf"
     call("device", "init", store)
@@ -58,8 +54,8 @@ def test_versions_are_shown_made_and_the_same_on_a_device(
         opened.pin_catalogue(ServiceFolder(folder).items)
     device = call("device", "status", store, "--json").json["catalogue"]
     assert (device["version"], device["items"], device["retired"]) == (2, 5, 1)
-    assert device["digest"] == made["fingerprint"]
-    assert made["fingerprint"] in call("device", "status", store).out
+    assert device["digest"] == made["digest"]
+    assert made["digest"] in call("device", "status", store).out
     assert "has retired this item" in call("device", "rate", store, "3", "5").err
     assert "retired" not in call("device", "rate", store, "4", "5").err
     assert "Four" in call("device", "rate", store, "--search", "four").out
@@ -92,9 +88,7 @@ def test_a_plain_copy_of_the_folder_goes_on_as_the_first(
     # as documented: everything but what begins with a dot, such as who has tokens
     shutil.copytree(folder, tmp_path / "again", ignore=shutil.ignore_patterns(".*"), symlinks=True)
     more = [
-        call("recommender", "items", where, "--add", tmp_path / "more.csv", "--json").json[
-            "versions"
-        ]
+        call("recommender", "items", where, "--add", tmp_path / "more.csv", "--json").json
         for where in (folder, tmp_path / "again")
     ]
     assert more[0] == more[1]

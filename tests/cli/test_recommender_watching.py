@@ -14,7 +14,7 @@ from .conftest import Call
 pytest.importorskip("cryptography")
 
 from hdpmf.cli.output import note
-from hdpmf.cli.recommender.run import MonitoringOptions
+from hdpmf.cli.recommender_run import MonitoringOptions
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.metrics import Metrics
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -75,18 +74,3 @@ def test_metrics_are_on_where_the_example_for_prometheus_asks_for_them() -> None
     assert f"--metrics-port {port}" in unit_command("recommender")
     for example in ("compose.yml", "kubernetes/recommender.yml"):
         assert f'"--metrics-port", "{port}"' in (ROOT / "deploy" / example).read_text("utf-8")
-
-
-def test_the_unit_of_an_issuer_is_that_of_the_recommender_with_another_command() -> None:
-    page = (ROOT / "docs" / "deploy.md").read_text("utf-8")
-    (expression,) = re.findall(r"^sed '(.+)' deploy/recommender\.service", page, re.MULTILINE)
-    made = subprocess.run(
-        ["sed", expression, str(ROOT / "deploy" / "recommender.service")],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    (words,) = re.findall(r"^ExecStart=\S+ recommender (\w+) (.+)$", made, re.MULTILINE)
-    assert words == ("issue", "/srv/hdpmf/recommender --port %i --log-format json")
-    command = typer.main.get_command(app).commands["recommender"].commands["issue"]
-    command.make_context("issue", words[1].replace("%i", "9451").split())

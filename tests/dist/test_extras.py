@@ -35,7 +35,7 @@ IMPORTS = {
     "federation": (
         "hdpmf.untrusted.service.daemon",
         "hdpmf.untrusted.service.website",
-        "hdpmf.cli.recommender.service",
+        "hdpmf.cli.recommender",
     ),
     "servers": (
         "hdpmf.untrusted.aggregator.http",

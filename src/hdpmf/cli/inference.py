@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options import (
-    CsvOutput,
     ModelFolder,
     argument,
     command,
     option,
     read_text,
 )
-from hdpmf.cli.output import Block, Csv, Result, Table, claim_fields, privacy_line, wants_json
+from hdpmf.cli.output import Block, Result, Table, claim_fields, privacy_line, wants_json
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.errors import ConfigError, UnknownIdError
 
@@ -34,11 +33,6 @@ class ListOptions:
         None
     )
     items: Annotated[Path | None, option("Only items of this file, an id per line.", "FILE")] = None
-    csv: CsvOutput = False
-
-    def __post_init__(self) -> None:
-        if self.csv and wants_json():
-            raise ConfigError("print --csv or --json, not both")
 
     def only(self, parse: Callable[[str], Id] = str) -> ItemFilter:
         """Return the filter that the options describe; ``parse`` makes an id of its text."""
@@ -63,9 +57,6 @@ class ListOptions:
 
         ``alone`` is the user, if one was named, and ``total`` how many there are.
         """
-        if self.csv:
-            rows = (row for user, found in lists for row in _csv_rows(user, found))
-            return Result(fields, text=[Csv(_CSV, rows)])
 
         def text() -> Iterator[Block]:
             for user, found in lists:
@@ -132,16 +123,6 @@ def _year_apart(entry: Recommendation) -> str:
     """Return the year, unless the title has it."""
     has_it = entry.year is None or str(entry.year) in (entry.title or "")
     return "" if has_it else str(entry.year)
-
-
-_CSV = ("user", "rank", "item", "title", "year", "genres", "expected", "reason")
-
-
-def _csv_rows(user: Id, recommended: Sequence[Recommendation]) -> Iterator[tuple[object, ...]]:
-    for rank, entry in enumerate(recommended, start=1):
-        genres = "|".join(entry.genres)
-        expected = None if entry.score is None else f"{entry.score:.4f}"
-        yield user, rank, entry.item, entry.title, entry.year, genres, expected, entry.reason
 
 
 @command

@@ -59,7 +59,6 @@ COMMANDS: dict[str, str | Group] = {
     "evaluate": "train:evaluate",
     "methods": "doctor:methods",
     "recommend": "inference:recommend",
-    "demo": "doctor:demo",
     "doctor": "doctor:doctor",
     "data": Group(
         "Data sets: get them, look at them.",
@@ -109,14 +108,14 @@ COMMANDS: dict[str, str | Group] = {
     "recommender": Group(
         "The recommender, which nobody has to trust: set it up, enrol devices, run it.",
         {
-            "init": "recommender.service:init",
-            "enroll": "recommender.service:enroll",
-            "items": "recommender.service:items",
-            "status": "recommender.service:status",
-            "serve": "recommender.run:serve",
-            "run": "recommender.run:run",
-            "servers": "recommender.trust:servers",
-            "invite": "recommender.trust:invite",
+            "init": "recommender:init",
+            "enroll": "recommender:enroll",
+            "items": "recommender:items",
+            "status": "recommender:status",
+            "serve": "recommender_run:serve",
+            "run": "recommender_run:run",
+            "servers": "recommender:servers",
+            "invite": "recommender:invite",
         },
     ),
     "aggregator": Group(

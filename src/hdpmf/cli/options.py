@@ -188,7 +188,6 @@ Duplicates = Annotated[
     ),
 ]
 Seed = Annotated[int, run_option("Drives split, weights and training.", "SEED", min=0)]
-CsvOutput = Annotated[bool, option("Print CSV.")]
 Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]
 ModelFolder = Annotated[Path, argument("A model that hdpmf train saved.", "FOLDER")]
 RecommenderFolder = Annotated[Path, argument("The recommender's folder.", "FOLDER")]

@@ -6,7 +6,6 @@ Text is plain: no colours, no control characters, nothing cut to a width.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shlex
@@ -16,8 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from io import StringIO
-from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
@@ -50,15 +47,7 @@ class Paragraph:
     indent: str = ""
 
 
-@dataclass(frozen=True)
-class Csv:
-    """Comma-separated values; each row is printed as soon as it is there."""
-
-    columns: Sequence[str]
-    rows: Iterable[Sequence[object]]
-
-
-Block = str | Paragraph | Table | Csv
+Block = str | Paragraph | Table
 """A piece of text; a string is one line."""
 
 
@@ -116,7 +105,7 @@ def emit(result: Result) -> None:
         print_json(fields)
     else:
         for block in result.text:
-            _print_block(block)
+            _write_lines(*_plain_lines(block))
     for text in result.notes:
         note(text)
 
@@ -158,15 +147,6 @@ def note(text: str) -> None:
         print(clean(text), file=sys.stderr, flush=True)
 
 
-def _print_block(block: Block) -> None:
-    lines = _plain_lines(block)
-    if isinstance(block, Csv):
-        for line in lines:
-            _write_lines(line)
-    else:
-        _write_lines(*lines)
-
-
 def _plain_lines(block: Block) -> Iterator[str]:
     match block:
         case str():
@@ -179,8 +159,6 @@ def _plain_lines(block: Block) -> Iterator[str]:
                 yield clean(block.title)
             rows = [list(block.columns), *([clean(cell) for cell in row] for row in block.rows)]
             yield from _aligned(rows, [column in block.numeric for column in block.columns])
-        case Csv(columns, rows):
-            yield from _csv_lines(columns, rows)
 
 
 def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
@@ -191,16 +169,6 @@ def _aligned(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[s
             cell.rjust(width) if flush else cell.ljust(width) for cell, width, flush in cells
         )
         yield "  ".join(aligned).rstrip()
-
-
-def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="")
-    for row in chain((columns,), rows):
-        writer.writerow(["" if cell is None else clean(cell) for cell in row])
-        yield text.getvalue()
-        text.seek(0)
-        text.truncate()
 
 
 def _write_lines(*lines: str) -> None:

@@ -1,4 +1,4 @@
-"""``hdpmf recommender init``, ``enroll``, ``items`` and ``status``: set it up, and watch it."""
+"""``hdpmf recommender``: set it up, enrol devices, pin its servers, and watch it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hdpmf.cli.options import (
     DatasetName,
     RecommenderFolder,
+    SameHost,
     Scale,
     argument,
     command,
     option,
     read_bytes,
+    read_text,
+    warn_about_servers,
 )
 from hdpmf.cli.output import Block, Result, Table, note
 from hdpmf.errors import ConfigError
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
 
 UNNAMED = "recommender"
 """The name of a recommender whose operator gave none; invitations leave it out."""
-
-_EVERY = 2.0
 
 
 @command
@@ -158,77 +159,33 @@ def items(
         list[str] | None, option("Recommend an item no more, nor ask about it; repeatable.", "ID")
     ] = None,
 ) -> Result:
-    """Add items to the catalogue or retire some, as its next version; or show its versions.
+    """Add items to the catalogue or retire some, as its next version; or show the newest one.
 
     What is said of an item never changes, and a retired one stays retired. Versions are signed, and
     each has the digest of the one before: devices take what follows from theirs and refuse
     everything else. The next run is about the new version; one that is under way keeps its own.
     """
     from hdpmf.common.data.items import read_item_table
+    from hdpmf.common.protocol.catalogue import number_of
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.keys import change_items
 
     service = ServiceFolder(folder)
     if add is not None or retire:
         change_items(service, None if add is None else read_item_table(add), retire or ())
-    fields = _item_fields(service)
-    versions = fields["versions"]
-    table = Table(
-        ("version", "items", "added", "retired", "digest"),
-        [
-            (
-                str(each["number"]),
-                f"{each['items']:,}",
-                f"{each['added']:,}",
-                f"{len(each['retired']):,}",
-                each["digest"],
-            )
-            for each in versions
-        ],
-        numeric=("version", "items", "added", "retired"),
-    )
-    last = (
-        f"{fields['items']:,} items, {fields['retired']:,} of them retired. hdpmf "
-        "device status shows the same digest."
-    )
-    notes = []
-    if fields["shown"] != len(versions):
-        notes.append(
-            f"A run is under way with version {fields['shown']}; devices see version "
-            f"{len(versions)} after it."
-        )
-    return Result(fields, [table, last], notes=notes)
-
-
-def _item_fields(service: ServiceFolder) -> dict[str, Any]:
-    from hdpmf.common.protocol import CatalogueVersion
-    from hdpmf.common.protocol.catalogue import digests_of, number_of, retired_in, table_of
-
-    now = service.items
-    table = table_of(now)
-    links = now.links if isinstance(now, CatalogueVersion) else ()
-    sizes = [link.items for link in links] or [len(table.ids)]
-    retired = [[table.ids[row] for row in link.retired] for link in links] or [[]]
-    versions = [
-        {
-            "number": number,
-            "items": size,
-            "added": size - before,
-            "retired": gone,
-            "digest": digest.hex(),
-        }
-        for number, (size, before, gone, digest) in enumerate(
-            zip(sizes, [0, *sizes], retired, digests_of(now), strict=False), start=1
-        )
+    fields = _catalogue_fields(service)
+    text = [
+        _catalogue_line(fields),
+        f"digest: {fields['digest']} (hdpmf device status shows the same)",
     ]
-    return {
-        "items": len(table.ids),
-        "retired": len(retired_in(now)),
-        "versions": versions,
-        "shown": number_of(service.current_items),
-        "key": now.key.hex() if isinstance(now, CatalogueVersion) else None,
-        "fingerprint": service.known.fingerprint,
-    }
+    shown = number_of(service.current_items)
+    notes = []
+    if shown != fields["version"]:
+        notes.append(
+            f"A run is under way with version {shown}; devices see version {fields['version']} "
+            "after it."
+        )
+    return Result({**fields, "shown": shown}, text, notes=notes)
 
 
 @command
@@ -267,11 +224,7 @@ def device_text(enrolled: Enrolled) -> Iterator[Block]:
 
 def _status_text(enrolled: Enrolled, fields: dict[str, Any]) -> Iterator[Block]:
     yield from device_text(enrolled)
-    catalogue = fields["catalogue"]
-    yield (
-        f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, "
-        f"{catalogue['retired']:,} retired"
-    )
+    yield _catalogue_line(fields["catalogue"])
     runs = fields["runs"]
     if runs:
         yield ""
@@ -319,3 +272,122 @@ def _catalogue_fields(service: ServiceFolder) -> dict[str, Any]:
         "retired": len(retired_in(items)),
         "digest": digests_of(items)[-1].hex(),
     }
+
+
+def _catalogue_line(catalogue: dict[str, Any]) -> str:
+    return (
+        f"catalogue: version {catalogue['version']}, {catalogue['items']:,} items, "
+        f"{catalogue['retired']:,} retired"
+    )
+
+
+@command
+def servers(
+    folder: RecommenderFolder,
+    pair: Annotated[
+        Path | None,
+        argument("The two servers (hdpmf aggregator pair writes it).", "[SERVERS.json]"),
+    ] = None,
+    new_servers: Annotated[bool, option("Take them although another pair is pinned.")] = False,
+    same_host: SameHost = False,
+) -> Result:
+    """Pin the two servers that make sums, or show them. People compare their digest."""
+    from hdpmf.common.protocol.servers import Servers
+    from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.keys import CARD, pin_servers, pinned_servers
+
+    service = ServiceFolder(folder)
+    if pair is not None:
+        if new_servers and service.unfinished() is not None:
+            raise ConfigError(
+                "a run is under way with the servers that are pinned; let it end, or give it "
+                "up, first"
+            )
+        given = Servers.from_json(read_bytes(pair))
+        pin_servers(folder, service.config.name, given, replace=new_servers, same_host=same_host)
+    elif new_servers or same_host:
+        raise ConfigError("--new-servers and --same-host need the file that names the servers")
+    pinned = pinned_servers(folder)
+    if pinned is None:
+        raise ConfigError(
+            "no pair of servers is pinned yet; give the file that hdpmf aggregator pair wrote"
+        )
+    warn_about_servers(pinned)
+    card = folder / CARD
+    both = {"leader": pinned.leader, "helper": pinned.helper}
+    fields = {
+        **{
+            role: {"organisation": server.organisation, "url": server.url}
+            for role, server in both.items()
+        },
+        "digest": pinned.digest,
+        "card": str(card),
+    }
+    text = [
+        *(f"{role}: {server.organisation}, {server.url}" for role, server in both.items()),
+        f"digest: {pinned.digest}",
+        f"both operators admit this recommender by its card: hdpmf aggregator admit FOLDER {card}",
+        "devices are to pin the same pair: compare the digest in a way that does not "
+        "go through the recommender",
+    ]
+    return Result(fields, text)
+
+
+@command
+def invite(
+    folder: RecommenderFolder,
+    address: Annotated[
+        str | None,
+        option(
+            "How devices reach it: https://HOST:PORT.",
+            "ADDRESS",
+            default="its first name, and port",
+        ),
+    ] = None,
+    public: Annotated[
+        bool,
+        option(
+            "Its certificate at that address is of a public authority.", None, "--public-authority"
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, option("Where it goes.", "FILE", default="FOLDER/invitation.json")
+    ] = None,
+) -> Result:
+    """Write an invitation for people's devices: name, address, authority, servers. No secrets."""
+    from hdpmf.common.base.files import atomic_write
+    from hdpmf.common.base.names import claimed_name
+    from hdpmf.common.protocol.identity import Invitation
+    from hdpmf.common.protocol.servers import check_address
+    from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.keys import pinned_servers
+
+    service = ServiceFolder(folder)
+    pair = pinned_servers(folder)
+    if pair is None:
+        raise ConfigError(
+            "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
+        )
+    url = check_address(address or service.config.address)
+    authority = "" if public else read_text(service.tls_folder / "authority.pem")
+    name = "" if service.config.name == UNNAMED else claimed_name(service.config.name)
+    made = Invitation(address=url, servers=pair, authority=authority, name=name)
+    file = out or folder / "invitation.json"
+    atomic_write(file, made.to_json())
+    text = [
+        f"{file}: for people's devices (hdpmf device open, or device join STORE --invitation FILE)",
+        f"link: {made.to_link()}",
+    ]
+    text += [
+        f"digest of the pair: {pair.digest}; people compare it with {pair.names}, not through you",
+        f"people give you their cards: hdpmf recommender enroll {folder} CARD.json",
+    ]
+    fields = {
+        "file": str(file),
+        "link": made.to_link(),
+        "name": made.name or None,
+        "address": url,
+        "digest": made.digest,
+        "servers": pair.digest,
+    }
+    return Result(fields, text)
