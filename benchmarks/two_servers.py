@@ -50,13 +50,11 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
-    BatchSelector,
     Collection,
     CollectionReq,
     InputShareAad,
     Interval,
     PlaintextInputShare,
-    Query,
     Report,
     ReportMetadata,
     Role,
@@ -187,9 +185,7 @@ def make_report(
     sharded = prio.shard(prio.circuit.encode(weights, levels), metadata.report_id)  # type: ignore[attr-defined]
     aad = InputShareAad(task_id, metadata, sharded.public_share).encode()
     sealed = [
-        seal(
-            server.hpke.config, input_share_info(role), aad, PlaintextInputShare((), share).encode()
-        )
+        seal(server.hpke.config, input_share_info(role), aad, PlaintextInputShare(share).encode())
         for server, role, share in zip(
             both, (Role.LEADER, Role.HELPER), sharded.input_shares, strict=True
         )
@@ -271,11 +267,9 @@ def measure(items: int, reports: int, folder: Path, url: str | None) -> dict[str
     now[0] = BEGIN + HOUR + 1.0
     interval = Interval(BEGIN, HOUR)
     with watch("close"):
-        leader.begin_collection(
-            task_id, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode()
-        )
+        leader.begin_collection(task_id, bytes(16), CollectionReq(interval).encode())
         found = Collection.decode(leader.collection(task_id, bytes(16)) or b"")
-    aad = AggregateShareAad(task_id, b"", BatchSelector(batch_interval=interval)).encode()
+    aad = AggregateShareAad(task_id, interval).encode()
     shares = [
         collector.open(share, aggregate_share_info(role), aad)
         for share, role in (

@@ -26,13 +26,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     MEDIA_TYPES,
     REPORTS_PATH,
     AggregateShareAad,
-    BatchSelector,
     Collection,
     CollectionReq,
     InputShareAad,
     Interval,
     PlaintextInputShare,
-    Query,
     Report,
     ReportMetadata,
     Role,
@@ -83,9 +81,7 @@ class CollectorHere:
     def open(self, asked: Asked, answer: bytes) -> tuple[list[int], int]:
         """The sum, and how many reports are in it."""
         collection = Collection.decode(answer)
-        aad = AggregateShareAad(
-            asked.id, b"", BatchSelector(batch_interval=asked.interval)
-        ).encode()
+        aad = AggregateShareAad(asked.id, asked.interval).encode()
         shares = [
             self.hpke.open(share, aggregate_share_info(role), aad)
             for share, role in (
@@ -135,7 +131,7 @@ class Asked:
                 _FOLDERS[server.identity].hpke.config,
                 input_share_info(role),
                 aad,
-                PlaintextInputShare((), share).encode(),
+                PlaintextInputShare(share).encode(),
             )
             for server, role, share in zip(
                 (pair.leader, pair.helper),
@@ -357,7 +353,7 @@ class Pair:
             **self.collector.headers(self.cards[LEADER]),
             "content-type": MEDIA_TYPES[CollectionReq],
         }
-        body = CollectionReq(Query(batch_interval=asked.interval), b"").encode()
+        body = CollectionReq(asked.interval).encode()
         end, last, begun = time.monotonic() + seconds, "", False
         while time.monotonic() < end:
             try:

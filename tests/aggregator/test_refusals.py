@@ -262,7 +262,7 @@ def test_one_address_cannot_have_all_connections(pair: Pair) -> None:
         for _ in range(LIMITS.per_address + 5):
             try:
                 stream = streams.enter_context(connect(pair, HELPER))
-                stream.sendall(head("GET", "/hpke_config"))
+                stream.sendall(head("GET", "/hpke_config/signed"))
                 served.append(stream.recv(100).startswith(b"HTTP/1.1 200"))
             except (ConnectionError, ssl.SSLError):
                 served.append(False)

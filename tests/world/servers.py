@@ -182,7 +182,6 @@ def make_report(
     time: int | None = None,
     report_id: bytes | None = None,
     spoil: Callable[[int, bytes], bytes] = lambda server, share: share,
-    extensions: tuple[Any, ...] = (),
     sealed_for: bytes | None = None,
 ) -> bytes:
     """One user's report for a task with this id; ``spoil`` changes a share before it is
@@ -195,7 +194,7 @@ def make_report(
     aad = InputShareAad(sealed_for or number, metadata, sharded.public_share).encode()
     servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []
     for place, (server, role) in enumerate(servers):
-        plain = PlaintextInputShare(extensions, spoil(place, sharded.input_shares[place])).encode()
+        plain = PlaintextInputShare(spoil(place, sharded.input_shares[place])).encode()
         config = RINGS[server.signing].config
         sealed.append(seal(config, input_share_info(role), aad, plain))
     return Report(metadata, sharded.public_share, sealed[0], sealed[1]).encode()

@@ -21,7 +21,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     MEDIA_TYPES,
     CollectionReq,
     Problem,
-    Query,
     id_to_text,
 )
 from hdpmf.common.protocol.identity import Invitation, PartyKey
@@ -177,7 +176,7 @@ def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> N
         path = COLLECTION_JOB_PATH.format(
             task_id=id_to_text(asked.id), collection_job_id=id_to_text(bytes(16))
         )
-        body = CollectionReq(Query(batch_interval=asked.interval), b"").encode()
+        body = CollectionReq(asked.interval).encode()
 
         async def ask() -> list[httpx.Response]:
             answers = []

@@ -16,8 +16,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregationJobResp,
     HpkeConfigList,
     InputShareAad,
-    PartialBatchSelector,
-    PingPongMessage,
+    PingPongShare,
     PlaintextInputShare,
     PrepareError,
     PrepareInit,
@@ -335,10 +334,10 @@ def replayed(world: Rotating, body: bytes, keys: Any) -> PrepareError | None:
     share = ReportShare(
         report.report_metadata, report.public_share, report.helper_encrypted_input_share
     )
-    init = PrepareInit(share, PingPongMessage(prep_share=ready[1]).encode())
-    request = AggregationJobInitReq(b"", PartialBatchSelector(), (init,)).encode()
+    init = PrepareInit(share, PingPongShare(ready[1]).encode())
+    request = AggregationJobInitReq((init,)).encode()
     answer = world.pair.helper.aggregation_job(world.number, b"j" * 16, request)
-    return AggregationJobResp.decode(answer).prepare_resps[0].prepare_error
+    return AggregationJobResp.decode(answer).prepare_resps[0].result
 
 
 # Between the servers

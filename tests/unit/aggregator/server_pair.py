@@ -14,11 +14,9 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
-    BatchSelector,
     Collection,
     CollectionReq,
     Interval,
-    Query,
     Role,
 )
 from hdpmf.common.aggregation.two_servers.tokens import Token
@@ -89,9 +87,7 @@ class Pair(ServerPair):
         """What the collector gets, after the end of a batch."""
         self.clock.now = max(self.clock.now, interval.end + 1)
         job = secrets.token_bytes(16) if job is None else job
-        self.leader.begin_collection(
-            task, job, CollectionReq(Query(batch_interval=interval), b"").encode()
-        )
+        self.leader.begin_collection(task, job, CollectionReq(interval).encode())
         return self.leader.collection(task, job)
 
     def collect(self, task: bytes, interval: Interval = WHOLE) -> bytes:
@@ -102,7 +98,7 @@ class Pair(ServerPair):
     def numbers(self, task: bytes, collection: bytes, interval: Interval = WHOLE) -> list[int]:
         """What the collector reads, less the known noise."""
         found, opened = Collection.decode(collection), self.leader.task(task)
-        aad = AggregateShareAad(task, b"", BatchSelector(batch_interval=interval)).encode()
+        aad = AggregateShareAad(task, interval).encode()
         shares = [
             self.collector_keys.open(share, aggregate_share_info(role), aad)
             for share, role in (

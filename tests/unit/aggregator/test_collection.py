@@ -13,7 +13,6 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     CollectionReq,
     Interval,
     Problem,
-    Query,
 )
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import DapError, PrivacyError, StorageError
@@ -63,9 +62,7 @@ def test_nothing_is_there_before_its_time_or_while_reports_wait() -> None:
     task, job = pair.add(), bytes(16)
     pair.upload(task, [0, 1])
     pair.aggregate_all()
-    pair.leader.begin_collection(
-        task, job, CollectionReq(Query(batch_interval=WHOLE), b"").encode()
-    )
+    pair.leader.begin_collection(task, job, CollectionReq(WHOLE).encode())
     assert pair.leader.collection(task, job) is None
     pair.clock.now = END + 1
     pair.upload(task, [2])
@@ -76,7 +73,7 @@ def test_nothing_is_there_before_its_time_or_while_reports_wait() -> None:
     assert Collection.decode(found).report_count == 3
     with pytest.raises(DapError, match="no such"):
         pair.leader.collection(task, secrets.token_bytes(16))
-    other = CollectionReq(Query(batch_interval=Interval(BEGIN, HOUR)), b"").encode()
+    other = CollectionReq(Interval(BEGIN, HOUR)).encode()
     with pytest.raises(DapError, match="another request"):
         pair.leader.begin_collection(task, job, other)
 

@@ -12,11 +12,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
-    BatchSelector,
     HpkeCiphertext,
     Interval,
-    PartialBatchSelector,
-    PingPongMessage,
+    PingPongEnd,
+    PingPongShare,
     PrepareError,
     PrepareInit,
     Problem,
@@ -46,11 +45,11 @@ def init_of(pair: Pair, task: bytes, report: bytes) -> PrepareInit:
     share = ReportShare(
         found.report_metadata, found.public_share, found.helper_encrypted_input_share
     )
-    return PrepareInit(share, PingPongMessage(prep_share=prepared[1]).encode())
+    return PrepareInit(share, PingPongShare(prepared[1]).encode())
 
 
 def job_of(*inits: PrepareInit) -> bytes:
-    return AggregationJobInitReq(b"", PartialBatchSelector(), inits).encode()
+    return AggregationJobInitReq(inits).encode()
 
 
 def told(
@@ -59,13 +58,15 @@ def told(
     answer = pair.helper.aggregation_job(
         task, secrets.token_bytes(16) if job is None else job, body
     )
-    return [resp.prepare_error for resp in AggregationJobResp.decode(answer).prepare_resps]
+    return [
+        resp.result if isinstance(resp.result, PrepareError) else None
+        for resp in AggregationJobResp.decode(answer).prepare_resps
+    ]
 
 
 def share_request(interval: Interval, ids: list[bytes], count: int | None = None) -> bytes:
-    selector = BatchSelector(batch_interval=interval)
     checksum = combine_checksums(hashlib.sha256(each).digest() for each in ids)
-    return AggregateShareReq(selector, b"", len(ids) if count is None else count, checksum).encode()
+    return AggregateShareReq(interval, len(ids) if count is None else count, checksum).encode()
 
 
 def id_of(report: bytes) -> bytes:
@@ -193,8 +194,8 @@ def test_what_is_malformed_is_rejected_singly(pair: Pair) -> None:
     share = others[0].report_share
     body = job_of(
         PrepareInit(share, b"\x07garbage"),
-        PrepareInit(others[1].report_share, PingPongMessage(prep_msg=b"x").encode()),
-        PrepareInit(others[2].report_share, PingPongMessage(prep_share=b"short").encode()),
+        PrepareInit(others[1].report_share, PingPongEnd(b"x").encode()),
+        PrepareInit(others[2].report_share, PingPongShare(b"short").encode()),
         with_share(others[3], public_share=b"short"),
         moved(others[4], BEGIN + 1),
         moved(others[5], BEGIN + 2 * HOUR),

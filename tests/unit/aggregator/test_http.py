@@ -177,7 +177,6 @@ def test_reports_are_taken_and_refused_for_what_they_are(
     assert answers[3].json() == {
         "type": "about:blank", "title": "Bad Request", "status": 400,
         "detail": f"expected exactly {size} bytes, not {size - 1}",
-        "taskid": id_to_text(uploads.asked.id),
     }  # fmt: skip
     found = uploads.outcomes()
     assert (found["accepted"], found["failed"]) == (2, 6)
@@ -261,5 +260,3 @@ def test_every_refusal_is_a_problem_document(folders: dict[str, AggregatorFolder
         assert details["type"]
         assert details["title"]
         assert details["status"] == answer.status_code
-    named = [answer.json().get("taskid") for answer in answers]
-    assert named == [task] * len(of_task) + [None] * len(others)

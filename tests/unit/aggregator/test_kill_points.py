@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.two_servers.dap.messages import CollectionReq, Interval, Query
+from hdpmf.common.aggregation.two_servers.dap.messages import CollectionReq, Interval
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from tests.unit.aggregator.server_pair import END, Pair, plain_sum
 
@@ -72,9 +72,7 @@ def everything(pair: Pair, task: bytes, reports: list[bytes]) -> bytes:
     interval = Interval(
         pair.leader.task(task).document.begin, END - pair.leader.task(task).document.begin
     )
-    pair.leader.begin_collection(
-        task, bytes(16), CollectionReq(Query(batch_interval=interval), b"").encode()
-    )
+    pair.leader.begin_collection(task, bytes(16), CollectionReq(interval).encode())
     found = pair.leader.collection(task, bytes(16))
     assert found is not None
     return found

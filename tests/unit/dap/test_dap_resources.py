@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 import pytest
 from hypothesis import given
@@ -12,12 +11,12 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOB_PATH,
     MEDIA_TYPES,
+    PROBLEM_URN,
     REPORTS_PATH,
     Problem,
     combine_checksums,
     id_from_text,
     id_to_text,
-    problem_details,
     problem_from_details,
 )
 from hdpmf.errors import DapError
@@ -60,19 +59,7 @@ def test_other_texts_are_refused(text: str):
 
 def test_a_problem_comes_back():
     for problem in Problem:
-        details = problem_details(
-            DapError("what was wrong", problem), id_from_text(TASK, 32), status=403
-        )
-        assert details == {
-            "type": f"urn:ietf:params:ppm:dap:error:{problem}",
-            "title": details["title"],
-            "status": 403,
-            "detail": "what was wrong",
-            "taskid": TASK,
-        }
-        assert details["title"].replace(" ", "") == problem.lower()
-        assert problem_from_details(json.loads(json.dumps(details))).kind == problem
-    assert "taskid" not in problem_details(DapError("what was wrong"))
+        assert problem_from_details({"type": f"{PROBLEM_URN}{problem}"}).kind == problem
 
 
 @pytest.mark.parametrize(

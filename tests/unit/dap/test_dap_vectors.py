@@ -12,23 +12,18 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
     AggregateShareReq,
     AggregationJobInitReq,
-    AggregationJobResp,
-    BatchSelector,
     Collection,
     CollectionReq,
-    Extension,
-    FixedSizeQuery,
     HpkeCiphertext,
     HpkeConfig,
     InputShareAad,
     Interval,
-    PartialBatchSelector,
-    PingPongMessage,
+    PingPongEnd,
+    PingPongShare,
     PlaintextInputShare,
     PrepareError,
     PrepareInit,
     PrepareResp,
-    Query,
     Report,
     ReportMetadata,
     ReportShare,
@@ -43,7 +38,7 @@ FOUR_HEX = "0D 0004 61626365 00000004 61626664"
 LEADERS, HELPERS = HpkeCiphertext(10, b"0123", b"4567"), HpkeCiphertext(12, b"01234", b"567")
 SHARES_HEX = "0A 0004 30313233 00000004 34353637 0C 0005 3031323334 00000003 353637"
 TIMES, TIMES_HEX = Interval(54321, 12345), "000000000000D431 0000000000003039"
-INITIALIZE, FINISH = PingPongMessage(prep_share=b"012345"), PingPongMessage(prep_msg=b"")
+INITIALIZE, FINISH = PingPongShare(b"012345"), PingPongEnd(b"")
 FIRST = PrepareInit(ReportShare(ReportMetadata(UP, 54321), b"", SIX), INITIALIZE.encode())
 SECOND = PrepareInit(ReportShare(ReportMetadata(DOWN, 73542), b"0123", FOUR), FINISH.encode())
 FIRST_HEX = f"{UP_HEX} 000000000000D431 00000000 {SIX_HEX} 0000000B 00 00000006 303132333435"
@@ -51,14 +46,8 @@ SECOND_HEX = f"{DOWN_HEX} 0000000000011F46 00000004 30313233 {FOUR_HEX} 00000005
 
 VECTORS: list[tuple[Message, str]] = [
     # upload
-    (Extension(0, b""), "0000 0000"),
-    (Extension(0xFF00, b"0123"), "FF00 0004 30313233"),
     (ReportMetadata(UP, 12345), f"{UP_HEX} 0000000000003039"),
-    (PlaintextInputShare((), b"0123"), "0000 00000004 30313233"),
-    (
-        PlaintextInputShare((Extension(0, b"0123"),), b"4567"),
-        "0008 0000 0004 30313233 00000004 34353637",
-    ),
+    (PlaintextInputShare(b"0123"), "0000 00000004 30313233"),
     (
         Report(ReportMetadata(UP, 12345), b"", SIX, FOUR),
         f"{UP_HEX} 0000000000003039 00000000 {SIX_HEX} {FOUR_HEX}",
@@ -72,73 +61,34 @@ VECTORS: list[tuple[Message, str]] = [
         f"{'0C' * 32} {UP_HEX} 000000000000D431 00000004 30313233",
     ),
     # between servers
-    (PingPongMessage(prep_share=b"prepare share"), "00 0000000d 70726570617265207368617265"),
-    (
-        PingPongMessage(prep_msg=b"prepare message", prep_share=b"prepare share"),
-        "01 0000000f 70726570617265206d657373616765 0000000d 70726570617265207368617265",
-    ),
-    (PingPongMessage(prep_msg=b"prepare message"), "02 0000000f 70726570617265206d657373616765"),
+    (PingPongShare(b"prepare share"), "00 0000000d 70726570617265207368617265"),
+    (PingPongEnd(b"prepare message"), "02 0000000f 70726570617265206d657373616765"),
     (FIRST.report_share, f"{UP_HEX} 000000000000D431 00000000 {SIX_HEX}"),
     (FIRST, FIRST_HEX),
     (SECOND, SECOND_HEX),
     (
-        PrepareResp(UP, PingPongMessage(b"012345", b"6789").encode()),
+        PrepareResp(UP, bytes.fromhex("01 00000006 303132333435 00000004 36373839")),
         f"{UP_HEX} 00 00000013 01 00000006 303132333435 00000004 36373839",
     ),
-    (PrepareResp(DOWN), f"{DOWN_HEX} 01"),
-    (PrepareResp(b"\xff" * 16, prepare_error=PrepareError.VDAF_PREP_ERROR), f"{'FF' * 16} 02 05"),
+    (PrepareResp(b"\xff" * 16, PrepareError.VDAF_PREP_ERROR), f"{'FF' * 16} 02 05"),
     (
-        AggregationJobInitReq(b"012345", PartialBatchSelector(), (FIRST, SECOND)),
-        f"00000006 303132333435 01 00000076 {FIRST_HEX} {SECOND_HEX}",
-    ),
-    (
-        AggregationJobInitReq(b"012345", PartialBatchSelector(b"\x02" * 32), (FIRST, SECOND)),
-        f"00000006 303132333435 02 {'02' * 32} 00000076 {FIRST_HEX} {SECOND_HEX}",
-    ),
-    (
-        AggregationJobResp(
-            (PrepareResp(UP, PingPongMessage(b"01234", b"56789").encode()), PrepareResp(DOWN))
-        ),
-        f"00000039 {UP_HEX} 00 00000013 01 00000005 3031323334 00000005 3536373839 {DOWN_HEX} 01",
+        AggregationJobInitReq((FIRST, SECOND)),
+        f"00000000 01 00000076 {FIRST_HEX} {SECOND_HEX}",
     ),
     # collection
-    (CollectionReq(Query(TIMES), b""), f"01 {TIMES_HEX} 00000000"),
+    (CollectionReq(TIMES), f"01 {TIMES_HEX} 00000000"),
     (
-        CollectionReq(Query(Interval(48913, 44721)), b"012345"),
-        "01 000000000000BF11 000000000000AEB1 00000006 303132333435",
-    ),
-    (
-        CollectionReq(Query(fixed_size_query=FixedSizeQuery(b"\x0a" * 32)), b""),
-        f"02 00 {'0A' * 32} 00000000",
-    ),
-    (
-        CollectionReq(Query(fixed_size_query=FixedSizeQuery()), b"012345"),
-        "02 01 00000006 303132333435",
-    ),
-    (PartialBatchSelector(), "01"),
-    (PartialBatchSelector(b"\x03" * 32), f"02 {'03' * 32}"),
-    (
-        Collection(PartialBatchSelector(), 23, TIMES, LEADERS, HELPERS),
+        Collection(23, TIMES, LEADERS, HELPERS),
         f"01 0000000000000017 {TIMES_HEX} {SHARES_HEX}",
     ),
     (
-        Collection(PartialBatchSelector(b"\x03" * 32), 0, TIMES, LEADERS, HELPERS),
-        f"02 {'03' * 32} 0000000000000000 {TIMES_HEX} {SHARES_HEX}",
-    ),
-    (BatchSelector(TIMES), f"01 {TIMES_HEX}"),
-    (BatchSelector(batch_id=b"\x0c" * 32), f"02 {'0C' * 32}"),
-    (
-        AggregateShareReq(BatchSelector(TIMES), b"", 439, bytes(32)),
+        AggregateShareReq(TIMES, 439, bytes(32)),
         f"01 {TIMES_HEX} 00000000 00000000000001B7 {'00' * 32}",
-    ),
-    (
-        AggregateShareReq(BatchSelector(Interval(50821, 84354)), b"012345", 8725, b"\xff" * 32),
-        f"01 000000000000C685 0000000000014982 00000006 303132333435 0000000000002215 {'FF' * 32}",
     ),
     (AggregateShare(LEADERS), "0A 0004 30313233 00000004 34353637"),
     (
-        AggregateShareAad(b"\x0c" * 32, bytes(range(4)), BatchSelector(TIMES)),
-        f"{'0C' * 32} 00000004 00010203 01 {TIMES_HEX}",
+        AggregateShareAad(b"\x0c" * 32, TIMES),
+        f"{'0C' * 32} 00000000 01 {TIMES_HEX}",
     ),
     # keys
     (

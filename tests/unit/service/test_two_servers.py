@@ -311,11 +311,10 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
         open_collection(period.document, period.collection, CollectorKeys.generate("other"))
     good = Collection.decode(period.collection)
     swapped = Collection(
-        good.part_batch_selector, good.report_count, good.interval,
+        good.report_count, good.interval,
         good.helper_encrypted_agg_share, good.leader_encrypted_agg_share,
     )  # fmt: skip
     few = Collection(
-        good.part_batch_selector,
         2,
         good.interval,
         good.leader_encrypted_agg_share,
@@ -331,7 +330,6 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
     other = world.run(files=files)
     other.checkpoint.answer = b""
     many = Collection(
-        good.part_batch_selector,
         5,
         good.interval,
         good.leader_encrypted_agg_share,

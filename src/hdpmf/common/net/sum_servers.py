@@ -10,7 +10,6 @@ import msgspec
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOB_PATH,
-    JOB_ID_SIZE,
     MEDIA_TYPES,
     PROBLEM_MEDIA_TYPE,
     Collection,
@@ -215,8 +214,6 @@ class ServerClient:
 
 
 def _job_path(task_id: bytes, job_id: bytes) -> str:
-    if len(job_id) != JOB_ID_SIZE:
-        raise ConfigError(f"a collection's id has {JOB_ID_SIZE} bytes")
     return COLLECTION_JOB_PATH.format(
         task_id=id_to_text(task_id), collection_job_id=id_to_text(job_id)
     )

@@ -126,7 +126,7 @@ def sealed_report(
     metadata = ReportMetadata(shares.report_id, shares.time)
     aad = InputShareAad(task_id, metadata, shares.public_share).encode()
     leader, helper = (
-        seal(config, input_share_info(role), aad, PlaintextInputShare((), share).encode())
+        seal(config, input_share_info(role), aad, PlaintextInputShare(share).encode())
         for config, role, share in zip(
             configs, (Role.LEADER, Role.HELPER), shares.input_shares, strict=True
         )

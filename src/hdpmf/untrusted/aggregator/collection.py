@@ -14,7 +14,6 @@ import numpy as np
 from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info, seal
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
-    BatchSelector,
     HpkeCiphertext,
     Interval,
     Problem,
@@ -174,7 +173,7 @@ class Batches:
             raise DapError("too few reports are in the batch", Problem.INVALID_BATCH_SIZE)
         drawn = self._noises(task, prio.field.encode(total))
         noised = prio.field.add(total, prio.field.secret(drawn))
-        aad = AggregateShareAad(task.id, b"", BatchSelector(batch_interval=interval)).encode()
+        aad = AggregateShareAad(task.id, interval).encode()
         info = aggregate_share_info(self._keys.dap_role)
         share = seal(task.collector, info, aad, prio.field.encode(noised))
         row_ = {

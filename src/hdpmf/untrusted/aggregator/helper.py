@@ -6,12 +6,12 @@ import logging
 from hashlib import sha256
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    JOB_ID_SIZE,
     AggregateShare,
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
-    PingPongMessage,
+    PingPongEnd,
+    PingPongShare,
     PrepareError,
     PrepareInit,
     PrepareResp,
@@ -44,8 +44,6 @@ class Helper(Aggregator):
         """
         task = self._task_store.get(task_id)
         digest = sha256(body).digest()
-        if len(job_id) != JOB_ID_SIZE:
-            raise DapError(f"a job's id has {JOB_ID_SIZE} bytes")
         with self._database.read() as connection:
             found = _answered(connection, task, job_id, digest)
         if found is not None:
@@ -53,10 +51,6 @@ class Helper(Aggregator):
         if self._task_store.expired(task):
             raise _over()
         wanted = AggregationJobInitReq.decode(body)
-        if wanted.agg_param or wanted.part_batch_selector.batch_id is not None:
-            raise DapError(
-                "batches are intervals of time here, and Prio3 has no aggregation parameter"
-            )
         # Another worker may take one of these reports, or close their batch, meanwhile.
         for _ in range(_TRIES):
             response = self._run(task, job_id, digest, wanted.prepare_inits)
@@ -74,13 +68,8 @@ class Helper(Aggregator):
         """
         task = self._task_store.get(task_id)
         wanted = AggregateShareReq.decode(body)
-        interval = wanted.batch_selector.batch_interval
-        if interval is None or wanted.agg_param:
-            raise DapError(
-                "batches are intervals of time here, and Prio3 has no aggregation parameter"
-            )
         self._task_store.require_open(task)
-        batch = self._batches.close(task, interval, (wanted.report_count, wanted.checksum))
+        batch = self._batches.close(task, wanted.interval, (wanted.report_count, wanted.checksum))
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
         return AggregateShare(batch.share).encode()
@@ -99,22 +88,22 @@ class Helper(Aggregator):
         rows = []
         for init in inits:
             metadata = init.report_share.report_metadata
-            reason: PrepareError | None
+            result: bytes | PrepareError
             if not task.in_time(metadata.time):
-                reason = PrepareError.INVALID_MESSAGE
+                result = PrepareError.INVALID_MESSAGE
             elif metadata.time > self._clock() + self._rules.skew:
-                reason = PrepareError.REPORT_TOO_EARLY
+                result = PrepareError.REPORT_TOO_EARLY
             elif any(metadata.time in interval for interval in closed):
-                reason = PrepareError.BATCH_COLLECTED
+                result = PrepareError.BATCH_COLLECTED
             elif metadata.report_id in seen:
-                reason = PrepareError.REPORT_REPLAYED
+                result = PrepareError.REPORT_REPLAYED
             else:
                 # Whatever comes of it: a report is looked at once, so that a leader cannot try it
                 # in many ways.
                 seen.add(metadata.report_id)
                 result = self._check(task, sums, init)
-                reason = result if isinstance(result, PrepareError) else None
-                state = ReportState.COUNTED if reason is None else ReportState.REJECTED
+                rejected = isinstance(result, PrepareError)
+                state = ReportState.REJECTED if rejected else ReportState.COUNTED
                 rows.append(
                     {
                         "task": task.number,
@@ -123,11 +112,9 @@ class Helper(Aggregator):
                         "state": state,
                     }
                 )
-                if not isinstance(result, PrepareError):
-                    resps.append(PrepareResp(metadata.report_id, payload=result))
-            if reason is not None:
-                sums.reject(reason)
-                resps.append(PrepareResp(metadata.report_id, prepare_error=reason))
+            if isinstance(result, PrepareError):
+                sums.reject(result)
+            resps.append(PrepareResp(metadata.report_id, result))
         response = AggregationJobResp(tuple(resps)).encode()
         return self._write(task, job_id, digest, response, rows, sums, len(closed))
 
@@ -137,10 +124,8 @@ class Helper(Aggregator):
         """Check one report; return the message for the leader, or the reason to reject it."""
         share = init.report_share
         try:
-            leaders = PingPongMessage.decode(init.payload)
+            leaders = PingPongShare.decode(init.payload)
         except DapError:
-            return PrepareError.INVALID_MESSAGE
-        if leaders.prep_share is None or leaders.prep_msg is not None:
             return PrepareError.INVALID_MESSAGE
         metadata = share.report_metadata
         prepared = prepare_share(
@@ -154,7 +139,7 @@ class Helper(Aggregator):
         except PrioError:
             return PrepareError.VDAF_PREP_ERROR
         sums.add(metadata.report_id, metadata.time, output)
-        return PingPongMessage(prep_msg=message).encode()
+        return PingPongEnd(message).encode()
 
     def _write(
         self,

@@ -125,10 +125,6 @@ class HpkeKeyRing:
             Problem.OUTDATED_CONFIG,
         )
 
-    def config_list(self, now: float) -> bytes:
-        """Return DAP's list of the public keys, newest first."""
-        return self._current(now)[1].configs
-
     def signed_list(self, now: float) -> bytes:
         """Return the list as the server has signed it."""
         return self._current(now)[0]

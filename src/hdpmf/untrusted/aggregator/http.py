@@ -2,7 +2,6 @@
 
 ::
 
-    GET  /hpke_config                                   everybody
     GET  /hpke_config/signed                            ours: everybody
     PUT  /tasks/{task}/reports                          leader, devices
     PUT  /tasks/{task}/collection_jobs/{job}, POST      leader, the task's collector
@@ -31,10 +30,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
     COLLECTION_JOB_PATH,
-    HPKE_CONFIG_PATH,
     JOB_ID_SIZE,
     MEDIA_TYPES,
     PROBLEM_MEDIA_TYPE,
+    PROBLEM_URN,
     REPORTS_PATH,
     TASK_ID_SIZE,
     AggregateShare,
@@ -43,12 +42,9 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregationJobResp,
     Collection,
     CollectionReq,
-    HpkeConfigList,
     Problem,
     Report,
     id_from_text,
-    id_to_text,
-    problem_details,
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.base.logs import event
@@ -100,46 +96,34 @@ _STATUS = {
 _CLOSE = {"connection": "close"}
 
 
-def problem_response(error: Exception, retry_after: int, task: bytes | None = None) -> Response:
+def problem_response(error: Exception, retry_after: int) -> Response:
     """Return the problem document (RFC 9457) for an error; unexpected errors disclose nothing."""
     if isinstance(error, HTTPException):
-        return _blank(error.status_code, str(error.detail), task, error.headers)
+        return _problem(error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, (StorageError, TransportError)):
         event("unavailable", logging.ERROR, error)
         later = {"retry-after": str(retry_after)}
-        why = "not possible at the moment; try again later"
-        return _blank(503, why, task, later)
+        return _problem(503, "not possible at the moment; try again later", headers=later)
     if isinstance(error, (PrioError, ProtocolError)):
-        dap = error if isinstance(error, DapError) else DapError(str(error))
-        status = _STATUS.get(Problem(dap.kind), 400)
-        return JSONResponse(
-            problem_details(dap, task, status), status, media_type=PROBLEM_MEDIA_TYPE
-        )
+        kind = Problem(getattr(error, "kind", Problem.INVALID_MESSAGE))
+        return _problem(_STATUS.get(kind, 400), str(error), PROBLEM_URN + kind)
     event("failed", logging.ERROR, error)
-    return _blank(500, "an error of this server", task)
+    return _problem(500, "an error of this server")
 
 
-def _blank(
-    status: int, detail: str, task: bytes | None, headers: Mapping[str, str] | None = None
+def _problem(
+    status: int,
+    detail: str,
+    kind: str = "about:blank",
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return a problem document of no type of its own."""
     details = {
-        "type": "about:blank",
+        "type": kind,
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
     }
-    if task is not None:
-        details["taskid"] = id_to_text(task)
     return JSONResponse(details, status, dict(headers or {}), PROBLEM_MEDIA_TYPE)
-
-
-def _task_in(request: Request) -> bytes | None:
-    """Return the id of the task in the path; None if there is none that is well-formed."""
-    try:
-        return id_from_text(request.path_params.get("task_id", ""), TASK_ID_SIZE)
-    except DapError:
-        return None
 
 
 class _TryLaterError(HTTPException):
@@ -182,7 +166,6 @@ def check_body(request: Request, media_type: str, most: int, *, exactly: bool = 
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
-_KEYS_SECONDS = 86_400  # for which clients may keep the keys
 _COLLECT_SECONDS = 5  # after which a collector may ask again
 _QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most
 _THREADS = 4
@@ -205,7 +188,6 @@ class Resources:
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task),
             self._route(HEALTH_PATH, "health", GET=self._health),
@@ -229,7 +211,7 @@ class Resources:
             await self.stop()
 
         async def refuse(request: Request, error: Exception) -> Response:
-            return problem_response(error, self._limits.retry_after, _task_in(request))
+            return problem_response(error, self._limits.retry_after)
 
         return Starlette(
             routes=self.routes(), lifespan=lifespan, exception_handlers={HTTPException: refuse}
@@ -247,7 +229,7 @@ class Resources:
                     method = "GET" if request.method == "HEAD" else request.method
                     response = await handlers[method](request)
                 except Exception as error:  # the caller gets an answer, the log the kind of error
-                    response = problem_response(error, self._limits.retry_after, _task_in(request))
+                    response = problem_response(error, self._limits.retry_after)
             metrics.answers.labels(resource, response.status_code).inc()
             event("answered", logging.DEBUG, resource=resource, status=response.status_code)
             return response
@@ -282,13 +264,6 @@ class Resources:
         if found is None:
             found = self._tasks[found_id] = await self._in_thread(self._engine.task, found_id)
         return found
-
-    async def _get_keys(self, request: Request) -> Response:
-        if "task_id" in request.query_params:  # the same keys for all tasks
-            id_from_text(request.query_params["task_id"], TASK_ID_SIZE)
-        cached = {"cache-control": f"public, max-age={_KEYS_SECONDS}"}
-        found = await self._in_thread(self._engine.key_configs)
-        return Response(found, media_type=MEDIA_TYPES[HpkeConfigList], headers=cached)
 
     async def _get_signed_keys(self, request: Request) -> Response:
         found = await self._in_thread(self._engine.signed_keys)

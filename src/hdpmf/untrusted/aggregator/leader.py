@@ -15,18 +15,16 @@ from hdpmf.common.aggregation.two_servers.dap.codec import Message
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
     AGGREGATION_JOB_PATH,
-    JOB_ID_SIZE,
     MEDIA_TYPES,
     AggregateShare,
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
-    BatchSelector,
     Collection,
     CollectionReq,
     Interval,
-    PartialBatchSelector,
-    PingPongMessage,
+    PingPongEnd,
+    PingPongShare,
     PrepareError,
     PrepareInit,
     PrepareResp,
@@ -153,11 +151,7 @@ class Leader(Aggregator):
         """Start a collection job; raise DapError if it is invalid, or its id is in use."""
         task = self._task_store.get(task_id)
         wanted = CollectionReq.decode(request)
-        interval = wanted.query.batch_interval
-        if interval is None or wanted.agg_param or len(job_id) != JOB_ID_SIZE:
-            raise DapError(
-                "batches are intervals of time here, and Prio3 has no aggregation parameter"
-            )
+        interval = wanted.interval
         self._task_store.require_open(task)
         self._batches.check(task, interval)
         row = {
@@ -200,15 +194,12 @@ class Leader(Aggregator):
             batch = self._batches.close(task, interval)
             if batch is None:
                 return None
-            selector = BatchSelector(batch_interval=interval)
-            share_request = AggregateShareReq(selector, b"", batch.count, batch.checksum).encode()
+            share_request = AggregateShareReq(interval, batch.count, batch.checksum).encode()
             share = AggregateShare.decode(self._helper.aggregate_share(task_id, share_request))
             batch = self._batches.keep_other(task, interval, share.encrypted_aggregate_share)
         if batch.other is None:
             return None
-        return Collection(
-            PartialBatchSelector(), batch.count, batch.times, batch.share, batch.other
-        ).encode()
+        return Collection(batch.count, batch.times, batch.share, batch.other).encode()
 
     def _run(self, job: AggregationJob) -> int:
         """Run one job, from its reports to their sum; return how many are done with."""
@@ -237,11 +228,11 @@ class Leader(Aggregator):
                 continue
             prepared[metadata.report_id] = metadata.time, result[0]
             share = ReportShare(metadata, report.public_share, report.helper_encrypted_input_share)
-            inits.append(PrepareInit(share, PingPongMessage(prep_share=result[1]).encode()))
+            inits.append(PrepareInit(share, PingPongShare(result[1]).encode()))
         counted: list[bytes] = []
         early: list[bytes] = []
         if inits:
-            request = AggregationJobInitReq(b"", PartialBatchSelector(), tuple(inits)).encode()
+            request = AggregationJobInitReq(tuple(inits)).encode()
             answer = AggregationJobResp.decode(
                 self._helper.aggregation_job(task.id, job.id, request)
             )
@@ -249,7 +240,7 @@ class Leader(Aggregator):
                 raise DapError("the helper answered for other reports than it was asked about")
             for resp in answer.prepare_resps:
                 when, preparation = prepared.pop(resp.report_id)
-                if resp.prepare_error == PrepareError.REPORT_TOO_EARLY:
+                if resp.result == PrepareError.REPORT_TOO_EARLY:
                     early.append(resp.report_id)
                     continue
                 reason = self._count(task, sums, resp, when, preparation)
@@ -275,11 +266,10 @@ class Leader(Aggregator):
         preparation: Preparation,
     ) -> PrepareError | None:
         """Add a report that the helper accepts; else return the reason to reject it."""
-        if resp.prepare_error is not None:
-            return resp.prepare_error
+        if isinstance(resp.result, PrepareError):
+            return resp.result
         try:
-            message = PingPongMessage.decode(resp.payload or b"").prep_msg
-            output = task.prio.finish(preparation, message or b"")
+            output = task.prio.finish(preparation, PingPongEnd.decode(resp.result).prep_msg)
         except PrioError:
             return PrepareError.VDAF_PREP_ERROR
         sums.add(resp.report_id, when, output)

@@ -265,10 +265,6 @@ class Aggregator:
         """Return the list of its HPKE keys, signed."""
         return self._keys.hpke.signed_list(self._clock())
 
-    def key_configs(self) -> bytes:
-        """Return DAP's list of its public HPKE keys, newest first."""
-        return self._keys.hpke.config_list(self._clock())
-
     def rotate_keys(self) -> None:
         """Make a new HPKE key if it is time, and erase those that no open task needs."""
         self._keys.hpke.maintain(self._clock(), self._has_open_task)

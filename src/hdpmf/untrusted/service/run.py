@@ -19,13 +19,11 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     JOB_ID_SIZE,
     AggregateShareAad,
-    BatchSelector,
     Collection,
     CollectionReq,
     HpkeCiphertext,
     Interval,
     Problem,
-    Query,
     Role,
 )
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
@@ -387,7 +385,7 @@ def read_task(document: bytes) -> Task:
 
 def collection_request(task: Task) -> bytes:
     """Return the request for the whole sum of a task: always the same bytes."""
-    return CollectionReq(Query(batch_interval=_whole(task)), b"").encode()
+    return CollectionReq(_whole(task)).encode()
 
 
 def open_collection(
@@ -421,7 +419,7 @@ def open_collection(
 def _opened(
     keys: CollectorKeys, task: Task, name: bytes, share: HpkeCiphertext, server: Role
 ) -> bytes:
-    aad = AggregateShareAad(name, b"", BatchSelector(batch_interval=_whole(task))).encode()
+    aad = AggregateShareAad(name, _whole(task)).encode()
     try:
         return keys.hpke.open(share, aggregate_share_info(server), aad)
     except DapError as error:

@@ -3,12 +3,9 @@
 A message is a frozen dataclass whose annotations are the draft's struct::
 
     @message
-    class Extension(Message):
-        extension_type: U16
-        extension_data: Opaque16
-
-A struct with a ``select`` has ``cases``: for every tag, which of the optional fields follow it. The
-tag is not a field of its own, so that it cannot contradict them.
+    class ReportMetadata(Message):
+        report_id: Annotated[bytes, Fixed(16)]
+        time: U64
 
 Reading compares every length with what is there before it takes anything, so memory is bounded by
 the size of the input. What is left over at the end is an error. Numbers are big-endian.
@@ -16,18 +13,13 @@ the size of the input. What is left over at the end is an error. Numbers are big
 
 from __future__ import annotations
 
-import types
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from enum import IntEnum
+from dataclasses import dataclass, field, fields
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     Self,
     TypeVar,
-    Union,
     cast,
     dataclass_transform,
     get_args,
@@ -38,7 +30,6 @@ from typing import (
 from hdpmf.errors import DapError
 
 _Kind = TypeVar("_Kind", bound="type[Message]")
-_Member = TypeVar("_Member", bound=IntEnum)
 
 
 class Reader:
@@ -114,18 +105,20 @@ class Uint(Codec):
 
 
 @dataclass(frozen=True)
-class Choice(Codec):
-    """One byte that must be a member of an enumeration."""
+class Constant(Codec):
+    """The same bytes in every message: of a field that is not an argument."""
 
-    kind: type[IntEnum]
+    data: bytes
 
-    def write(self, value: IntEnum, out: bytearray, what: str) -> None:
-        """Append the value."""
-        out.append(value)
+    def write(self, value: bytes, out: bytearray, what: str) -> None:
+        """Append the bytes."""
+        out += self.data
 
-    def read(self, reader: Reader) -> IntEnum:
-        """The next value."""
-        return choose(self.kind, reader)
+    def read(self, reader: Reader) -> bytes:
+        """Take the bytes; raise DapError if they are others."""
+        if reader.take(len(self.data)) != self.data:
+            raise DapError(f"{reader.what}: of a kind that is not for batches of time and Prio3")
+        return self.data
 
 
 @dataclass(frozen=True)
@@ -218,19 +211,13 @@ class Nested(Codec):
 U8 = Annotated[int, Uint(1)]
 U16 = Annotated[int, Uint(2)]
 U64 = Annotated[int, Uint(8)]
-Opaque16 = Annotated[bytes, Opaque(2)]
 Opaque32 = Annotated[bytes, Opaque(4)]
 
 
 class Message:
-    """Base class of messages; see the module's docstring.
-
-    Attributes:
-        cases: For each tag of a select, which optional fields follow it.
-    """
+    """Base class of messages; see the module's docstring."""
 
     __slots__ = ()
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {}
 
     def encode(self) -> bytes:
         """Encode the message; raise DapError if a field does not fit."""
@@ -248,100 +235,55 @@ class Message:
 
     def write(self, out: bytearray) -> None:
         """Append the message to other bytes."""
-        always, optional = layout(type(self))
-        for name, codec in always:
+        for name, codec in layout(type(self)).items():
             codec.write(getattr(self, name), out, type(self).__name__)
-        if self.cases:
-            tag = self.tag
-            out.append(tag)
-            for name in self.cases[tag]:
-                optional[name].write(getattr(self, name), out, type(self).__name__)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """Read the message from where the reader is."""
-        always, optional = layout(cls)
-        values = {name: codec.read(reader) for name, codec in always}
-        if cls.cases:
-            tag = choose(type(next(iter(cls.cases))), reader)
-            if tag not in cls.cases:
-                raise DapError(f"{reader.what}: {tag.name} is not for messages")
-            values |= {name: optional[name].read(reader) for name in cls.cases[tag]}
+        values = {}
+        for name, codec in layout(cls).items():
+            value = codec.read(reader)
+            if not isinstance(codec, Constant):
+                values[name] = value
         return cls(**values)
-
-    @property
-    def tag(self) -> IntEnum:
-        """The case of the select, by the fields that are present."""
-        there = {name for name in layout(type(self))[1] if getattr(self, name) is not None}
-        for tag, names in self.cases.items():
-            if there == set(names):
-                return tag
-        raise DapError(
-            f"{type(self).__name__}: these fields do not go together: "
-            f"{', '.join(sorted(there)) or 'none'}"
-        )
 
     def __repr__(self) -> str:
         # Shares travel in opaque fields: of those, and of anything else that may be long, only the
         # size is shown.
-        always, optional = layout(type(self))
         shown = []
-        for name in [*dict(always), *optional]:
+        for name in layout(type(self)):
             value = getattr(self, name)
             if isinstance(value, bytes):
                 value = f"<{len(value)} bytes>"
             elif isinstance(value, tuple):
                 value = f"<{len(value)} items>"
-            elif isinstance(value, IntEnum):
-                value = value.name
-            if value is not None:
-                shown.append(f"{name}={value}")
+            shown.append(f"{name}={value}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def message(cls: _Kind) -> _Kind:
     """Make a class a message: a frozen dataclass that shows no bytes."""
     return cast(_Kind, dataclass(frozen=True, repr=False)(cls))
 
 
-_Layout = tuple[list[tuple[str, Codec]], dict[str, Codec]]
-_LAYOUTS: dict[type[Message], _Layout] = {}
+_LAYOUTS: dict[type[Message], dict[str, Codec]] = {}
 
 
-def choose(kind: type[_Member], reader: Reader) -> _Member:
-    """One byte as a member of an enumeration."""
-    value = reader.uint(1)
-    try:
-        return kind(value)
-    except ValueError:
-        raise DapError(f"{reader.what}: {value} is no {kind.__name__}") from None
-
-
-def layout(cls: type[Message]) -> _Layout:
-    """Return the layout of a message: fixed fields in order, and fields of cases by name."""
+def layout(cls: type[Message]) -> dict[str, Codec]:
+    """Return the codec of each field of a message, in order."""
     if cls not in _LAYOUTS:
-        _LAYOUTS[cls] = _find_layout(cls)
+        hints = get_type_hints(cls, include_extras=True)
+        _LAYOUTS[cls] = {each.name: _codec(hints[each.name]) for each in fields(cls)}  # type: ignore[arg-type]
     return _LAYOUTS[cls]
-
-
-def _find_layout(cls: type[Message]) -> _Layout:
-    hints = get_type_hints(cls, include_extras=True)
-    codecs = {field.name: _codec(hints[field.name]) for field in fields(cls)}  # type: ignore[arg-type]
-    of_cases = {name for names in cls.cases.values() for name in names}
-    always = [(name, codec) for name, codec in codecs.items() if name not in of_cases]
-    return always, {name: codec for name, codec in codecs.items() if name in of_cases}
 
 
 def _codec(hint: Any) -> Codec:
     """The codec that an annotation stands for."""
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
-    if get_origin(hint) is Annotated:
-        kind, codec = get_args(hint)
-        return (
-            Items(codec.width, codec.minimum, get_args(kind)[0])
-            if isinstance(codec, Items)
-            else codec
-        )
-    return Choice(hint) if issubclass(hint, IntEnum) else Nested(hint)
+    if get_origin(hint) is not Annotated:
+        return Nested(hint)
+    kind, codec = get_args(hint)
+    if isinstance(codec, Items):
+        return Items(codec.width, codec.minimum, get_args(kind)[0])
+    return cast(Codec, codec)

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from hdpmf.common.aggregation.two_servers.dap.codec import (
     U8,
     U16,
     U64,
+    Codec,
+    Constant,
     Fixed,
     Items,
     Message,
     Opaque,
-    Opaque16,
     Opaque32,
+    Reader,
     message,
 )
 from hdpmf.errors import DapError
 
 REPORT_ID_SIZE = 16
 TASK_ID_SIZE = 32
-BATCH_ID_SIZE = 32
 JOB_ID_SIZE = 16
 CHECKSUM_SIZE = 32
 
 ReportID = Annotated[bytes, Fixed(REPORT_ID_SIZE)]
 TaskID = Annotated[bytes, Fixed(TASK_ID_SIZE)]
-BatchID = Annotated[bytes, Fixed(BATCH_ID_SIZE)]
+TimeInterval = Annotated[bytes, Constant(b"\x01")]  # the type of query; no batches of fixed size
+NoParameter = Annotated[bytes, Constant(bytes(4))]  # of aggregation: Prio3 has none
 
 
 class Role(IntEnum):
@@ -41,21 +43,6 @@ class Role(IntEnum):
     CLIENT = 1
     LEADER = 2
     HELPER = 3
-
-
-class QueryType(IntEnum):
-    """Query types. We use time intervals only."""
-
-    RESERVED = 0
-    TIME_INTERVAL = 1
-    FIXED_SIZE = 2
-
-
-class FixedSizeQueryType(IntEnum):
-    """Subtypes of a query for a batch of fixed size."""
-
-    BY_BATCH_ID = 0
-    CURRENT_BATCH = 1
 
 
 @message
@@ -101,64 +88,6 @@ class HpkeConfigList(Message):
     hpke_configs: Annotated[tuple[HpkeConfig, ...], Items(2, 1)]
 
 
-@message
-class FixedSizeQuery(Message):
-    """Asks for a batch of fixed size: one with an id, or whichever is ready."""
-
-    batch_id: BatchID | None = None  # None for any that is ready
-
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
-        FixedSizeQueryType.BY_BATCH_ID: ("batch_id",),
-        FixedSizeQueryType.CURRENT_BATCH: (),
-    }
-
-
-@message
-class Query(Message):
-    """A collector's query: one of the two."""
-
-    batch_interval: Interval | None = None
-    fixed_size_query: FixedSizeQuery | None = None
-
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
-        QueryType.TIME_INTERVAL: ("batch_interval",),
-        QueryType.FIXED_SIZE: ("fixed_size_query",),
-    }
-
-
-@message
-class BatchSelector(Message):
-    """A batch, as the two servers name it: one of the two."""
-
-    batch_interval: Interval | None = None
-    batch_id: BatchID | None = None
-
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
-        QueryType.TIME_INTERVAL: ("batch_interval",),
-        QueryType.FIXED_SIZE: ("batch_id",),
-    }
-
-
-@message
-class PartialBatchSelector(Message):
-    """The part of a batch selector known before collection: of time intervals, only the type."""
-
-    batch_id: BatchID | None = None
-
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
-        QueryType.TIME_INTERVAL: (),
-        QueryType.FIXED_SIZE: ("batch_id",),
-    }
-
-
-class PrepareRespState(IntEnum):
-    """State of a report at the helper."""
-
-    CONTINUE = 0
-    FINISHED = 1
-    REJECT = 2
-
-
 class PrepareError(IntEnum):
     """Reasons to reject a report."""
 
@@ -174,23 +103,7 @@ class PrepareError(IntEnum):
     REPORT_TOO_EARLY = 9
 
 
-class PingPongType(IntEnum):
-    """Types of ping-pong messages (``MessageType`` in VDAF's section 5.8)."""
-
-    INITIALIZE = 0
-    CONTINUE = 1
-    FINISH = 2
-
-
 # Upload
-
-
-@message
-class Extension(Message):
-    """A report extension."""
-
-    extension_type: U16
-    extension_data: Opaque16
 
 
 @message
@@ -205,7 +118,7 @@ class ReportMetadata(Message):
 class PlaintextInputShare(Message):
     """The plaintext that a client encrypts to one server."""
 
-    extensions: Annotated[tuple[Extension, ...], Items(2)]
+    extensions: Annotated[bytes, Constant(bytes(2))] = field(init=False, default=b"")  # none
     payload: Opaque32
 
 
@@ -232,21 +145,43 @@ class Report(Message):
 
 
 @message
-class PingPongMessage(Message):
-    """A message of VDAF's ping-pong topology about one report.
+class PingPongShare(Message):
+    """The leader's message about a report, in VDAF's ping-pong topology; Prio3 has one round."""
 
-    A share alone initializes, a message alone finishes, both together continue. Prio3 has one
-    round: the leader initializes, and the helper finishes.
-    """
+    kind: Annotated[bytes, Constant(b"\x00")] = field(init=False, default=b"")  # initialize
+    prep_share: Opaque32
 
-    prep_msg: Opaque32 | None = None  # of this round, for both
-    prep_share: Opaque32 | None = None  # for the next message
 
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
-        PingPongType.INITIALIZE: ("prep_share",),
-        PingPongType.CONTINUE: ("prep_msg", "prep_share"),
-        PingPongType.FINISH: ("prep_msg",),
-    }
+@message
+class PingPongEnd(Message):
+    """The helper's answer, with which both finish."""
+
+    kind: Annotated[bytes, Constant(b"\x02")] = field(init=False, default=b"")  # finish
+    prep_msg: Opaque32
+
+
+@dataclass(frozen=True)
+class _Result(Codec):
+    """Continue with bytes, or an error."""
+
+    def write(self, value: bytes | PrepareError, out: bytearray, what: str) -> None:
+        if isinstance(value, PrepareError):
+            out += bytes([_REJECT, value])
+        else:
+            out.append(_CONTINUE)
+            Opaque(4).write(value, out, what)
+
+    def read(self, reader: Reader) -> bytes | PrepareError:
+        state = reader.uint(1)
+        if state == _CONTINUE:
+            return bytes(reader.vector(4))
+        error = reader.uint(1)
+        if state != _REJECT or error not in set(PrepareError):
+            raise DapError(f"{reader.what}: an unknown result")
+        return PrepareError(error)
+
+
+_CONTINUE, _REJECT = 0, 2
 
 
 @message
@@ -263,31 +198,24 @@ class PrepareInit(Message):
     """A report share, with the leader's first preparation message."""
 
     report_share: ReportShare
-    payload: Opaque32  # a PingPongMessage
+    payload: Opaque32  # a PingPongShare
 
 
 @message
 class AggregationJobInitReq(Message):
     """The leader asks the helper to check reports."""
 
-    agg_param: Opaque32  # Prio3 has none, here and below
-    part_batch_selector: PartialBatchSelector
+    agg_param: NoParameter = field(init=False, default=b"")
+    query_type: TimeInterval = field(init=False, default=b"")
     prepare_inits: Annotated[tuple[PrepareInit, ...], Items(4, 1)]
 
 
 @message
 class PrepareResp(Message):
-    """The helper's result for a report: a payload, an error, or neither if it has finished."""
+    """The helper's result for a report: a ``PingPongEnd``, or why it is rejected."""
 
     report_id: ReportID
-    payload: Opaque32 | None = None  # a PingPongMessage
-    prepare_error: PrepareError | None = None
-
-    cases: ClassVar[Mapping[IntEnum, tuple[str, ...]]] = {
-        PrepareRespState.CONTINUE: ("payload",),
-        PrepareRespState.FINISHED: (),
-        PrepareRespState.REJECT: ("prepare_error",),
-    }
+    result: Annotated[bytes | PrepareError, _Result()]
 
 
 @message
@@ -304,15 +232,16 @@ class AggregationJobResp(Message):
 class CollectionReq(Message):
     """The collector asks the leader for a sum."""
 
-    query: Query
-    agg_param: Opaque32
+    query_type: TimeInterval = field(init=False, default=b"")
+    interval: Interval
+    agg_param: NoParameter = field(init=False, default=b"")
 
 
 @message
 class Collection(Message):
     """A collected sum: two encrypted shares."""
 
-    part_batch_selector: PartialBatchSelector
+    query_type: TimeInterval = field(init=False, default=b"")
     report_count: U64
     interval: Interval  # the smallest with all reports' times
     leader_encrypted_agg_share: HpkeCiphertext
@@ -323,8 +252,9 @@ class Collection(Message):
 class AggregateShareReq(Message):
     """The leader asks the helper for its share of a sum."""
 
-    batch_selector: BatchSelector
-    agg_param: Opaque32
+    query_type: TimeInterval = field(init=False, default=b"")
+    interval: Interval
+    agg_param: NoParameter = field(init=False, default=b"")
     report_count: U64
     checksum: Annotated[bytes, Fixed(CHECKSUM_SIZE)]  # XOR of SHA-256 of the reports' ids
 
@@ -341,8 +271,9 @@ class AggregateShareAad(Message):
     """Additional data of an encrypted aggregate share."""
 
     task_id: TaskID
-    agg_param: Opaque32
-    batch_selector: BatchSelector
+    agg_param: NoParameter = field(init=False, default=b"")
+    query_type: TimeInterval = field(init=False, default=b"")
+    interval: Interval
 
 
 MEDIA_TYPES: dict[type[Message], str] = {
@@ -362,7 +293,6 @@ PROBLEM_URN = "urn:ietf:params:ppm:dap:error:"
 
 # Relative to a server's base URL. Ids in braces are as ``id_to_text`` writes them:
 # PATH.format(task_id=...) is a path.
-HPKE_CONFIG_PATH = "/hpke_config"  # GET ?task_id=...
 REPORTS_PATH = "/tasks/{task_id}/reports"  # PUT, leader
 AGGREGATION_JOB_PATH = "/tasks/{task_id}/aggregation_jobs/{aggregation_job_id}"  # PUT, helper
 # PUT, POST to poll; leader
@@ -381,25 +311,9 @@ class Problem(StrEnum):
     REPORT_TOO_EARLY = "reportTooEarly"
     BATCH_INVALID = "batchInvalid"
     INVALID_BATCH_SIZE = "invalidBatchSize"
-    BATCH_QUERIED_TOO_MANY_TIMES = "batchQueriedTooManyTimes"
     BATCH_MISMATCH = "batchMismatch"
     UNAUTHORIZED_REQUEST = "unauthorizedRequest"
-    MISSING_TASK_ID = "missingTaskID"
-    STEP_MISMATCH = "stepMismatch"
     BATCH_OVERLAP = "batchOverlap"
-
-
-def problem_details(
-    error: DapError, task_id: bytes | None = None, status: int = 400
-) -> dict[str, Any]:
-    """Return the problem document (RFC 9457) for a refused message."""
-    details = {
-        "type": PROBLEM_URN + error.kind,
-        "title": re.sub("(?<=[a-z])[A-Z]", r" \g<0>", error.kind).lower(),
-        "status": status,
-        "detail": str(error),
-    }
-    return details if task_id is None else details | {"taskid": id_to_text(task_id)}
 
 
 def problem_from_details(details: object) -> DapError:
