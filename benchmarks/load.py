@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.base.progress import View, clock, view
+from hdpmf.common.base.progress import PlainLines, clock
 from hdpmf.common.data import Ratings, load_dataset
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
@@ -285,7 +285,9 @@ class Plan:
         return 60 + self.devices // 6 if self.period is None else self.period
 
 
-def measure(plan: Plan, train: Ratings, folder: Path, shown: View | None = None) -> dict[str, Any]:
+def measure(
+    plan: Plan, train: Ratings, folder: Path, shown: PlainLines | None = None
+) -> dict[str, Any]:
     """One run with so many devices."""
     weights = PrivacySpec.paper().draw(train, 0)
     parts = deal(train, weights)[: plan.devices]
@@ -369,7 +371,7 @@ def _by_two_servers(
     service: ServiceFolder,
     pipes: list[Connection],
     watched: Watched,
-    shown: View | None,
+    shown: PlainLines | None,
 ) -> dict[str, Any]:
     from hdpmf.untrusted.service.keys import pin_servers
 
@@ -453,7 +455,7 @@ def _wait(
     plan: Plan,
     deployment: Deployment,
     begin: float,
-    shown: View | None,
+    shown: PlainLines | None,
     reached: Callable[[], bool],
 ) -> None:
     """Until it is reached, or the time is over; a process that fails ends it, too."""
@@ -507,15 +509,15 @@ def main() -> None:
         done = ", ".join(f"{row['devices']}" for row in rows)
         return f"{done or 'none'} done of {given.devices}; {clock(time.monotonic() - began)}"
 
-    with view(None, summary, summary) as shown:
-        for number in numbers:
-            plan = Plan(number, given.processes, given.period, given.timeout)
-            with tempfile.TemporaryDirectory(prefix="hdpmf-load-") as place:
-                folder = Path(place) if given.keep is None else given.keep / str(number)
-                folder.mkdir(parents=True, exist_ok=True)
-                rows.append(measure(plan, train, folder, shown))
-            if not given.json:
-                shown.say("\n".join(table(rows[-1:])))
+    shown = PlainLines(summary)
+    for number in numbers:
+        plan = Plan(number, given.processes, given.period, given.timeout)
+        with tempfile.TemporaryDirectory(prefix="hdpmf-load-") as place:
+            folder = Path(place) if given.keep is None else given.keep / str(number)
+            folder.mkdir(parents=True, exist_ok=True)
+            rows.append(measure(plan, train, folder, shown))
+        if not given.json:
+            shown.say("\n".join(table(rows[-1:])))
     if given.json:
         print(json.dumps(rows, indent=1))
     else:

@@ -134,7 +134,7 @@ def run_and_collect(
     """
     from hdpmf.common.base.progress import clock
     from hdpmf.common.methods.registry import PLUGINS
-    from hdpmf.lab.experiments import Store, collect, expected_runs, run_experiments, watch
+    from hdpmf.lab.experiments import Store, collect, expected_runs, run_experiments
     from hdpmf.lab.experiments.expansion import wishes_in_words
     from hdpmf.lab.experiments.runner import expected_seconds
     from hdpmf.private.kernels.gpu.availability import use_gpu
@@ -152,18 +152,17 @@ def run_and_collect(
                 weights = wishes_in_words(experiment, name)
                 note(f"{name}: privacy weights: {weights} (data.{name}.weights)")
         try:
-            with watch() as progress:
-                done = run_experiments(
-                    experiments,
-                    store,
-                    files=files or {},
-                    n_jobs=execution.jobs,
-                    backend=execution.backend,
-                    on=execution.on,
-                    # Results say nothing about the places of files.
-                    command=_command_line([getattr(word, "name", word) for word in words], options),
-                    progress=progress,
-                )
+            done = run_experiments(
+                experiments,
+                store,
+                files=files or {},
+                n_jobs=execution.jobs,
+                backend=execution.backend,
+                on=execution.on,
+                # Results say nothing about the places of files.
+                command=_command_line([getattr(word, "name", word) for word in words], options),
+                progress=True,
+            )
         except KeyboardInterrupt:
             again = _command_line(words, {"out": out, **options})
             note(f"stopped; what was finished is kept. To go on: {again}")

@@ -179,10 +179,10 @@ def _two_servers(
         )
     settings = RunSettings(minimum=max(2, training.n_users), **parameters)
     metrics = Metrics()
-    with watch(metrics, lines=not wants_json()) as log:
-        result = run(
-            training, settings, weights, test=held_out, seed=seed, metrics=metrics, log=log
-        ).result
+    log = (lambda line: None) if wants_json() else watch(metrics)
+    result = run(
+        training, settings, weights, test=held_out, seed=seed, metrics=metrics, log=log
+    ).result
     lines = [
         f"{result.seconds:.1f} s in all; per device {size(result.bytes_up)} up, "
         f"{size(result.bytes_down)} down",

@@ -69,8 +69,7 @@ class MonitoringOptions:
         from hdpmf.untrusted.service.telemetry import json_log
 
         if self.log_format == "text":
-            with watch(metrics) as log:
-                yield log
+            yield watch(metrics)
         elif self.log_format == "json":
             with json_log(metrics) as log, notes_to(log):
                 yield log

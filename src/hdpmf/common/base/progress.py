@@ -1,95 +1,43 @@
-"""What people see meanwhile (a live view, a bar, plain lines), and tables for notebooks."""
+"""What people see meanwhile (a bar, or plain lines), and tables for notebooks."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from hdpmf.errors import ConfigError, MissingExtraError
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-
 _LINE_EVERY = 10.0
-_REDRAWN_EVERY = 0.1
-
-
-class View(Protocol):
-    """A display of progress."""
-
-    def say(self, line: str) -> None:
-        """Show a line that stays."""
-
-    def tick(self, *, last: bool = False) -> None:
-        """Note a change; the last one updates the view at once."""
 
 
 class PlainLines:
-    """A line for every message, and one about the progress every ten seconds."""
+    """A line for every message, and one about the progress every ten seconds; on stderr."""
 
-    def __init__(self, stream: TextIO, summary: Callable[[], str]) -> None:
-        self._stream = stream
+    def __init__(self, summary: Callable[[], str]) -> None:
         self._summary = summary
         self._last = time.monotonic()
 
     def say(self, line: str) -> None:
         """Write a line."""
-        print(_printable(line), file=self._stream, flush=True)
+        print(_printable(line), file=sys.stderr, flush=True)
 
-    def tick(self, *, last: bool = False) -> None:
+    def tick(self) -> None:
         """Write the summary where the last one is ten seconds old."""
         now = time.monotonic()
-        if last or now - self._last >= _LINE_EVERY:
+        if now - self._last >= _LINE_EVERY:
             self._last = now
             self.say(self._summary())
 
 
-class LiveView:
-    """A picture of the progress at the bottom of a terminal, drawn four times a second."""
-
-    def __init__(self, stream: TextIO, picture: Callable[[], RenderableType]) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.live = Live(
-            console=Console(file=stream, markup=False, emoji=False, highlight=False),
-            get_renderable=picture,
-            refresh_per_second=4,
-            transient=True,
-        )
-
-    def say(self, line: str) -> None:
-        """Write a line above the picture."""
-        self.live.console.print(_printable(line))
-
-    def tick(self, *, last: bool = False) -> None:
-        """Do nothing: the picture is drawn by the clock."""
-
-
-@contextmanager
-def view(
-    stream: TextIO | None, picture: Callable[[], RenderableType], summary: Callable[[], str]
-) -> Iterator[View]:
-    """Yield a live view on a terminal, else plain lines; on stderr by default."""
-    stream = sys.stderr if stream is None else stream
-    if not stream.isatty():
-        yield PlainLines(stream, summary)
-        return
-    live = LiveView(stream, picture)
-    with live.live:
-        yield live
-
-
 class Bar(Protocol):
-    """A bar that is shown somewhere."""
+    """Progress that is shown somewhere."""
 
     def move(self, done: int, total: int | None) -> None:
         """Show how much is done."""
@@ -110,9 +58,9 @@ def stage(text: str) -> None:
 
 @contextmanager
 def progress_bar(
-    label: str, total: int | None = None, *, show: bool | None = True
+    label: str, total: int | None = None, *, show: bool | None = True, lines: bool = False
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar in a notebook, or on stderr if that is a terminal; yields what moves it.
+    """Show a bar on stderr if that is a terminal, plain lines in a notebook; yields what moves it.
 
     A bar within a bar is not shown; ``stage`` describes the outer one.
 
@@ -120,14 +68,14 @@ def progress_bar(
         label: What is being done.
         total: How much there is to do; None: nobody knows.
         show: Whether to show it; None: in a notebook only.
+        lines: Write plain lines also where there is neither.
     """
-    notebook = in_notebook()
     terminal = bool(show) and sys.stderr.isatty()
-    if _CURRENT.get() is not None or show is False or not (notebook or terminal):
+    shown = terminal or lines or in_notebook()
+    if _CURRENT.get() is not None or show is False or not shown:
         yield lambda done, total: None
         return
-    make = _notebook_bar if notebook else _terminal_bar
-    with make(label, total) as bar:
+    with _terminal_bar(label, total) if terminal else nullcontext(_Lines(label)) as bar:
         before = _CURRENT.set(bar)
         try:
             yield bar.move
@@ -173,58 +121,31 @@ def _terminal_bar(label: str, total: int | None) -> Iterator[Bar]:
         yield _TerminalBar(progress, label, total)
 
 
-class NotebookBar:
-    """A bar that a cell of a notebook shows, in plain HTML: it needs no widgets."""
+class _Lines:
+    """Plain lines that say what a bar would show."""
 
-    def __init__(self, label: str, total: int | None) -> None:
+    def __init__(self, label: str) -> None:
         self._label = label
-        self._done = 0
-        self._total = total
         self._text = ""
-        self._last = 0.0
-        self._handle: Any = sys.modules["IPython"].display.display(self, display_id=True)
-
-    def _repr_html_(self) -> str:
-        of = "" if self._total is None else f" of {self._total:,}"
-        counted = f" {self._done:,}{of}" if self._done else ""
-        bar = "<progress></progress>"
-        if self._total and self._done:
-            bar = f'<progress max="{self._total}" value="{self._done}"></progress>'
-        text = f": {self._text}" if self._text else ""
-        return f"{escape(self._label + text)} {bar}{counted}"
+        self._done = 0
+        self._total: int | None = None
+        self._begin = time.monotonic()
+        self._lines = PlainLines(self._summary)
 
     def move(self, done: int, total: int | None) -> None:
-        """Show how much is done, at most ten times a second."""
         self._done, self._total = done, total
-        now = time.monotonic()
-        if now - self._last >= _REDRAWN_EVERY or done == total:
-            self._last = now
-            self._handle.update(self)
+        self._lines.tick()
 
     def describe(self, text: str) -> None:
-        """Show what is being done."""
-        self._text = text
-        self._handle.update(self)
+        self._text = f" ({text})"
+        self._lines.tick()
 
-    def close(self) -> None:
-        """Take the bar away."""
-        self._handle.update(_Nothing())
-
-
-class _Nothing:
-    """An empty output of a cell."""
-
-    def _repr_html_(self) -> str:
-        return ""
-
-
-@contextmanager
-def _notebook_bar(label: str, total: int | None) -> Iterator[Bar]:
-    bar = NotebookBar(label, total)
-    try:
-        yield bar
-    finally:
-        bar.close()
+    def _summary(self) -> str:
+        count = f"{self._label}{self._text}: {self._done:,}"
+        if not self._total or not self._done:
+            return count
+        seconds = (time.monotonic() - self._begin) * (self._total / self._done - 1)
+        return f"{count} of {self._total:,}, {clock(seconds)} left"
 
 
 def clock(seconds: float | None) -> str:

@@ -5,7 +5,7 @@ read results. The paper's own experiments are in `hdpmf.lab.paper`.
 """
 
 from hdpmf.lab.experiments.expansion import expected_runs, resolve
-from hdpmf.lab.experiments.runner import RunCounts, run_experiments, watch
+from hdpmf.lab.experiments.runner import RunCounts, run_experiments
 from hdpmf.lab.experiments.spec import Experiment, parse_experiment, read_experiment
 from hdpmf.lab.experiments.store import Result, Store
 from hdpmf.lab.experiments.summary import Cell, Summary, collect, compare, dataset_title
@@ -25,5 +25,4 @@ __all__ = [
     "read_experiment",
     "resolve",
     "run_experiments",
-    "watch",
 ]

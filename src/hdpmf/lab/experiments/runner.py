@@ -1,4 +1,4 @@
-"""Doing what is missing: two stages, all cores, one writer, and progress to look at.
+"""Doing what is missing: two stages, all cores, one writer.
 
 Workers only compute; this process writes every result down as it comes. Whatever ends the command,
 what was finished is in the store, and the next call goes on from there.
@@ -6,26 +6,23 @@ what was finished is in the store, and the next call goes on from there.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any
 
 import msgspec
 
-from hdpmf.common.base.progress import View, clock, view
+from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.base.threads import available_cores
 from hdpmf.common.data import dataset_info, dataset_names
-from hdpmf.common.methods import METHODS
 from hdpmf.common.methods.registry import PLUGINS
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, MissingExtraError
@@ -48,9 +45,6 @@ from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import Result, Store
 from hdpmf.lab.experiments.summary import dataset_title
 from hdpmf.private.kernels.gpu.availability import use_gpu
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 _TASK_SECONDS = 1.0
 """Short runs are done together until they are worth a trip to another process."""
@@ -86,7 +80,7 @@ def run_experiments(
     backend: str = "loky",
     on: str = "cpu",
     command: str = "",
-    progress: StageProgress | None = None,
+    progress: bool | None = None,
 ) -> RunCounts:
     """Run what is missing of some experiments.
 
@@ -99,7 +93,7 @@ def run_experiments(
             ``dask://HOST:PORT`` names its scheduler.
         on: ``cpu``, ``gpu`` or ``auto``; a GPU does all runs that train factors, one by one.
         command: The command line that does the same again.
-        progress: A listener for progress.
+        progress: Show a bar; None: in a notebook only.
     """
     check_backend(backend)
     on_gpu = use_gpu(on)
@@ -132,8 +126,6 @@ def run_experiments(
             listed = _listed(experiments, results)
             missing = unfinished(experiments, runs, results)
             done.reused += len(runs) - len(missing)
-            if progress is not None:
-                progress.stage(name, missing, len(runs) - len(missing))
             fast = [run for run in missing if on_gpu and trains_on_gpu(run)]
             others = [run for run in missing if not (on_gpu and trains_on_gpu(run))]
             tasks = [
@@ -142,16 +134,18 @@ def run_experiments(
                 )
                 for group in tasks_of(others)
             ]
-            for result in chain(
+            found = chain(
                 (do_run(run, common.files, run.id in listed, on_gpu=True) for run in fast),
                 chain.from_iterable(_in_parallel(tasks, at_a_time, backend)),
-            ):
-                store.add(result)
-                done.ran[result.status] = done.ran.get(result.status, 0) + 1
-                if result.status == "failed":
-                    done.failures[result.run.method] = result.message
-                if progress is not None:
-                    progress.finished(result)
+            )
+            n = len(missing)
+            with progress_bar(name, n, show=progress, lines=bool(progress)) as advance:
+                for number, result in enumerate(found, start=1):
+                    store.add(result)
+                    done.ran[result.status] = done.ran.get(result.status, 0) + 1
+                    if result.status == "failed":
+                        done.failures[result.run.method] = result.message
+                    advance(number, n)
         reason = "finished"
     finally:
         done.seconds = time.perf_counter() - begin
@@ -182,8 +176,8 @@ def unfinished(
 def estimated_seconds(run: Run) -> float:
     """Estimate how long a run takes on one core.
 
-    Only ratios matter: the display corrects by what it sees. The constants come from the sequential
-    solver on one core; a data set of unknown size counts as a small one.
+    The constants come from the sequential solver on one core; a data set of unknown size counts as
+    a small one.
     """
     counts = dataset_info(run.data.name).counts if run.data.name in dataset_names() else None
     n_ratings, n_items = (counts.ratings, counts.items) if counts else (100_000, 2_000)
@@ -297,116 +291,3 @@ def _dataset_facts(experiment: Experiment, name: str, files: Mapping[str, Path])
         "mean_weight": float(weights.mean()),
         "min_weight": float(weights.min()),
     }
-
-
-class StageProgress:
-    """Counts of one stage: work done by estimated cost, and each method's best error so far."""
-
-    def __init__(self) -> None:
-        self.view: View | None = None
-        self.name = ""
-        self.total = self.done = self.unusable = 0
-        self._cost = self._cost_done = 0.0
-        self._begin = time.monotonic()
-        self._errors: dict[tuple[str, str], dict[bytes, list[float]]] = {}
-
-    def stage(self, name: str, runs: Sequence[Run], already_done: int) -> None:
-        """Begin a stage."""
-        self.name = name
-        self.total = len(runs)
-        self.done = self.unusable = 0
-        self._cost = sum(map(estimated_seconds, runs))
-        self._cost_done = 0.0
-        self._begin = time.monotonic()
-        self._errors = defaultdict(lambda: defaultdict(list))
-        if self.view is not None:
-            self.view.say(f"{name}: {len(runs)} runs to do, {already_done} done before")
-
-    def finished(self, result: Result) -> None:
-        """Count a run that ended."""
-        self.done += 1
-        self._cost_done += estimated_seconds(result.run)
-        self.unusable += result.status != "done"
-        mse = result.metric("mse")
-        if not math.isnan(mse):  # else it predicts no ratings
-            run = result.run
-            # Folds and seeds of a combination are one mean; the best is the best of these means.
-            combination = msgspec.json.encode(
-                [run.params, run.privacy and run.privacy.changes, run.part.fraction],
-                order="sorted",
-            )
-            self._errors[dataset_title(run.data.name), run.method][combination].append(mse)
-        if self.view is not None:
-            self.view.tick(last=self.done >= self.total)
-
-    @property
-    def share(self) -> float:
-        """Share of the work that is done, by estimated cost."""
-        return self._cost_done / self._cost if self._cost else 1.0
-
-    @property
-    def speed(self) -> str:
-        """Runs per second."""
-        seconds = time.monotonic() - self._begin
-        return f"{self.done / seconds if seconds > 0 else 0.0:.1f}"
-
-    @property
-    def left(self) -> str:
-        """Estimated time until the end of the stage."""
-        seconds = time.monotonic() - self._begin
-        known = self._cost_done > 0 and seconds >= 0.5
-        return clock(max(1 / self.share - 1, 0.0) * seconds if known else None)
-
-    def best(self) -> dict[tuple[str, str], float]:
-        """Return the lowest mean MSE so far, by data set and method."""
-        return {
-            configuration: min(math.fsum(errors) / len(errors) for errors in combinations.values())
-            for configuration, combinations in sorted(self._errors.items())
-        }
-
-    def line(self) -> str:
-        """Return a summary on one line."""
-        best = ", ".join(
-            f"{METHODS[method].label} {mse:.4f} ({data})"
-            for (data, method), mse in self.best().items()
-        )
-        return (
-            f"{self.name}: {self.done}/{self.total} runs, {self.speed} per second, {self.left} "
-            f"left; best MSE: {best}"
-        )
-
-    def picture(self) -> Group:
-        """Return a bar with the time left, and a table of the best errors so far."""
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        head = Table.grid(padding=(0, 1))
-        unusable = f", {self.unusable} diverged or failed" if self.unusable else ""
-        head.add_row(
-            Text(self.name, style="bold"),
-            ProgressBar(total=1.0, completed=self.share, width=30),
-            Text(f"{self.done}/{self.total} runs{unusable}"),
-            Text(f"{self.speed}/s", style="cyan"),
-            Text(f"{self.left} left", style="green"),
-        )
-        best = self.best()
-        datasets = sorted({data for data, _ in best})
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("best MSE so far")
-        for data in datasets:
-            table.add_column(data, justify="right")
-        for method in dict.fromkeys(method for _, method in best):
-            errors = (best.get((data, method)) for data in datasets)
-            cells = ("" if error is None else f"{error:.4f}" for error in errors)
-            table.add_row(METHODS[method].label, *cells)
-        return Group(head, table)
-
-
-@contextmanager
-def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
-    """Show progress on the view that suits the stream, which is stderr by default."""
-    progress = StageProgress()
-    with view(stream, progress.picture, progress.line) as progress.view:
-        yield progress

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any
 
-from hdpmf.common.base.progress import clock, view
+from hdpmf.common.base.progress import PlainLines, clock
 
 
 @dataclass
@@ -55,27 +53,11 @@ class Metrics:
         return {name: getattr(self, name) for name in names}
 
 
-@contextmanager
-def watch(
-    metrics: Metrics, stream: TextIO | None = None, *, lines: bool = True
-) -> Iterator[Callable[[str], None]]:
-    """Show progress in the way that suits the stream; yield the function that takes lines.
-
-    Args:
-        stream: stderr by default.
-        lines: Where there is no terminal, write plain lines, or nothing at all.
-    """
-    stream = sys.stderr if stream is None else stream
-    if not stream.isatty() and not lines:
-        yield lambda line: None
-        return
-    from rich.text import Text
-
-    with view(
-        stream, lambda: Text(progress_line(metrics)), lambda: progress_line(metrics)
-    ) as shown:
-        metrics.listeners.append(lambda: shown.tick())
-        yield shown.say
+def watch(metrics: Metrics) -> Callable[[str], None]:
+    """Show progress as plain lines; return the function that takes further lines."""
+    shown = PlainLines(lambda: progress_line(metrics))
+    metrics.listeners.append(shown.tick)
+    return shown.say
 
 
 def progress_line(metrics: Metrics) -> str:
