@@ -18,9 +18,8 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -30,7 +29,6 @@ from hdpmf import PrivacySpec, Ratings, load_dataset, load_split, make_model
 from hdpmf.common.data import item_features
 from hdpmf.common.model import device_fit
 from hdpmf.common.privacy.coding import LINEAR_FROM
-from hdpmf.models import prior_learning
 from hdpmf.private.client import ranking
 from hdpmf.untrusted.recommender import sums
 from hdpmf.untrusted.recommender.lists import training
@@ -114,64 +112,6 @@ def list_option(name: str) -> Setter:
     return put
 
 
-def prior_constant(name: str) -> Setter:
-    """A constant of how a prior is learned: one is learned from ML-100K's training part with it."""
-
-    @contextmanager
-    def put(value: Any) -> Iterator[Options]:
-        with ExitStack() as stack:
-            if name == "derived":
-                if not value:
-                    stack.enter_context(
-                        patch.object(prior_learning, "derived_names", lambda features: ())
-                    )
-            elif name == "draws":
-                for bound in ("FEWEST_DRAWS", "MOST_DRAWS"):
-                    stack.enter_context(patch.object(prior_learning, bound, value))
-            else:
-                stack.enter_context(patch.object(prior_learning, name, value))
-            prior = _plain_prior()
-        yield {"prior": prior}
-
-    return put
-
-
-def _plain_prior() -> Any:
-    """The prior of ML-100K's training part, without the part about labels, which takes most of
-    the time.
-    """
-    n_users = load_split("ml-100k")[0].n_users
-    draws = int(
-        np.clip(
-            prior_learning.USERS_IN_ALL // n_users,
-            prior_learning.FEWEST_DRAWS,
-            prior_learning.MOST_DRAWS,
-        )
-    )
-    derived = bool(prior_learning.derived_names(_features()))
-    worlds = [
-        _world(draw, prior_learning.EPSILON, prior_learning.HELD_OUT, derived)
-        for draw in range(draws)
-    ]
-    return prior_learning._gaussian(
-        "validation", {"users": n_users}, worlds, prior_learning._Steps(1, None)
-    )
-
-
-def _features() -> Any:
-    train, _ = load_split("ml-100k")
-    return item_features.ItemFeatures.of_table(train.item_table, train.items)
-
-
-@cache
-def _world(draw: int, epsilon: float, held_out: int, derived: bool) -> Any:
-    """One simulated survey; the last three are what it depends on, and are set already."""
-    train, _ = load_split("ml-100k")
-    return prior_learning._whole(
-        prior_learning._one_world(train, _features(), draw), 1, prior_learning._Steps(1, None)
-    )
-
-
 _TEST = "test errors"
 _WITHIN = "within"
 
@@ -205,54 +145,6 @@ CHOICES = (
         _coding(method, epsilon)
         for method in ("hdp-sum", "hdp-bit")
         for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)
-    ),
-    Choice(
-        "prior: epsilon",
-        2.0,
-        (1.0, 4.0),
-        "hdp-sum",
-        prior_constant("EPSILON"),
-        chosen=_TEST,
-        data=ONE_WAY,
-    ),
-    Choice(
-        "prior: ratings left out",
-        10,
-        (2, 5),
-        "hdp-sum",
-        prior_constant("HELD_OUT"),
-        chosen=_TEST,
-        data=ONE_WAY,
-    ),
-    Choice(
-        "prior: derived columns",
-        True,
-        (False,),
-        "hdp-sum",
-        prior_constant("derived"),
-        chosen=_TEST,
-        data=ONE_WAY,
-    ),
-    Choice(
-        "prior: draws", 12, (3, 6), "hdp-sum", prior_constant("draws"), chosen=_TEST, data=ONE_WAY
-    ),
-    Choice(
-        "prior: covariance kept, users",
-        100,
-        (0, 30, 300),
-        "hdp-sum",
-        prior_constant("STEADY_USERS"),
-        chosen="within ML-100K, form after a test row",
-        data=ONE_WAY,
-    ),
-    Choice(
-        "prior: ridge of means",
-        10.0,
-        (3.0, 30.0),
-        "hdp-sum",
-        prior_constant("MEAN_RIDGE"),
-        chosen=_WITHIN,
-        data=ONE_WAY,
     ),
     Choice(
         "lists: a star of the predicted rating, mf",

@@ -343,7 +343,7 @@ class HDPSum(SumOptions, OneRound):
             epsilon 4.
         features: Public item features: True or ``auto`` for the item table's genres and years, a
             file, an ItemFeatures, or False.
-        prior: A population prior learned from public data: a shipped one by name, a file, or None.
+        prior: A population prior learned from public data: a shipped one by name, or None.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """

@@ -12,7 +12,6 @@ import pytest
 
 from hdpmf.common.base.files import LAYOUT_FILE
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.model.device_fit import Prior
 from hdpmf.common.model.public_model import FORMAT, PublicModel
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
@@ -73,7 +72,6 @@ KINDS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], object]]] =
     "model/recommender/model.json": (_json, lambda path: load_model(path.parents[1])),
     "model/devices/devices.json": (_json, lambda path: load_model(path.parents[1])),
     "published/model.json": (_json, lambda path: PublicModel.load(path.parent)),
-    "a.prior": (_json, Prior.read),
 }
 
 

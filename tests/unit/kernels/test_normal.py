@@ -3,7 +3,6 @@ import pytest
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.private.kernels.batch import fit_users, group
-from hdpmf.private.kernels.compiled import user_statistics
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +59,3 @@ def test_it_solves_the_normal_equations(problem):
 def test_threads_change_nothing(problem):
     for n_threads in (2, 3, 7):
         assert np.array_equal(fitted(problem, n_threads), fitted(problem, 1))
-
-
-@pytest.mark.slow
-def test_statistics_are_the_same_sums(problem):
-    by_user, X, weight, _, _ = problem
-    with Workers(2) as workers:
-        H, g, z, y2 = user_statistics(
-            by_user.start, by_user.partner, by_user.target, X, weight, workers
-        )
-    own = slice(by_user.start[3], by_user.start[4])
-    Z, w, y = X[by_user.partner[own]], weight[by_user.partner[own]], by_user.target[own]
-    np.testing.assert_allclose(H[3], np.tril((Z * w[:, None]).T @ Z), atol=1e-6)
-    np.testing.assert_allclose(g[3], (Z * w[:, None]).T @ y, atol=1e-6)
-    np.testing.assert_allclose(z[3, :7], Z.mean(0), atol=1e-12)
-    assert y2[3] == pytest.approx((w * y**2).sum())

@@ -217,6 +217,7 @@ def test_every_field_of_an_estimator_comes_back(name: str, data: st.DataObject) 
         model.save(folder)
         back = load_model(folder)
     assert type(back) is type(model)
+    vars(model).pop("bits_", None)  # what devices said is in memory only
     assert vars(back).keys() == vars(model).keys()
     for field, value in vars(model).items():
         assert same(getattr(back, field), value), field

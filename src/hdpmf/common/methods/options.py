@@ -299,7 +299,7 @@ class OneRoundOptions(Threads):
     )
     prior: Any = option(
         None,
-        "A population prior: films (learned from ML-1M), films-100k (from ML-100K), or a file.",
+        "A population prior: films (learned from ML-1M) or films-100k (from ML-100K).",
         object,
         optional=True,
     )

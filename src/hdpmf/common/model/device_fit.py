@@ -9,24 +9,18 @@ a method on the data set that it comes from.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
-from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data import RatingScale
 from hdpmf.common.data.item_features import ItemFeatures, years_of
 from hdpmf.common.protocol import ItemFacts
-from hdpmf.errors import ConfigError, ModelFileError, made_by_newer
-
-FORMAT = 1
+from hdpmf.errors import ConfigError, ModelFileError
 
 SHIPPED = {"films": "films-ml-1m.json", "films-100k": "films-ml-100k.json"}
 """Priors that come with the package, by name."""
@@ -67,9 +61,7 @@ class Prior:
             and 0 < self.noise < np.inf
         )
         if not sound or np.linalg.eigvalsh(self.covariance)[0] <= 0:
-            raise ModelFileError(
-                f"the prior {self.name!r} is not a Gaussian over its columns; learn it again"
-            )
+            raise ModelFileError(f"the prior {self.name!r} is not a Gaussian over its columns")
 
     @property
     def dataset(self) -> str:
@@ -94,81 +86,33 @@ class Prior:
         means[known, len(names) :] = self.means[own, len(self.columns) :]
         return precision, precision @ means
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON, rounded to what matters."""
-        plain = {
-            "format": FORMAT,
-            "name": self.name,
-            "origin": self.origin,
-            "columns": list(self.columns),
-            "noise": round(self.noise, 5),
-            "means": _rounded(self.means),
-            "covariance": _rounded(np.tril(self.covariance)),
-        }
-        atomic_write(path, json.dumps(plain, separators=(",", ":"), indent=None).encode())
 
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Prior:
-        """Read what ``save`` wrote."""
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise ModelFileError(
-                f"cannot read the prior {os.fspath(path)}: {error.strerror}"
-            ) from error
-        return cls.parse(content, os.fspath(path))
-
-    @classmethod
-    def parse(cls, content: bytes, label: str) -> Prior:
-        """A prior from the content of its file."""
-        try:
-            plain = json.loads(content)
-            if plain["format"] > FORMAT:
-                raise ModelFileError(made_by_newer(label))
-            lower = _padded(plain["covariance"])
-            return cls(
-                name=str(plain["name"]),
-                origin=dict(plain["origin"]),
-                columns=tuple(map(str, plain["columns"])),
-                means=np.array(plain["means"], np.float64),
-                covariance=lower + np.tril(lower, -1).T,
-                noise=float(plain["noise"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelFileError(
-                f"{label} is not a prior; hdpmf.models.prior_learning.learn_prior makes one"
-            ) from error
+def _shipped(name: str) -> Prior:
+    plain = json.loads((files("hdpmf.common.model") / SHIPPED[name]).read_bytes())
+    covariance = np.zeros((len(plain["columns"]), len(plain["columns"])))
+    for at, row in enumerate(plain["covariance"]):  # the lower triangle, without zeros at the end
+        covariance[at, : len(row)] = row
+    return Prior(
+        name=plain["name"],
+        origin=plain["origin"],
+        columns=tuple(plain["columns"]),
+        means=np.array(plain["means"], np.float64),
+        covariance=covariance + np.tril(covariance, -1).T,
+        noise=plain["noise"],
+    )
 
 
-def load_prior(wanted: str | os.PathLike[str] | Prior | None) -> Prior | None:
-    """A shipped prior by name, one from a file, one as it is, or none."""
+def load_prior(wanted: str | Prior | None) -> Prior | None:
+    """A shipped prior by name, one as it is, or none.
+
+    Raises:
+        ConfigError: No prior of that name ships with the package.
+    """
     if wanted is None or isinstance(wanted, Prior):
         return wanted
-    if isinstance(wanted, str) and wanted in SHIPPED:
-        return Prior.parse((files("hdpmf.common.model") / SHIPPED[wanted]).read_bytes(), wanted)
-    if not Path(wanted).exists():
-        raise ConfigError(
-            f"there is no prior {os.fspath(wanted)!r}: it is neither a file nor "
-            f"{' or '.join(SHIPPED)}"
-        )
-    return Prior.read(wanted)
-
-
-def _rounded(matrix: np.ndarray) -> list[list[float]]:
-    return [[float(f"{number:.4g}") for number in _trimmed(row)] for row in matrix]
-
-
-def _trimmed(row: np.ndarray) -> np.ndarray:
-    """Without the zeros at the end, which a lower triangle has."""
-    filled = np.flatnonzero(row)
-    return row if len(filled) == 0 else row[: filled[-1] + 1]
-
-
-def _padded(rows: list[list[float]]) -> np.ndarray:
-    out = np.zeros((len(rows), len(rows)))
-    for at, row in enumerate(rows):
-        out[at, : len(row)] = row
-    return out
+    if wanted not in SHIPPED:
+        raise ConfigError(f"there is no prior {wanted!r}; choose from {', '.join(SHIPPED)}")
+    return _shipped(wanted)
 
 
 FEWEST = 0.3
@@ -226,8 +170,6 @@ _DERIVED_RIDGE = 30.0
 _SIMILAR_WITH_PRIOR = 0.7
 """What similarity counts where a population prior explains a part of the same: best of .35, .7 and
 1 on ratings held out within ML-100K and ML-1M together."""
-
-_DECADES = (1940, 1950, 1960, 1970, 1980, 1990)
 
 
 def to_stars(values: np.ndarray, scale: RatingScale) -> np.ndarray:
@@ -320,22 +262,6 @@ def device_columns(
             columns.append(made)
             ridges.append(_DERIVED_RIDGE)
     return tuple(names), np.column_stack(columns), np.array(ridges)
-
-
-def derived_names(features: ItemFeatures) -> tuple[str, ...]:
-    """Columns worth a prior: genres times bias, decades, and frequent pairs of genres."""
-    genres = {
-        name: features.matrix[:, at]
-        for at, name in enumerate(features.names)
-        if name.startswith("genre:")
-    }
-    pairs = (
-        f"{left}&{right}"
-        for left, right in combinations(genres, 2)
-        if (genres[left] * genres[right]).mean() >= 0.01
-    )
-    decades = (f"decade {year}" for year in _DECADES) if "year" in features.names else ()
-    return (*(f"bias*{name}" for name in genres), *decades, *pairs)
 
 
 def _derived(name: str, known: dict[str, np.ndarray]) -> np.ndarray | None:

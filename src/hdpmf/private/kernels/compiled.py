@@ -9,7 +9,6 @@ from numba import njit
 from numba.core import types
 from numba.extending import overload
 
-from hdpmf.common.base.threads import Workers
 from hdpmf.private.kernels.simd import dot, in_unit_ball, load, prefetch, store, zeros
 
 
@@ -222,50 +221,3 @@ def describe(z: Any, size: Any, n: Any) -> None:
     amount = np.log(max(n, 1) / 80.0)
     z[size] = amount
     z[size + 1] = amount * amount
-
-
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _statistics(
-    first: Any,
-    end: Any,
-    start: Any,
-    partner: Any,
-    target: Any,
-    X: Any,
-    weight: Any,
-    H: Any,
-    g: Any,
-    z: Any,
-    y2: Any,
-) -> None:
-    size = X.shape[1]
-    for user in range(first, end):
-        begin, stop = start[user], start[user + 1]
-        _accumulate(begin, stop, partner, target, X, weight, H[user], g[user], z[user])
-        describe(z[user], size, stop - begin)
-        for position in range(begin, stop):
-            y2[user] += weight[partner[position]] * target[position] * target[position]
-
-
-def user_statistics(
-    start: np.ndarray,
-    partner: np.ndarray,
-    target: np.ndarray,
-    X: np.ndarray,
-    weight: np.ndarray,
-    workers: Workers,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return per user ``sum w x x'``, ``sum w x y``, its description z, and ``sum w y^2``.
-
-    Of the first only the lower triangle is filled.
-    """
-    n, size = len(start) - 1, X.shape[1]
-    H = np.zeros((n, size, size))
-    g = np.zeros((n, size))
-    z = np.zeros((n, size + 2))
-    y2 = np.zeros(n)
-    workers.over_rows(
-        start,
-        lambda first, end: _statistics(first, end, start, partner, target, X, weight, H, g, z, y2),
-    )
-    return H, g, z, y2
