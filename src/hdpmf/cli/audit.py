@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from hdpmf.cli.method_options import MethodOptions
 from hdpmf.cli.options import (
     DATASET_NAMES,
+    MethodOptions,
     Seed,
     command,
     data_option,

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.method_options import MethodOptions, explain_arguments
 from hdpmf.cli.options import (
     DatasetName,
+    MethodOptions,
     Seed,
     command,
     data_option,
+    explain_arguments,
     model_option,
     privacy_option,
     run_option,

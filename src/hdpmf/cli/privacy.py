@@ -8,8 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.method_options import COST_OPTIONS, MethodOptions
-from hdpmf.cli.options import argument, command, option
+from hdpmf.cli.options import (
+    COST_OPTIONS,
+    MethodOptions,
+    argument,
+    command,
+    option,
+)
 from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
 from hdpmf.cli.rating_options import ExampleOptions
 from hdpmf.common.methods import METHODS, method_named

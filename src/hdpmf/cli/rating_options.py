@@ -14,6 +14,7 @@ from hdpmf.cli.options import (
     Duplicates,
     Scale,
     data_option,
+    parse_pairs,
     privacy_option,
 )
 from hdpmf.errors import ConfigError, RatingsError
@@ -199,18 +200,6 @@ def _split_by(ratings: Ratings, how: str, seed: int) -> tuple[Ratings, Ratings]:
         wanted = f"a whole number, as {kind}:10" if counted else f"a fraction, as {kind}:0.2"
         raise ConfigError(f"--split {kind} takes {wanted}, not {text!r}") from None
     return cut(ratings, kind, number, seed)
-
-
-def parse_pairs(given: Sequence[str], option: str, example: str) -> list[tuple[str, str]]:
-    """Return the names and values of a repeatable NAME=VALUE option."""
-    parts = [text.partition("=") for text in given]
-    for key, sign, value in parts:
-        if not (key and sign and value):
-            raise ConfigError(f"{option} takes NAME=VALUE, as {option} {example}")
-    keys = [key for key, _, _ in parts]
-    if len(set(keys)) < len(keys):
-        raise ConfigError(f"{option} gives the same name twice")
-    return [(key, value) for key, _, value in parts]
 
 
 _KINDS = ("paper", "uniform")

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.experiment import off_scale
-from hdpmf.cli.method_options import (
-    ModelOptions,
-    explain_arguments,
-    parameter_fields,
-)
 from hdpmf.cli.options import (
     Method,
+    ModelOptions,
     Seed,
     command,
     data_option,
+    explain_arguments,
     option,
+    parameter_fields,
     run_option,
 )
 from hdpmf.cli.output import Block, Result, Table, claim_fields, note, privacy_line, short_claim
