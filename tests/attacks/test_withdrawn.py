@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf.common.privacy.coding import weight_units
-from hdpmf.private.device.choices.privacy_level import mark
 from hdpmf.private.device.consent import (
     consents,
     give_answer,
@@ -110,7 +109,11 @@ NO: dict[str, tuple[str, Change]] = {
 OTHER: dict[str, tuple[Change, dict[str, float], int]] = {
     "all ratings removed": (remove_all, {}, 64),
     "a weight of 1/64": (lambda store: store.set_weight(beta=0.02), STARS, 1),
-    "every item marked": (lambda store: mark(store, list(STARS), 0.1), STARS, 6),
+    "every item marked": (
+        lambda store: store.rated.weigh(None, dict.fromkeys(STARS, 0.1)),
+        STARS,
+        6,
+    ),
     "other values": (
         lambda store: [store.rate(item, 1.0) for item in STARS] and None,
         dict.fromkeys(STARS, 1.0),

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from hdpmf.common.protocol import CatalogueTable
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.budget import choose
-from hdpmf.private.device.choices.privacy_level import mark
 from hdpmf.private.device.disclosures.bounds import budgets
 from hdpmf.private.device.disclosures.journal import Entry
 from hdpmf.private.device.disclosures.shared_budget import title_key
@@ -112,7 +111,7 @@ def test_parts_of_a_budget_are_of_one(store: DeviceStore) -> None:
         "3": 0.25,
         "4": 0.75,
     }
-    mark(second, [second.name_of("1")], 0.5)  # the weight is that of the rating that pays
+    second.set_weight(item=second.name_of("1"), gamma=0.5)
     chosen, _, _ = choose(second, terms(items(FILMS), epsilon=0.25), "https://x")
     assert second.ratings().item_ids[chosen].tolist() == [second.name_of(item) for item in "23"]
 

@@ -88,15 +88,11 @@ def test_nothing_of_an_old_value_or_a_shown_item_is_left(path: Path) -> None:
 
 
 def test_nothing_of_a_mark_that_was_taken_away_is_left(path: Path) -> None:
-    """Neither of a genre nor of an item: what somebody finds sensitive is sensitive."""
-    genre, item = b"what nobody knows of", NAMES[7].encode()
+    """What somebody finds sensitive is sensitive."""
+    item = NAMES[7].encode()
     with DeviceStore.open(path) as store:
         store.remove(NAMES[7])
-        store.marks.put("genre", genre.decode(), 0.1)
-        store.marks.put("item", item.decode(), 0.1)
-        assert genre in written(path)
+        store.set_weight(item=item.decode(), gamma=0.1)
         assert item in written(path)
-        store.marks.put("genre", genre.decode(), 1.0)
-        store.marks.put("item", item.decode(), 1.0)
-        assert genre not in written(path)
+        store.set_weight(item=item.decode(), gamma=1.0)
         assert item not in written(path)

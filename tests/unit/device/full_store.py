@@ -23,7 +23,6 @@ from hdpmf.private.device.store.schema import (
     HiddenItem,
     ItemsApart,
     LocalModel,
-    Mark,
     PastItem,
     PastItems,
     Question,
@@ -72,7 +71,6 @@ def _fill(store: DeviceStore) -> None:
     tables.questions.put(question)
     tables.consents.put(Consent(asked=question, answer="always"))
     tables.hidden_items.put(HiddenItem(item="30"))
-    tables.marks.put(Mark(kind="item", name="20", weight=0.3))
     tables.items_apart.put(ItemsApart(recommender_id=2, numbers={"10": 1}))
     tables.past_items.put(PastItems(items={"40": PastItem(recommender_id=1, title="gone")}))
 

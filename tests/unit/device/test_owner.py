@@ -20,9 +20,8 @@ from hdpmf.private.device.choices.privacy_level import (
     MISS_ALONE,
     MISSES,
     group_of,
-    mark,
-    mark_genre,
     set_privacy_weight,
+    set_sensitive,
 )
 from hdpmf.private.device.disclosures.bounds import privacy_bounds
 from hdpmf.private.device.own_items import (
@@ -147,9 +146,10 @@ def test_the_dial_is_the_papers_groups_and_anything_between(plain_store: DeviceS
     assert half.rating.guess == guess_at(0.5) < whole.rating.guess
     set_privacy_weight(plain_store, 0.5)
     assert privacy_bounds(plain_store) == half
-    mark(plain_store, ["10"])
+    set_sensitive(plain_store, "10")
     assert privacy_bounds(plain_store).person.epsilon == pytest.approx(0.5 * (1 + 1 + 0.1), 1e-2)
-    assert mark_genre(plain_store, "Drama") == 2
+    set_sensitive(plain_store, "20")
+    set_sensitive(plain_store, "30")
     marked = privacy_bounds(plain_store)
     assert marked.person.epsilon == pytest.approx(0.5 * 0.3, 1e-2)
     assert marked.rating == half.rating  # of something that is rated tomorrow

@@ -31,10 +31,9 @@ from hdpmf.common.web.templates import PageTemplates
 from hdpmf.private.device.budget import charge, choose
 from hdpmf.private.device.choices.privacy_level import (
     GROUPS,
-    mark,
-    mark_genre,
     privacy_weight,
     set_privacy_weight,
+    set_sensitive,
 )
 from hdpmf.private.device.consent import ask_owner
 from hdpmf.private.device.disclosures.history import disclosures, past_runs
@@ -262,7 +261,7 @@ def check(store: DeviceStore) -> tuple[float, float]:
     for (now,), (later,) in zip(so_far, ever, strict=False):
         assert later <= now
     runs = numbers(RUN, leaves)
-    told = [run.cost.guess for run in past_runs(store) if run.cost and run.count("sent")]
+    told = [run.cost.guess for run in past_runs(store) if run.cost]
     assert all(each >= 100 * most for (each,), most in zip(runs[::-1], told, strict=False))
     return rating_ever, person_ever
 
@@ -388,7 +387,6 @@ steps = st.one_of(
     st.tuples(st.just("leave")),
     st.tuples(st.just("mark"), items),
     st.tuples(st.just("unmark"), items),
-    st.tuples(st.just("genre"), st.sampled_from(GENRES), st.sampled_from((0.1, 1.0))),
     st.tuples(
         st.just("policy"), st.sampled_from((0.5, 1.0, 2.0)), st.sampled_from((0.8, 50.0, None))
     ),
@@ -433,9 +431,7 @@ def test_no_screen_claims_less_than_another_or_than_the_accountant(history):
                 ((most,),) = numbers(r"this rating is right at most ([\d.]+) %", told)
                 assert most >= 100 * guess_at(paid)
         elif what == "unmark":
-            mark(store, [about[0]], 1.0)
-        elif what == "genre":
-            mark_genre(store, *about)
+            set_sensitive(store, about[0], False)
         elif what == "policy":
             epsilon, total = about
             policy = msgspec.structs.replace(store.policy, epsilon=epsilon, max_total=total)

@@ -39,15 +39,6 @@ def rate(
             "W",
         ),
     ] = None,
-    genre: Annotated[
-        str | None,
-        option(
-            "Let items of this genre weigh --weight at most, now and later; 1 takes that back. "
-            "An empty NAME is for items without a genre.",
-            "NAME",
-        ),
-    ] = None,
-    unmark: Annotated[bool, option("Take the mark of ITEM as sensitive away.")] = False,
     remove: Annotated[bool, option("Remove the rating of ITEM.")] = False,
     show: Annotated[bool, option("Print all ratings.", None, "--list")] = False,
     search: Annotated[str | None, option("Print items with TEXT in the title.", "TEXT")] = None,
@@ -61,7 +52,7 @@ def rate(
     take: Annotated[bool, option("Add the ratings of --own.")] = False,
 ) -> Result:
     """Add or change a rating: rate STORE ITEM VALUE. It stays on this device."""
-    typed = item is not None and (value is not None or remove or weight is not None or unmark)
+    typed = item is not None and (value is not None or remove or weight is not None)
     ways = (
         typed,
         item is None and weight is not None,
@@ -69,17 +60,13 @@ def rate(
         search is not None,
         own is not None,
     )
-    if sum(ways) != 1 or (remove and value is not None) or (unmark and weight is not None):
+    if sum(ways) != 1 or (remove and value is not None):
         raise ConfigError(
-            "choose one of: ITEM VALUE, ITEM --remove, ITEM --weight W, ITEM --unmark, --weight W, "
+            "choose one of: ITEM VALUE, ITEM --remove, ITEM --weight W, --weight W, "
             "--list, --search TEXT, --own FILE"
         )
     if take and own is None:
         raise ConfigError("--take goes with --own FILE")
-    if unmark and item is None:
-        raise ConfigError("--unmark goes with ITEM; a genre is unmarked by --genre NAME --weight 1")
-    if genre is not None and (item is not None or weight is None):
-        raise ConfigError("--genre NAME goes with --weight W, and with no ITEM")
     with target.open() as store:
         item = None if item is None else store.name_of(item)
         if show:
@@ -88,14 +75,10 @@ def rate(
             return _search_titles(store, search)
         if own is not None:
             return _own_file(store, own, take)
-        if genre is not None and weight is not None:
-            change = _mark_genre(store, genre, weight)
-        else:
-            change = _change_rating(store, item, value, weight, remove, unmark)
+        change = _change_rating(store, item, value, weight, remove)
         count = store.n_ratings
     words = (
         *change.get("means", {}).get("words", ()),
-        *change.get("held", ()),
         *(run["words"] for run in change.get("released", ())),
     )
     text: list[Block] = [
@@ -111,10 +94,7 @@ def _change_rating(
     value: float | None,
     weight: float | None,
     remove: bool,
-    unmark: bool,
 ) -> dict[str, Any]:
-    from hdpmf.private.device.choices.privacy_level import held_down, mark
-
     with store.transaction():
         if remove and item is not None:
             store.remove(item)
@@ -128,8 +108,6 @@ def _change_rating(
             store.set_weight(beta=weight)
         elif weight is not None:
             store.set_weight(item=item, gamma=weight)
-        if unmark and item is not None:
-            mark(store, [item], 1.0)
     catalogue = store.pinned_catalogue
     if catalogue is not None and item is not None:
         if item not in catalogue.positions:
@@ -141,44 +119,9 @@ def _change_rating(
             )
     if item is None:
         return {"done": "Weighed", "means": _weight_meaning(store)}
-    held = held_down(store, item)
-    # Rules do not know of each other: what was asked for may not be what counts.
-    told = [held.in_words()] if held.weight < (1.0 if weight is None else weight) else []
     if value is None:
-        return {
-            "done": "Weighed" if weight is not None else "Unmarked",
-            "held": told,
-            "released": _releases(store, item, "marked") if weight is not None else [],
-        }
-    return {"done": "Rated", "held": told, "released": _releases(store, item, "changed")}
-
-
-def _mark_genre(store: DeviceStore, genre: str, weight: float) -> dict[str, Any]:
-    """Mark a genre or take its mark away, and say what other rules still hold down."""
-    from hdpmf.private.device.choices.privacy_level import genres, item_weights, mark_genre
-    from hdpmf.private.device.disclosures.history import by_rating
-    from hdpmf.private.device.store.marks import NO_GENRE, genre_key
-
-    n = mark_genre(store, genre, weight)
-    by_genre = genres(store)
-    items = {item for name in by_genre for item in by_genre[name]
-             if genre_key(name) == genre_key(genre)}  # fmt: skip
-    less = sum(own < weight for own in item_weights(store, items).values())
-    told = []
-    if less:
-        told.append(
-            f"{less} of them weigh less than {weight:g}, by other marks or their own weight."
-        )
-    asked = len(store.marks.unanswered(by_genre.get(NO_GENRE, ())))
-    if asked:
-        told.append(
-            f"Items without a genre ({asked}) could be of a marked one, and count as sensitive "
-            "until you say otherwise: rate STORE --genre '' --weight 1"
-        )
-    sent = sum(record.item in items and bool(runs) for record, runs in by_rating(store))
-    if sent and weight < 1:
-        told.append(f"{sent} ratings of these were sent before; what was sent stays sent.")
-    return {"done": f"Weighed {n} items", "held": told}
+        return {"done": "Weighed", "released": _releases(store, item, "marked")}
+    return {"done": "Rated", "released": _releases(store, item, "changed")}
 
 
 def _weight_meaning(store: DeviceStore) -> dict[str, Any]:

@@ -62,7 +62,6 @@ _ACTIONS: dict[str, Callable[[PageRequest], str]] = {
     "/rate/file": items.preview_upload,
     "/rate/take": items.answer_upload,
     "/privacy/level": settings.change_privacy_level,
-    "/privacy/genre": settings.mark_genres,
     "/privacy/ask": settings.ask_me,
     "/disclosures/answer": consent.answer,
     "/disclosures/look": consent.look_now,

@@ -17,10 +17,9 @@ from hdpmf.errors import ConfigError
 from hdpmf.private.device.choices.privacy_level import (
     GROUPS,
     group_of,
-    held_down,
     item_weights,
-    mark,
     privacy_weight,
+    set_sensitive,
 )
 from hdpmf.private.device.disclosures.bounds import bound_of_items, privacy_bounds
 from hdpmf.private.device.disclosures.history import past_runs, released_words, releases
@@ -199,11 +198,11 @@ def set_private(request: PageRequest) -> dict[str, Any]:
     with request.store() as store:
         item = shown_item(request, store)
         private = request.text("private") == "yes"
-        mark(store, [item], *([] if private else [1.0]))
-        held = held_down(store, item)
-        # Taking this mark away raises nothing that another rule holds down; the page says which.
-        told = _sent_before(request, store, item) if private else held.in_words()
-        return {"private": held.weight < 1, "told": told}
+        set_sensitive(store, item, private)
+        return {
+            "private": private,
+            "told": _sent_before(request, store, item) if private else "",
+        }
 
 
 def _sent_before(request: PageRequest, store: DeviceStore, item: str) -> str:

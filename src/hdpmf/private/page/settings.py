@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -16,10 +16,8 @@ from hdpmf.private.device.choices.privacy_level import (
     MISS_ALONE,
     MISSES,
     SENSITIVE,
-    genres,
     group_of,
     item_weights,
-    mark_genre,
     set_privacy_weight,
 )
 from hdpmf.private.device.disclosures.bounds import (
@@ -28,10 +26,8 @@ from hdpmf.private.device.disclosures.bounds import (
     bound_of_items,
     privacy_bounds,
 )
-from hdpmf.private.device.disclosures.history import by_rating
 from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 from hdpmf.private.page.pictures import views
 from hdpmf.private.page.request import START, PageRequest, choices, item_fields
 
@@ -47,7 +43,6 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
         shown = current_catalogue(store)
         marked = item_weights(store)
         policy = store.policy
-        by_genre = genres(store)
         positions = (
             []
             if shown is None
@@ -66,8 +61,6 @@ def privacy_page(request: PageRequest) -> dict[str, Any]:
             "ask": policy.ask,
             "not_asking": policy.ask and bool(request.session.state.get(_NOT_ASKING)),
             "sensitive": _sensitive_sentences(request.t, store, level, marked),
-            "genres": _genre_fields(store, by_genre),
-            "unanswered": len(store.marks.unanswered(by_genre.get(NO_GENRE, ()))),
             "marked": []
             if shown is None
             else item_fields(shown.table, positions[:_MARKED_SHOWN], {}, marked),
@@ -95,48 +88,6 @@ def change_privacy_level(request: PageRequest) -> str:
         set_privacy_weight(store, request.number("weight"))
     request.session.note(request.t("privacy.level_set"))
     return request.back_to("/privacy", START)
-
-
-def _genre_fields(
-    store: DeviceStore, by_genre: Mapping[str, Sequence[str]]
-) -> list[dict[str, Any]]:
-    """Return the genres, each with whether it is marked; items without one where any is."""
-    marked = store.marks.genres()
-    bare = by_genre.get(NO_GENRE, ())
-    held = NO_GENRE in marked or bool(store.marks.unanswered(bare))
-    return [
-        {
-            "name": name,
-            "items": len(items),
-            "marked": held if name == NO_GENRE else genre_key(name) in marked,
-        }
-        for name, items in by_genre.items()
-        if name != NO_GENRE or marked
-    ]
-
-
-def mark_genres(request: PageRequest) -> str:
-    """Mark a genre as sensitive, or not any more."""
-    marked = request.text("marked") == "yes"
-    with request.store() as store:
-        genre = request.text("genre")
-        n = mark_genre(store, genre, *([] if marked else [1.0]))
-        items = [own for name, own in genres(store).items() if genre_key(name) == genre_key(genre)]
-        still = len(item_weights(store, set().union(*items)))
-        sent = _sent_of(store, set().union(*items)) if marked else 0
-    if marked or not still:
-        note = request.t.count("privacy.marked" if marked else "privacy.unmarked", n)
-    else:
-        note = request.t.count("privacy.still_marked", still)
-    request.session.note(note)
-    if sent:
-        request.session.note(request.t.count("privacy.marked_sent", sent))
-    return "/privacy"
-
-
-def _sent_of(store: DeviceStore, items: Set[str]) -> int:
-    """Count the ratings of these items of which something has left."""
-    return sum(record.item in items and bool(sent) for record, sent in by_rating(store))
 
 
 def ask_me(request: PageRequest) -> str:

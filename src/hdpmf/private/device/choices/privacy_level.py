@@ -6,14 +6,11 @@ life.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from hdpmf.common.privacy.spec import PrivacySpec
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.own_items import current_catalogue
 from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.marks import NO_GENRE, genre_key
 
 GROUPS = {group.name: group.low for group in PrivacySpec().user_groups}
 """The paper's groups of people, and the weight at which each begins."""
@@ -50,109 +47,13 @@ def set_privacy_weight(store: DeviceStore, weight: float) -> None:
 
 def item_weights(store: DeviceStore, of: Iterable[str] | None = None) -> dict[str, float]:
     """Return the items that weigh less than 1, of all or of these few."""
-    return {item: weight for item, weight in store.rated.item_weights(of).items() if weight < 1}
+    return {item: weight for item, weight in store.rated.gammas(of).items() if weight < 1}
 
 
-def genres(store: DeviceStore) -> dict[str, list[str]]:
-    """Return the genres of the items that the owner sees, each with its items.
-
-    Items that have none are under ``NO_GENRE``, the last.
-    """
-    shown = current_catalogue(store)
-    found: dict[str, list[str]] = {}
-    bare = []
-    if shown is not None:
-        for item, own in zip(
-            shown.table.ids, shown.table.genres or ((),) * len(shown.table.ids), strict=True
-        ):
-            named = [genre for genre in own if genre_key(genre) != NO_GENRE]
-            for genre in named:
-                found.setdefault(genre, []).append(item)
-            if not named:
-                bare.append(item)
-    return dict(sorted(found.items())) | ({NO_GENRE: bare} if bare else {})
-
-
-def mark(store: DeviceStore, items: Sequence[str], weight: float = SENSITIVE) -> None:
-    """Mark items as sensitive: they weigh at most so much, whatever else is said of them.
-
-    A weight of 1 takes the mark away, and nothing else that holds an item down.
-    """
-    check_weight(weight)
-    with store.transaction():
-        for item in items:
-            store.marks.put("item", item, weight)
-
-
-def mark_genre(store: DeviceStore, genre: str, weight: float = SENSITIVE) -> int:
-    """Mark a genre as sensitive, and return how many items of it the owner sees.
-
-    It is marked for all recommenders, and for items that come later. A weight of 1 takes the mark
-    away, and nothing else that holds an item down.
-
-    Args:
-        genre: Its name, or ``NO_GENRE`` for items without one.
-        weight: What its items weigh at most.
-
-    Raises:
-        ConfigError: There is no such genre.
-    """
-    check_weight(weight)
-    key = genre_key(genre)
-    items = [own for name, own in genres(store).items() if genre_key(name) == key]
-    if not items and key not in store.marks.genres():
-        raise ConfigError("the catalogue has no such genre; nothing was changed")
-    store.marks.put("genre", genre, weight)
-    return len(set().union(*items))
-
-
-@dataclass(frozen=True, slots=True)
-class HeldDown:
-    """The rules that apply to an item. PRIVATE.
-
-    Attributes:
-        weight: The least that they say.
-        own: The weight that the owner gave to the item.
-        genres: Marked genres that it is of.
-        without_genre: It has no genre, and could be of a marked one.
-    """
-
-    weight: float
-    own: float
-    marked: bool
-    genres: tuple[str, ...]
-    without_genre: bool
-
-    def in_words(self) -> str:
-        """Say what holds the item down; empty where nothing does."""
-        if self.weight >= 1:
-            return ""
-        reasons = [
-            *([f"you gave it the weight {self.own:g}"] if self.own < 1 else []),
-            *(["it is marked as sensitive"] if self.marked else []),
-            *(f"the genre {genre} is marked as sensitive" for genre in self.genres),
-            *(
-                ["it has no genre, and could be of one that is marked"]
-                if self.without_genre
-                else []
-            ),
-        ]
-        return f"It weighs {self.weight:g}: {'; '.join(reasons)}."
-
-
-def held_down(store: DeviceStore, item: str) -> HeldDown:
-    """Return the rules that apply to an item."""
-    marked = store.marks.genres()
-    own_genres = store.marks.genres_of({item})[item]
-    names = {row.name for row in store.marks.rows() if row.kind == "item"}
-    return HeldDown(
-        weight=store.rated.item_weights([item]).get(item, 1.0),
-        own=store.rated.gammas([item]).get(item, 1.0),
-        marked=item in names,
-        genres=tuple(sorted(own_genres & marked.keys())),
-        without_genre=not own_genres
-        and (NO_GENRE in marked or item in store.marks.unanswered([item])),
-    )
+def set_sensitive(store: DeviceStore, item: str, sensitive: bool = True) -> None:
+    """Let an item weigh as little as what is sensitive, or as much as others."""
+    before = store.rated.gammas([item]).get(item, 1.0)
+    store.set_weight(item=item, gamma=min(SENSITIVE, before) if sensitive else 1.0)
 
 
 def check_weight(weight: float) -> None:

@@ -32,7 +32,6 @@ from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.catalogues import PLAIN, PinnedCatalogue, pinned
 from hdpmf.private.device.store.database import Database
 from hdpmf.private.device.store.encryption import StoreCipher
-from hdpmf.private.device.store.marks import MarkedItems
 from hdpmf.private.device.store.pins import PinnedItems, remember
 from hdpmf.private.device.store.ratings_table import RatingsTable, Record, SealedRatings
 from hdpmf.private.device.store.schema import (
@@ -53,7 +52,6 @@ class DeviceStore:
         ledger: What was sent and paid.
         runs: What is kept of runs under way, and what was answered in them.
         rated: The ratings and their weights, one by one. PRIVATE.
-        marks: What the owner has marked as sensitive. PRIVATE.
         tables: Everything else, in typed tables (``schema``).
         recommender_id: Of the recommender whose catalogue and model this is about (`at`).
     """
@@ -64,8 +62,7 @@ class DeviceStore:
         self.tables = Tables(database, cipher)
         device = self.device
         self.identity = Identity(device.identity)
-        self.rated = SealedRatings(database, cipher, lambda names: self.marks.weights(names))
-        self.marks = MarkedItems(database, self.tables, self._all_items, self.rated.touch)
+        self.rated = SealedRatings(database, cipher)
         self.runs = Runs(database, cipher)
         self.ledger = Ledger(database, cipher, self.rated, lambda: self.policy)
         self.recommender_id = FIRST
@@ -340,18 +337,13 @@ class DeviceStore:
         """
         own = self.tables.catalogues.find(OWN_FILE)
         with self.transaction():
-            before = self.pinned_catalogue
-            found = self._items.pin(items, None if own is None else own.data, self.rated.names)
-            if found is not before:
-                self.rated.touch()  # new items come under the owner's marks
-        return found
+            return self._items.pin(items, None if own is None else own.data, self.rated.names)
 
     def set_own_items(self, data: bytes) -> None:
         """Keep the items of the owner's file, encoded, instead of those of an earlier one."""
         with self.transaction():
             self._remember_own()
             self.tables.catalogues.put(PublicData(recommender_id=OWN_FILE, data=data))
-            self.rated.touch()
 
     @property
     def item_namespace(self) -> str:
@@ -378,7 +370,7 @@ class DeviceStore:
         """Delete the user vectors and the run under way from the file. The ledger stays.
 
         Args:
-            ratings: Also the ratings, their weights and marks.
+            ratings: Also the ratings, and their weights.
             model: Also the item tables, and the owner's own.
         """
         with self.transaction():
@@ -396,7 +388,7 @@ class DeviceStore:
                 self.tables.catalogues.delete(OWN_FILE)
             if ratings:
                 self.rated.clear()
-                self.marks.clear()  # what comes later is under no mark
+                self.tables.past_items.clear()
         self._database.shred()
 
     def forget_recommender(self) -> None:
@@ -422,24 +414,15 @@ class DeviceStore:
             kept = self._table = now, catalogue, self.rated.table(catalogue)
         return kept[2]
 
-    def _all_items(self) -> list[PinnedCatalogue]:
-        """All catalogues that are here, and the owner's file."""
-        pins = [self.at(each).pinned_catalogue for each in self.recommender_ids]
-        own = self.tables.catalogues.find(OWN_FILE)
-        return [
-            *(each for each in pins if each is not None),
-            *([] if own is None else [pinned(own.data)]),
-        ]
-
     def _remember_own(self) -> None:
-        """Keep what items of the owner's file are that have ratings or marks: it goes."""
+        """Keep what items of the owner's file are that have ratings or weights: it goes."""
         own = self.tables.catalogues.find(OWN_FILE)
         if own is not None:
             remember(self.tables, pinned(own.data), OWN_FILE, self._names_in_use())
 
     def _names_in_use(self) -> set[str]:
-        """Names of items that have ratings, weights or marks."""
-        return self.rated.names() | set(self.rated.gammas()) | set(self.marks.weights())
+        """Names of items that have ratings or weights."""
+        return self.rated.names() | set(self.rated.gammas())
 
     def _over_catalogue(self) -> RatingsTable:
         return self.over(self._catalogue())

@@ -14,7 +14,6 @@ TYPED_TABLES = (
     "questions",
     "consents",
     "hidden_items",
-    "marks",
     "items_apart",
     "past_items",
 )
@@ -71,7 +70,6 @@ ERASED = (
     "item_weights",
     "hidden_items",
     "models",
-    "marks",
     "past_items",
 )
 """Tables with data of the owner: what is deleted in them leaves no bytes in the ``-wal``."""

@@ -27,7 +27,6 @@ from hdpmf.private.device.store.item_identity import (
     identities,
     same_items,
 )
-from hdpmf.private.device.store.marks import genre_key
 from hdpmf.private.device.store.schema import (
     FIRST,
     ItemsApart,
@@ -159,7 +158,7 @@ class PinnedItems:
     def forget(self, kept: Collection[str]) -> None:
         """Take it out of the file.
 
-        Names stay, and what those in ``kept`` stand for: there are ratings or marks of them.
+        Names stay, and what those in ``kept`` stand for: there are ratings or weights of them.
         """
         if self.now is not None:  # otherwise the namespace is for the first table that comes
             self._change(item_namespace=self.namespace)
@@ -231,15 +230,13 @@ def remember(
     """Keep what some items of a catalogue are, when all else of it goes."""
     past = tables.past_items.find(ONLY) or PastItems()
     table = catalogue.table
-    genres = table.genres or ((),) * len(table.ids)
     about = {
         name: PastItem(
             recommender_id=recommender_id,
             title=identity.title,
             year=identity.year,
-            genres=tuple(sorted(set(map(genre_key, own)))),
         )
-        for name, identity, own in zip(table.ids, identities(catalogue), genres, strict=True)
+        for name, identity in zip(table.ids, identities(catalogue), strict=True)
         if name in kept and name not in past.items
     }
     if about:

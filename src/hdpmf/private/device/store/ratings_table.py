@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeVar
@@ -71,29 +71,16 @@ class SealedRatings:
     """The owner's ratings and weights, sealed one by one.
 
     A rating weighs its owner's weight times its item's. One with its own weight weighs that or,
-    where the item weighs less than 1, the smaller of the two. Marks only lower an item's weight.
-
-    Args:
-        marks: Returns what these items, or all, weigh at most, where the owner has marked them.
+    where the item weighs less than 1, the smaller of the two.
 
     Attributes:
         changes: How often this process has written any.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        cipher: StoreCipher,
-        marks: Callable[[Set[str] | None], Mapping[str, float]] = lambda names: {},
-    ) -> None:
+    def __init__(self, database: Database, cipher: StoreCipher) -> None:
         self._database = database
         self._cipher = cipher
-        self._marks = marks
         self.changes = 0
-
-    def touch(self) -> None:
-        """Say that weights may have changed although nothing was written here."""
-        self.changes += 1
 
     def rating_tag(self, item: str) -> bytes:
         """Return the tag of a rating in the file."""
@@ -212,23 +199,18 @@ class SealedRatings:
             changed = {
                 item: gamma for item, gamma in gammas.items() if gamma != known.get(item, 1.0)
             }
-            self._write(
-                "item_weights",
-                [(self._item_tag(item), _Weight(item, _checked(g))) for item, g in changed.items()],
+            weights = [_Weight(item, _checked(gamma)) for item, gamma in changed.items()]
+            self._database.execute_many(
+                "DELETE FROM item_weights WHERE tag = ?",
+                [(self._item_tag(item),) for item in changed],
             )
+            lighter = [(self._item_tag(row.name), row) for row in weights if row.weight < 1]
+            self._write("item_weights", lighter)
 
     @property
     def beta(self) -> float:
         """The owner's weight."""
         return next((row.weight for row in self._weights("user_weights")), 1.0)
-
-    def item_weights(self, of: Iterable[str] | None = None) -> dict[str, float]:
-        """Return the least weight of the items that have one or are marked, or of these few."""
-        few = None if of is None else set(of)
-        found = self.gammas(few)
-        for item, weight in self._marks(few).items():
-            found[item] = min(weight, found.get(item, 1.0))
-        return found
 
     def gammas(self, of: Iterable[str] | None = None) -> dict[str, float]:
         """The weight that the owner gave to single items; only to these few, if they are given."""
@@ -269,7 +251,7 @@ class SealedRatings:
 
     def _weigher(self, beta: float | None = None) -> Callable[[Record], float]:
         """Return what gives the weight of each rating, as rules are now."""
-        own, items = self.beta if beta is None else beta, self.item_weights()
+        own, items = self.beta if beta is None else beta, self.gammas()
 
         def weight(record: Record) -> float:
             item = items.get(record.item, 1.0)
@@ -282,7 +264,7 @@ class SealedRatings:
 
     def table(self, catalogue: PinnedCatalogue) -> RatingsTable:
         """Ratings and weights over a catalogue."""
-        beta, gammas = self.beta, self.item_weights()
+        beta, gammas = self.beta, self.gammas()
         items = catalogue.known.items
         gamma = np.ones(len(items))
         for name, weight in gammas.items():

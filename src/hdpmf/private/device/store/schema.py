@@ -235,29 +235,6 @@ class HiddenItem(Row, frozen=True, kw_only=True):
     item: str
 
 
-class Mark(Row, frozen=True, kw_only=True):
-    """A rule of the owner about what is sensitive, or an answer about items without a genre.
-
-    Attributes:
-        kind: ``genre`` and ``item`` hold down what they name. ``ordinary`` says of an item, and
-            ``answer`` of all items of some versions of catalogues, that it need not be held down
-            because it has no genre.
-        name: The genre, in its plain form and empty for items that have none, or the item.
-        weight: What these weigh at most.
-        versions: Of ``answer``: digests of these versions.
-    """
-
-    kind: Literal["genre", "item", "ordinary", "answer"]
-    name: str
-    weight: float = 1.0
-    versions: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The identity of a rule: there is one for each genre and item."""
-        return f"{self.kind}|{self.name}"
-
-
 class PastItem(Row, frozen=True, kw_only=True):
     """Facts about an item from a catalogue that is not here any more.
 
@@ -265,13 +242,11 @@ class PastItem(Row, frozen=True, kw_only=True):
         recommender_id: Whose it was; ``OWN_FILE`` for the owner's own file.
         title: In its plain form; empty where there was none.
         year: Where it was known.
-        genres: In their plain form.
     """
 
     recommender_id: int
     title: str = ""
     year: int | None = None
-    genres: tuple[str, ...] = ()
 
 
 class PastItems(Row, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ from hdpmf.private.device.store.schema import (
     HiddenItem,
     ItemsApart,
     LocalModel,
-    Mark,
     PastItems,
     PublicData,
     Question,
@@ -145,7 +144,6 @@ class Tables:
         self.questions = table("questions", Question, lambda row: row.key)
         self.consents = table("consents", Consent, lambda row: row.key)
         self.hidden_items = table("hidden_items", HiddenItem, lambda row: row.item)
-        self.marks = table("marks", Mark, lambda row: row.key)
         self.items_apart = table("items_apart", ItemsApart, lambda row: row.recommender_id)
         self.past_items = table("past_items", PastItems, lambda row: ONLY)
 
