@@ -90,7 +90,7 @@ docs: $(VENV)/.installed-dev
 statement: $(VENV)/.installed-dev
 	rm -rf out/statement && mkdir -p out/statement docs/statement
 	$(BIN)/hdpmf federate demo --devices 20 --keep out/statement/demo
-	$(BIN)/hdpmf privacy statement out/statement/demo/recommender --out docs/statement/demo.html --out docs/statement/demo.json
+	$(BIN)/hdpmf privacy statement out/statement/demo/recommender --out docs/statement/demo.html
 
 dist: $(VENV)/.installed-dev
 	rm -rf dist

@@ -6,8 +6,7 @@ The tree::
     ├── RatingsError           ratings that cannot be used (NaN, off the scale, duplicates, empty)
     ├── DatasetError           a data set that is absent, unreachable, or not what it should be
     ├── PrivacyError           weights outside (0, 1], budgets that are not positive, ratios that
-    │   │                      do not sum to 1, noise that is not what was agreed
-    │   └── UnsupportedEventError  a release that this privacy accountant cannot account for
+    │                          do not sum to 1, noise that is not what was agreed
     ├── ConfigError            an option with a value that makes no sense
     ├── NotConfirmedError      somebody answered no to a question, so nothing was done
     ├── NotFittedError         a model used before ``fit``
@@ -60,10 +59,6 @@ class PrivacyError(HdpmfError):
     """A privacy weight, ratio, budget or draw of noise is outside what it may be."""
 
     exit_code = 5
-
-
-class UnsupportedEventError(PrivacyError):
-    """A privacy accountant was asked about a release that it cannot account for."""
 
 
 class ConfigError(HdpmfError):

@@ -53,7 +53,7 @@ COMMANDS_NOT_RUN = {
     "evaluate hdpmf --data ml-1m": "a GPU",
     "evaluate": "seconds to minutes each; tests/cli/test_evaluate.py and tests/paper",
     "train": "seconds; tests/cli/test_models.py",
-    "privacy statement": "a model or a run; tests/cli/test_statement.py, tests/federation",
+    "privacy statement": "a model or a recommender; tests/cli/test_statement.py, tests/federation",
     "recommend": "the model before it; tests/cli/test_models.py",
     "experiment": "somebody's own file; tests/cli/test_experiment.py",
     "data info": "somebody's own file; tests/cli/test_data.py",

@@ -155,7 +155,7 @@ def recommend(
         {"model": type(model).__name__, **claim_fields(model.privacy)},
         alone=users[0] if users and len(users) == 1 else None,
         total=len(ids),
-        end=privacy_line(model.privacy, "explain", folder),
+        end=privacy_line(model.privacy, "statement", folder),
     )
 
 

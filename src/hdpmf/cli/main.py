@@ -89,8 +89,8 @@ COMMANDS: dict[str, str | Group] = {
         "What is private, from whom, and what it costs.",
         {
             "explain": "privacy:explain",
-            "statement": "statement:statement",
-            "compare": "statement:compare",
+            "statement": "privacy:statement",
+            "compare": "privacy:compare",
         },
         no_args_is_help=True,
     ),

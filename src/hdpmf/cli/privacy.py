@@ -1,22 +1,27 @@
-"""``hdpmf privacy explain``: what a method or a saved model protects, and from whom."""
+"""``hdpmf privacy``: what methods protect, statements to hand over, designs at equal cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from hdpmf.cli.options import (
     COST_OPTIONS,
     MethodOptions,
+    Seed,
     argument,
     command,
     option,
+    privacy_option,
+    run_option,
 )
-from hdpmf.cli.output import Block, Paragraph, Result, claim_fields, claim_sentence
-from hdpmf.cli.rating_options import ExampleOptions
+from hdpmf.cli.output import Block, Paragraph, Result, Table, command_text
+from hdpmf.cli.rating_options import ExplicitRatingsOptions, SplitOptions, WeightOptions
 from hdpmf.common.methods import METHODS, method_named
 from hdpmf.common.methods.registry import (
     MEANING,
@@ -26,15 +31,16 @@ from hdpmf.common.methods.registry import (
     at_most,
     observer,
 )
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
-    from hdpmf.common.methods.method import PrivacyClaim
     from hdpmf.common.privacy.accounting import Cost, Setting
-    from hdpmf.common.privacy.accounting.costs import Person
+    from hdpmf.common.privacy.accounting.costs import People, Person
+    from hdpmf.common.privacy.statement import PrivacyStatement
+    from hdpmf.models import Estimator
 
 _VIEWS = ("messages", "sums-h-known", "sums-h-hidden", "two-servers", "final")
-_BAR = 30
+_WEIGHTS = ("paper", "uniform")
 _BOUNDS = ("proved", "author's claim")
 """Statuses of costs that are bounds on everything, if they hold."""
 
@@ -46,30 +52,34 @@ class ExplainOptions(MethodOptions):
 
 
 @dataclass(frozen=True)
-class NumberOptions:
-    """The numbers of the example."""
+class Example:
+    """Imagined people: the paper's groups, or everybody at 1; and the numbers to count with."""
 
-    raters: Annotated[
-        int | None,
-        option("Users who rated the item.", "N", min=1, default="100; of a model, its median"),
-    ] = None
-    ratings: Annotated[
-        int | None, option("Ratings of the user.", "N", min=1, default="50; of a model, its median")
-    ] = None
-    delta: Annotated[float, option("Chance that is left out of account.", "D")] = 1e-5
+    weights: Annotated[
+        str,
+        privacy_option(
+            "Privacy weights: the paper's groups, or everybody at 1, which allows all of epsilon.",
+            "|".join(_WEIGHTS),
+            words=_WEIGHTS,
+        ),
+    ] = "paper"
+    raters: Annotated[int, option("Users who rated the item.", "N", min=1)] = 100
+    ratings: Annotated[int, option("Ratings of the user.", "N", min=1)] = 50
 
-    def example(self, raters: int = 100, ratings: int = 50) -> Numbers:
-        """Return the numbers to count with, those not given filled in."""
-        return Numbers(self.raters or raters, self.ratings or ratings, self.delta)
+    def __post_init__(self) -> None:
+        if self.weights not in _WEIGHTS:
+            raise ConfigError(f"--weights takes {' or '.join(_WEIGHTS)}, not {self.weights!r}")
 
+    def people(self) -> Sequence[Person]:
+        """Return the strictest, the median and the most liberal user; one where all are alike."""
+        from hdpmf.common.privacy import PrivacySpec
+        from hdpmf.common.privacy.accounting.costs import Person, example_people
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """The numbers that an example is counted with."""
-
-    raters: int
-    ratings: int
-    delta: float
+        return (
+            example_people(PrivacySpec())
+            if self.weights == "paper"
+            else [Person("every user", 1.0)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +93,9 @@ class Line:
 
 @command
 def explain(
-    subject: Annotated[
-        str,
-        argument(
-            f"The folder of a saved model, or a method: {', '.join(METHODS)}.",
-            "METHOD|MODEL",
-            METHODS,
-        ),
-    ],
+    method: Annotated[str, argument(f"A method: {', '.join(METHODS)}.", "METHOD", METHODS)],
     options: ExplainOptions,
-    given: NumberOptions,
-    example: ExampleOptions,
+    example: Example,
     rounds: Annotated[
         int | None, option("Rounds of training.", "T", default="100; hdpmf-paid: 10")
     ] = None,
@@ -101,23 +103,14 @@ def explain(
         list[str] | None, option(f"Only this observer: {', '.join(_VIEWS)}; repeatable.", "VIEW")
     ] = None,
 ) -> Result:
-    """Explain what a method or a saved model protects, from whom, for three kinds of users."""
+    """Explain what a method protects, from whom, for three kinds of users."""
     from hdpmf.common.privacy.accounting import cost
 
-    claim = None
-    if subject not in METHODS and Path(subject).is_dir():
-        if options.any or rounds is not None:
-            raise ConfigError("a saved model has settings of its own; drop the method's options")
-        setting, persons, numbers, claim = _explained_model(Path(subject), example, given)
-    else:
-        setting = _setting(subject, options, example, rounds)
-        persons, numbers = example.people(), given.example()
-    method = setting.method
-    views = _views(method, view)
+    setting = _setting(method, options, example, rounds)
+    views = _views(setting.method, view)
 
     def lines(times: int | None = None, **more: Any) -> list[Line]:
         """Return the cost of one rating, or of so many of the same weight, for everybody."""
-        counted = {"n_raters": numbers.raters, "delta": numbers.delta, **more}
         return [
             Line(
                 person,
@@ -126,45 +119,36 @@ def explain(
                     setting,
                     seen,
                     weight=person.weight if times is None else [person.weight] * times,
-                    **counted,
+                    n_raters=example.raters,
+                    **more,
                 ),
             )
             for seen in views
-            for person in persons
+            for person in example.people()
         ]
 
     values = lines()
     presence = lines(neighbours="presence")
-    whole = lines(numbers.ratings, unit="user")
-    item = lines(numbers.raters, unit="item")
-
-    def text() -> Iterator[Block]:
-        yield from _page(setting, values, presence, whole, numbers)
-        if claim is not None:
-            yield from ("", Paragraph(f"This model. {claim_sentence(claim)}"))
-
-    form = method_named(method).form
+    whole = lines(example.ratings, unit="user")
+    form = method_named(setting.method).form
     fields = {
-        "method": method,
+        "method": setting.method,
         "epsilon": setting.epsilon,
         "rounds": setting.rounds,
         "factors": setting.factors,
-        **asdict(numbers),
+        **asdict(example),
         "noise_budget": setting.noise_budget,
-        "model": None if claim is None else {"folder": subject, **claim_fields(claim)},
         "leaves_the_device": form.sent,
         "not_protected": form.stays_open,
         "costs": [
             {"user": line.person.name, "weight": line.person.weight, **line.cost.fields()}
-            for line in (*values, *presence, *item, *whole)
+            for line in (*values, *presence, *whole)
         ],
     }
-    return Result(fields, text())
+    return Result(fields, _page(setting, values, presence, whole, example))
 
 
-def _setting(
-    method: str, options: ExplainOptions, example: ExampleOptions, rounds: int | None
-) -> Setting:
+def _setting(method: str, options: ExplainOptions, example: Example, rounds: int | None) -> Setting:
     from hdpmf.common.privacy import PrivacySpec
     from hdpmf.common.privacy.accounting import Setting
     from hdpmf.common.privacy.accounting.costs import noise_budget
@@ -190,32 +174,6 @@ def _setting(
     if chosen.get("h") == "shared":
         about["h"] = "shared"
     return Setting(method, epsilon=epsilon, rounds=rounds, noise_budget=budget, **about)
-
-
-def _explained_model(
-    folder: Path, example: ExampleOptions, given: NumberOptions
-) -> tuple[Setting, Sequence[Person], Numbers, PrivacyClaim]:
-    """Return how a model was trained, three of its users, its usual numbers, and its claim."""
-    import numpy as np
-
-    from hdpmf.common.privacy.accounting.costs import people_weighing
-    from hdpmf.models import load_model
-    from hdpmf.models.privacy_statement import setting_of
-
-    model = load_model(folder, public_only=not (folder / "devices").is_dir())
-    record, gamma = model.devices_.fit_record, model.devices_.gamma
-    counts = np.diff(record.start)
-    present = counts > 0
-    if not present.any():
-        return setting_of(model), example.people(), given.example(), model.privacy
-    owners = np.repeat(np.arange(len(counts)), counts)
-    totals = np.bincount(owners, record.beta[owners] * gamma[record.rated], len(counts))
-    raters = np.bincount(record.rated)
-    numbers = given.example(int(np.median(raters[raters > 0])), int(np.median(counts[present])))
-    persons: Sequence[Person] = people_weighing(totals[present] / counts[present])
-    if example.weights != "paper":
-        persons = example.people()
-    return setting_of(model), persons, numbers, model.privacy
 
 
 def _views(method: str, wanted: Sequence[str] | None) -> list[str]:
@@ -250,7 +208,7 @@ def _page(
     values: Sequence[Line],
     presence: Sequence[Line],
     whole: Sequence[Line],
-    numbers: Numbers,
+    numbers: Example,
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
     method = method_named(setting.method)
@@ -262,7 +220,7 @@ def _page(
         f"What is not protected. {form.stays_open}",
         f"One star or five? An observer knows everything but one rating, of an item with "
         f"{numbers.raters} raters. It would guess 50:50 whether that was one star or five. Then it "
-        "looks. How often is it right? A coin is right 50 % of the time; a full bar is certainty. "
+        "looks. How often is it right? A coin is right 50 % of the time. "
         "Beside it, the epsilon of that rating and of all the user's ratings together.",
     ):
         yield from (Paragraph(paragraph), "")
@@ -301,12 +259,11 @@ def _observer_lines(
 ) -> Iterator[Block]:
     yield f"{OBSERVERS[name]} ({name}). {here[0].cost.status.upper()}"
     yield Paragraph(here[0].cost.reason, "  ")
-    head = ("", "weight", "", "is right", "epsilon: one rating", f"all {ratings}")
+    head = ("", "weight", "is right", "epsilon: one rating", f"all {ratings}")
     rows = [
         (
             line.person.name,
             f"{line.person.weight:.2f}",
-            _bar(line.cost),
             _guess_words(line.cost),
             line.cost.briefly(),
             every.cost.briefly(),
@@ -332,6 +289,215 @@ def _guess_words(cost: Cost) -> str:
     return f"up to {at_most(cost.guess)}"
 
 
-def _bar(cost: Cost) -> str:
-    filled = round((cost.guess - 0.5) * 2 * _BAR)
-    return "█" * filled + "·" * (_BAR - filled)
+@command
+def statement(
+    path: Annotated[Path, argument("A saved model, or a recommender's folder.", "MODEL|FOLDER")],
+    public: Annotated[
+        bool, privacy_option("Leave out what is exact about private ratings and wishes.")
+    ] = False,
+    out: Annotated[Path | None, option("Write it there, as HTML.", "FILE", "--out", "-o")] = None,
+) -> Result:
+    """Write a privacy statement: who sees what, at which cost, and what is not protected.
+
+    Every number is computed from what was spent and rounded up. Without --out a summary is printed.
+    """
+    made = _statement_of(path, public)
+    if out is not None:
+        from hdpmf.common.base.files import atomic_write
+        from hdpmf.common.privacy.statement import render
+
+        atomic_write(out, render(made))
+    fields = {**msgspec.to_builtins(made), "out": None if out is None else str(out)}
+    return Result(fields, _text(made, out))
+
+
+def _text(made: PrivacyStatement, out: Path | None) -> Iterator[Block]:
+    for warning in made.warnings:
+        yield Paragraph(f"Warning. {warning}")
+    if out is None:
+        yield from _summary(made)
+    if made.confidential:
+        yield "CONFIDENTIAL: it is exact about private ratings; --public leaves that out."
+    if out is not None:
+        yield f"privacy statement of {made.name}: {out}"
+
+
+def _summary(made: PrivacyStatement) -> Iterator[Block]:
+    yield Table(
+        ("who", "value", "presence"),
+        [(party.who, party.value.words, party.presence.words) for party in made.parties],
+        title=f"{made.name}, {made.title}: what one rating of weight 1 costs",
+    )
+    rows = made.people.rows
+    if rows:
+        yield Table(
+            ("person", "ratings", "values", "presence"),
+            [
+                (row.place, f"{row.ratings:,}", row.value.epsilon, row.presence.epsilon)
+                for row in rows
+            ],
+            numeric=("ratings",),
+            title="all ratings of a person together",
+        )
+    yield from map(Paragraph, made.budget)
+    yield "The whole document: --out statement.html"
+
+
+def _statement_of(path: Path, public: bool) -> PrivacyStatement:
+    if (path / "config.toml").is_file():
+        from hdpmf.private.device.policy import Policy
+        from hdpmf.untrusted.service.folder import ServiceFolder
+        from hdpmf.untrusted.service.outcome import statement_of_recommender
+
+        return statement_of_recommender(
+            ServiceFolder(path),
+            command_text(),
+            lifetime=Policy().epsilon,
+            person_limit=Policy().max_total or math.inf,
+        )
+    if not any((path / part / "model.json").is_file() for part in ("recommender", "")):
+        raise ConfigError(f"{path} is neither a saved model nor a recommender's folder")
+    from hdpmf.models import load_model
+    from hdpmf.models.privacy_statement import statement_of_model
+
+    return statement_of_model(
+        load_model(path, public_only=not (path / "devices").is_dir()),
+        path.resolve().name,
+        command_text(),
+        folder=path if (path / "recommender").is_dir() else path.parent,
+        public=public,
+    )
+
+
+@command
+def compare(
+    methods: Annotated[
+        list[str], argument(f"Designs to compare, of: {', '.join(METHODS)}.", "METHOD...", METHODS)
+    ],
+    person: Annotated[
+        float,
+        privacy_option(
+            "Epsilon of all ratings of the median person together, at delta 1e-5.", "E", min=0
+        ),
+    ],
+    source: ExplicitRatingsOptions,
+    cut: SplitOptions,
+    wishes: WeightOptions,
+    ranking: Annotated[bool, run_option("Measure lists of ten, too.", None, "--ranking")] = False,
+    seed: Seed = 0,
+) -> Result:
+    """Compare designs at equal epsilon per person, with their accuracy on your data.
+
+    Each design's own epsilon is found by its accountant, and rounded down. Both trivial baselines
+    are in the table.
+    """
+    from hdpmf.common.privacy.accounting.costs import People
+    from hdpmf.models import compare as measured
+
+    if not person > 0:
+        raise PrivacyError("--person must be above 0")
+    training, held_out = cut.split(source, seed)
+    weights = wishes.draw(training, seed, source)
+    people = People(training, weights)
+    names = list(
+        dict.fromkeys((*(method_named(name).name for name in methods), "user-mean", "global-mean"))
+    )
+    designs = {METHODS[name].label: _design(name, person, people, seed) for name in names}
+    found = measured(
+        [model for model, _ in designs.values()],
+        (training, held_out),
+        weights=weights,
+        lists=ranking,
+        progress=True,
+    )
+    rows = [
+        {**designs[row["model"]][1], **{name: row.get(name) for name in _MEASURED}} for row in found
+    ]
+    columns = ["method", "epsilon per rating", "of a person: values", "presence", "MSE", "MAE"]
+    columns += ["NDCG@10"] if ranking else []
+    table = Table(
+        (*columns, "claim"),
+        [_compared_cells(row, ranking) for row in rows],
+        numeric=tuple(columns[1:]),
+        title=f"{training.name}: all ratings of the median person together at epsilon "
+        f"{person:g}, delta 1e-5; {len(held_out):,} ratings to test on",
+    )
+    text: list[Block] = [table]
+    if any(row["status"] == "nominal" for row in rows):
+        text.append(
+            "NOMINAL: the accountant counts one channel of several, so that the true cost may be "
+            "higher. It is no guarantee."
+        )
+    text += [
+        wishes.sentence(seed, source),
+        "Privacy: simulated noise, to compare designs with. More: hdpmf privacy explain METHOD "
+        "--epsilon E",
+    ]
+    fields = {
+        "person": person,
+        "data": training.name,
+        "n_train": len(training),
+        "n_test": len(held_out),
+        "designs": rows,
+        **wishes.fields(seed, source),
+        "seed": seed,
+    }
+    return Result(fields, text)
+
+
+_MEASURED = ("mse", "mae", "ndcg_at_10")
+
+
+def _design(name: str, most: float, people: People, seed: int) -> tuple[Estimator, dict[str, Any]]:
+    """Return a design at the wanted cost per person, and what it costs."""
+    from hdpmf.common.privacy.accounting import Setting
+    from hdpmf.models import make_model
+
+    method = method_named(name)
+    person = people.at(0.5)
+    scale = people.ratings.scale
+    chosen: dict[str, Any] = {"rng": seed} if "rng" in method.options else {}
+    setting = replace(Setting.from_params(name, make_model(name).get_params()), scale=scale)
+    if "epsilon" in method.options:
+        chosen["epsilon"] = people.epsilon_for(setting, method.headline, person, most)
+    model = make_model(name, **chosen)
+    used = replace(Setting.from_params(name, model.get_params()), scale=scale)
+    value, presence = (
+        people.cost(used, method.headline, person, neighbours=about)
+        for about in ("value", "presence")
+    )
+    return model, {
+        "method": name,
+        "epsilon": chosen.get("epsilon"),
+        "status": method.claim().status,
+        "against": method.claim().against,
+        "value": _finite(value.epsilon_at_delta),
+        "presence": _finite(presence.epsilon_at_delta),
+        "ratings_of_person": people.n_ratings(person),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _compared_cells(row: dict[str, Any], ranking: bool) -> list[str]:
+    from hdpmf.common.privacy.accounting.costs import rounded_up
+
+    def epsilon(value: float | None) -> str:
+        return "no bound" if value is None else rounded_up(value)
+
+    def measure(value: float | None) -> str:
+        return "" if value is None else f"{value:.4f}"
+
+    worth = {"proved": f"proved: {row['against']}", "nominal": "NOMINAL", "none": "not private"}
+    return [
+        METHODS[row["method"]].label,
+        "" if row["epsilon"] is None else f"{row['epsilon']:g}",
+        epsilon(row["value"]),
+        epsilon(row["presence"]),
+        measure(row["mse"]),
+        measure(row["mae"]),
+        *([measure(row["ndcg_at_10"])] if ranking else []),
+        worth.get(row["status"], row["status"].upper()),
+    ]

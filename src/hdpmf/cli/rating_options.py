@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from hdpmf.common.data import Ratings, RatingScale
     from hdpmf.common.data.checks import Duplicates as Merging
     from hdpmf.common.privacy import PrivacyWeights
-    from hdpmf.common.privacy.accounting.costs import Person
 
 
 _HOLD_OUT = 10
@@ -203,40 +201,6 @@ def _split_by(ratings: Ratings, how: str, seed: int) -> tuple[Ratings, Ratings]:
 
 
 _KINDS = ("paper", "uniform")
-
-
-@dataclass(frozen=True)
-class ExampleOptions:
-    """Weights of imagined people: the paper's groups, everybody at 1, or those of a file."""
-
-    weights: Annotated[
-        str,
-        privacy_option(
-            "Privacy weights: the paper's groups, uniform (everybody at 1, which allows all of "
-            "epsilon), or a file with a column weight beside user, item or both.",
-            "paper|uniform|FILE",
-            words=_KINDS,
-        ),
-    ] = "paper"
-
-    def __post_init__(self) -> None:
-        if self.weights not in _KINDS and not Path(self.weights).is_file():
-            raise ConfigError(
-                f"--weights takes paper, uniform or a file; there is no file {self.weights!r}"
-            )
-
-    def people(self) -> Sequence[Person]:
-        """Return the strictest, the median and the most liberal user; one where all are alike."""
-        from hdpmf.common.privacy import PrivacySpec
-        from hdpmf.common.privacy.accounting.costs import Person, example_people, people_weighing
-        from hdpmf.common.privacy.weights import WeightTable
-
-        if self.weights == "uniform":
-            return [Person("every user", 1.0)]
-        if self.weights == "paper":
-            return example_people(PrivacySpec())
-        table = WeightTable.of(self.weights)
-        return people_weighing(table.weights, table.per)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def train(
         *remarks(model, cost),
         f"recommender's part (nothing private): {out / 'recommender'}",
         f"devices' part (PRIVATE, readable by you only): {out / 'devices'}",
-        privacy_line(model.privacy, "explain", out),
+        privacy_line(model.privacy, "statement", out),
     ]
     document = {
         "method": method,

@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 
 from hdpmf.common.privacy import accounting
 from hdpmf.common.privacy.accounting import accountants, cost
-from hdpmf.common.privacy.accounting.accountants import normal_delta, normal_epsilon
-from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
-from hdpmf.errors import ConfigError, HdpmfError, PrivacyError, UnsupportedEventError
+from hdpmf.common.privacy.accounting.accountants import (
+    _counted,
+    _renyi_curve,
+    normal_delta,
+    normal_epsilon,
+)
+from hdpmf.common.privacy.accounting.rules import inverse_sum_median
+from hdpmf.errors import ConfigError, HdpmfError, PrivacyError
 
 DELTA = 1e-5
+
+
+def renyi(event: accountants.Event, order: float) -> float:
+    return float(_renyi_curve(_counted(event), np.array([order]))[0])
 
 
 def pld_epsilon(event: Any, delta: float = DELTA, interval: float = 1e-3) -> float:
@@ -84,45 +93,43 @@ def test_the_gaussian_epsilon_is_never_too_small_and_right_to_ten_digits(
 def test_renyi_curves_stay_between_zero_and_their_bounds(order: float, budget: float) -> None:
     for event in (
         accountants.LaplaceSum(budget),
-        accountants.RandomizedBit(budget),
-        accountants.DiscreteLaplaceRelease(budget),
+        accountants.PureRelease(budget),
     ):
-        divergence = accounting.renyi(event, order)
+        divergence = renyi(event, order)
         assert -1e-12 <= divergence <= min(budget, order * budget**2 / 2) * (1 + 1e-9)
 
 
 @given(st.floats(1.05, 60), st.floats(1e-3, 5), st.floats(1e-3, 5))
 def test_spreading_a_move_evenly_is_the_worst(order: float, a: float, b: float) -> None:
     even = math.sqrt((a**2 + b**2) / 2)
-    uneven = accounting.renyi(
+    uneven = renyi(
         accountants.Composed((accountants.LaplaceSum(a), accountants.LaplaceSum(b))), order
     )
-    assert accounting.renyi(accountants.LaplaceSum(even, 2), order) >= uneven * (1 - 1e-9)
+    assert renyi(accountants.LaplaceSum(even, 2), order) >= uneven * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("order", [1.5, 3.0, 20.0])
 def test_renyi_divergences_are_those_of_the_laws(order: float) -> None:
     gaussian = accountants.GaussianGivenH(1.7)
     once = order * 1.7**2 / 2
-    assert accounting.renyi(gaussian, order) == pytest.approx(once)
-    assert accounting.renyi(accountants.Repeated(gaussian, 3), order) == pytest.approx(3 * once)
+    assert renyi(gaussian, order) == pytest.approx(once)
+    assert renyi(accountants.Repeated(gaussian, 3), order) == pytest.approx(3 * once)
     likely = math.exp(0.8) / (1 + math.exp(0.8))
     rare = 1 - likely
     bit = math.log(likely**order * rare ** (1 - order) + rare**order * likely ** (1 - order))
     bit /= order - 1
-    for event in (accountants.RandomizedBit(0.8), accountants.DiscreteLaplaceRelease(0.8)):
-        assert accounting.renyi(event, order) == pytest.approx(bit)
+    assert renyi(accountants.PureRelease(0.8), order) == pytest.approx(bit)
     together = accountants.Composed(
-        (gaussian, accountants.RandomizedBit(0.8), accountants.NothingSent())
+        (gaussian, accountants.PureRelease(0.8), accountants.NothingSent())
     )
-    assert accounting.renyi(together, order) == pytest.approx(once + bit)
-    assert accounting.renyi(accountants.Unprotected("all"), order) == math.inf
+    assert renyi(together, order) == pytest.approx(once + bit)
+    assert renyi(accountants.Unprotected("all"), order) == math.inf
 
 
 def test_guessing() -> None:
     assert accounting.guess(accountants.NothingSent()) == 0.5
     assert accounting.guess(accountants.Unprotected("all")) == 1.0
-    assert accounting.guess(accountants.RandomizedBit(1.0)) == pytest.approx(math.e / (1 + math.e))
+    assert accounting.guess(accountants.PureRelease(1.0)) == pytest.approx(math.e / (1 + math.e))
     assert accounting.guess(accountants.GaussianGivenH(2.0)) == pytest.approx(0.8413447, rel=1e-6)
 
 
@@ -133,7 +140,7 @@ def test_guessing() -> None:
         (accountants.Repeated(accountants.GaussianGivenH(2.0), 3), True),
         (accountants.LaplaceSum(1.0), False),
         (
-            accountants.Composed((accountants.GaussianGivenH(2.0), accountants.RandomizedBit(1.0))),
+            accountants.Composed((accountants.GaussianGivenH(2.0), accountants.PureRelease(1.0))),
             False,
         ),
     ],
@@ -154,14 +161,14 @@ def test_guessing_is_bounded_from_the_true_total_variation(shift: float, times: 
     )
     here = np.exp(log_choose + counts * math.log(p) + (times - counts) * math.log1p(-p))
     best = (1 + np.abs(here - here[::-1]).sum() / 2) / 2
-    assert accounting.guess(
-        accountants.Repeated(accountants.RandomizedBit(shift), times)
-    ) >= best * (1 - 1e-9)
+    assert accounting.guess(accountants.Repeated(accountants.PureRelease(shift), times)) >= best * (
+        1 - 1e-9
+    )
 
 
 def test_events_are_immutable_and_checked() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        accountants.RandomizedBit(1.0).budget = 2.0  # type: ignore[misc]
+        accountants.PureRelease(1.0).budget = 2.0  # type: ignore[misc]
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(PrivacyError):
             accountants.LaplaceSum(bad)
@@ -174,32 +181,18 @@ def test_what_an_accountant_cannot_handle_it_refuses() -> None:
         """Not an event that anybody accounts for."""
 
     for accountant in (accountants.pure, accountants.zcdp):
-        with pytest.raises(UnsupportedEventError, match="Rumour"):
+        with pytest.raises(PrivacyError, match="Rumour"):
             accountant(accountants.Composed((accountants.NothingSent(), Rumour())))
-    with pytest.raises(PrivacyError, match="order"):
-        accounting.renyi(accountants.NothingSent(), 1.0)
     with pytest.raises(PrivacyError, match="delta"):
         accounting.epsilon_at(accountants.NothingSent(), 0.0)
 
 
-def test_noise_fixed_over_rounds_costs_everything() -> None:
-    once = accountants.LaplaceSum(0.1)
-    assert accounting.pure(accountants.NoiseFixedOverRounds(once, 1)) == 0.1
-    for accountant in (accounting.pure, accounting.zcdp):
-        assert math.isinf(accountant(accountants.NoiseFixedOverRounds(once, 2)))
-    assert math.isinf(accounting.epsilon_at(accountants.NoiseFixedOverRounds(once, 2), DELTA))
-
-
 @pytest.mark.parametrize("n", [1, 30, 1000])
-def test_quantiles_of_the_draws(n: int) -> None:
+def test_the_median_of_the_draws(n: int) -> None:
     drawn = (1 / np.random.default_rng(0).standard_exponential((4000, n))).sum(1)
-    for quantile in (0.1, 0.5, 0.9):
-        below = float((drawn < inverse_sum_quantile(n, quantile)).mean())
-        assert below == pytest.approx(quantile, abs=0.025)
+    assert float((drawn < inverse_sum_median(n)).mean()) == pytest.approx(0.5, abs=0.025)
     if n == 1:
-        assert inverse_sum_quantile(1) == pytest.approx(1 / math.log(2), rel=1e-4)
-    with pytest.raises(PrivacyError):
-        inverse_sum_quantile(0)
+        assert inverse_sum_median(1) == pytest.approx(1 / math.log(2), rel=1e-4)
 
 
 def test_bad_questions() -> None:
@@ -208,18 +201,15 @@ def test_bad_questions() -> None:
         ({"view": "magic"}, ConfigError),
         ({"unit": "magic"}, ConfigError),
         ({"neighbours": "magic"}, ConfigError),
-        ({"magic": 1}, ConfigError),
         ({"noise": "magic"}, ConfigError),
         ({"rounds": 0}, ConfigError),
         ({"n_raters": 0}, ConfigError),
         ({"weight": [0.5, 0.5]}, ConfigError),
-        ({"h": [1.0]}, ConfigError),
+        ({"h": "magic"}, ConfigError),
         ({"weight": 0.0}, PrivacyError),
         ({"weight": math.nan}, PrivacyError),
         ({"epsilon": math.inf}, PrivacyError),
         ({"noise_budget": -1.0}, PrivacyError),
-        ({"releases": 0}, PrivacyError),
-        ({"method": accounting.Setting("hdpmf"), "rounds": 3}, ConfigError),
     ]
     for question, error in questions:
         with pytest.raises(error):

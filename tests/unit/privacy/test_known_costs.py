@@ -14,18 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.accounting import Setting, cost
 from hdpmf.common.privacy.accounting.accountants import (
-    DiscreteLaplaceRelease,
     LaplaceSum,
-    RandomizedBit,
-    renyi,
+    PureRelease,
+    _counted,
+    _renyi_curve,
 )
 from hdpmf.common.privacy.accounting.costs import example_people, honest_line, noise_budget, number
-from hdpmf.common.privacy.accounting.rules import inverse_sum_quantile
+from hdpmf.common.privacy.accounting.rules import inverse_sum_median
 
 FILE = Path(__file__).with_name("known_costs.json")
 METHODS = (
@@ -40,15 +41,14 @@ METHODS = (
     "user-mean",
 )
 PAPER: tuple[dict[str, Any], ...] = (
-    {"epsilon": 0.3, "factors": 4, "rounds": 7, "u_norm": 0.5},
+    {"epsilon": 0.3, "factors": 4, "rounds": 7},
     {"noise": "once"},
-    {"h": "shared", "h_quantile": 0.9, "noise_budget": 0.4},
+    {"h": "shared", "noise_budget": 0.4},
 )
 ONE_ROUND: tuple[dict[str, Any], ...] = ({"max_ratings": 2},)
 SUBJECTS: tuple[dict[str, Any], ...] = (
     {"weight": 0.37, "n_raters": 20},
     {"unit": "user", "weight": [0.9, 0.37, 0.25, 0.111], "n_raters": [3, 20, 9, 50]},
-    {"unit": "item", "weight": [0.9, 0.37, 0.25]},
 )
 
 
@@ -75,16 +75,12 @@ def _numbers() -> Iterator[tuple[str, list[Any]]]:
             words = f"{method} {view} {neighbours} {subject.get('unit', 'rating')} {setting}"
             yield words, [_short(number) for number in numbers] + [found.status]
     for order, shift in itertools.product((1.01, 2.0, 30.0), (0.0, 0.1, 3.0)):
-        events = (LaplaceSum(shift, 3), DiscreteLaplaceRelease(shift), RandomizedBit(shift))
-        yield f"renyi {order} {shift}", [_short(renyi(event, order)) for event in events]
-    yield (
-        "draws",
-        [
-            _short(inverse_sum_quantile(n, part), 5)
-            for n in (1, 10, 1000)
-            for part in (0.1, 0.5, 0.9)
-        ],
-    )
+        curves = [
+            _renyi_curve(_counted(event), np.array([order]))
+            for event in (LaplaceSum(shift, 3), PureRelease(shift))
+        ]
+        yield f"renyi {order} {shift}", [_short(float(curve[0])) for curve in curves]
+    yield "draws", [_short(inverse_sum_median(n), 5) for n in (1, 10, 1000)]
     spec = PrivacySpec()
     yield "people", [_short(person.weight) for person in example_people(spec)]
     yield (

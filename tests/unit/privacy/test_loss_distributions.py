@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from hdpmf.common.privacy.accounting import cost, epsilon_at, pure
 from hdpmf.common.privacy.accounting.accountants import (
     Composed,
-    DiscreteLaplaceRelease,
     Event,
     GaussianGivenH,
     NothingSent,
-    RandomizedBit,
+    PureRelease,
     Repeated,
     _counted,
     _from_renyi,
@@ -68,9 +67,9 @@ def recounted(event: Event, delta: float, width: float) -> tuple[float, float]:
     for rounded, nearly in ((np.floor, 1e-9), (np.ceil, -1e-9)):
         parts = []
         for release, times in _counted(event).items():
-            if isinstance(release, DiscreteLaplaceRelease) and release.scale is not None:
+            if isinstance(release, PureRelease) and release.scale is not None:
                 losses, masses = discrete_laplace(
-                    round(release.shift * release.scale), release.scale
+                    round(release.budget * release.scale), release.scale
                 )
             else:
                 losses, masses = bit(pure(release))
@@ -102,8 +101,8 @@ def recounted(event: Event, delta: float, width: float) -> tuple[float, float]:
 def test_unlike_releases_cost_what_all_their_outcomes_say(
     moves: list[tuple[int, float]], budgets: list[float], times: int
 ) -> None:
-    moved = [DiscreteLaplaceRelease(steps / scale, scale) for steps, scale in dict.fromkeys(moves)]
-    bits = [RandomizedBit(budget) for budget in dict.fromkeys(budgets)]
+    moved = [PureRelease(steps / scale, scale) for steps, scale in dict.fromkeys(moves)]
+    bits = [PureRelease(budget) for budget in dict.fromkeys(budgets)]
     event = Composed((Repeated(Composed(tuple(moved)), times), *bits))
     parts = [discrete_laplace(*move) for move in dict.fromkeys(moves)] * times
     parts += [bit(budget) for budget in dict.fromkeys(budgets)]
@@ -116,7 +115,7 @@ def test_unlike_releases_cost_what_all_their_outcomes_say(
 
 def heavy() -> Event:
     weights = np.random.default_rng(5).integers(1, 65, 400) / 64
-    return Composed(tuple(map(RandomizedBit, weights.tolist())))
+    return Composed(tuple(map(PureRelease, weights.tolist())))
 
 
 @pytest.mark.parametrize(
@@ -160,11 +159,7 @@ def test_a_larger_delta_never_costs_more_and_other_bounds_never_less(
     sizes: list[float], deltas: list[float]
 ) -> None:
     event = Composed(
-        tuple(
-            kind
-            for size in sizes
-            for kind in (RandomizedBit(size), DiscreteLaplaceRelease(size / 2, 20.0))
-        )
+        tuple(kind for size in sizes for kind in (PureRelease(size), PureRelease(size / 2, 20.0)))
     )
     found = [epsilon_at(event, delta) for delta in sorted(deltas)]
     assert found == sorted(found, reverse=True)
@@ -179,7 +174,7 @@ def test_what_the_proof_page_says_of_discrete_laplace_noise(delta: float) -> Non
     """
 
     def epsilon(steps: int, scale: float) -> float:
-        return epsilon_at(Repeated(DiscreteLaplaceRelease(steps / scale, scale), 60), delta)
+        return epsilon_at(Repeated(PureRelease(steps / scale, scale), 60), delta)
 
     rising = [epsilon(4, 20.0), epsilon(5, 20.0), epsilon(5, 19.0)]
     assert rising == sorted(rising)
@@ -187,34 +182,34 @@ def test_what_the_proof_page_says_of_discrete_laplace_noise(delta: float) -> Non
     finer = [epsilon(steps, scale) for steps, scale in pure_alike]
     assert finer == sorted(finer)
     assert finer[0] < 0.99 * finer[-1]
-    as_bits = epsilon_at(Repeated(DiscreteLaplaceRelease(1 / 3.2), 60), delta)
+    as_bits = epsilon_at(Repeated(PureRelease(1 / 3.2), 60), delta)
     assert finer[-1] == pytest.approx(as_bits, rel=1e-6)
 
 
 def test_half_of_the_noise_is_noticed() -> None:
     """The comparison above can fail: the epsilon of twice the noise is no bound."""
-    wrong = epsilon_at(Repeated(DiscreteLaplaceRelease(3 / 16, 16.0), 3), 1e-3)
+    wrong = epsilon_at(Repeated(PureRelease(3 / 16, 16.0), 3), 1e-3)
     assert exact_delta([discrete_laplace(3, 8.0)] * 3, wrong) > 10 * 1e-3
 
 
 def test_what_has_no_loss_distribution_is_left_to_other_accountants() -> None:
-    assert epsilon_at(Composed((NothingSent(), RandomizedBit(0.0))), 1e-5) == 0
-    mixed = Composed((GaussianGivenH(1.0), Repeated(RandomizedBit(0.2), 50)))
+    assert epsilon_at(Composed((NothingSent(), PureRelease(0.0))), 1e-5) == 0
+    mixed = Composed((GaussianGivenH(1.0), Repeated(PureRelease(0.2), 50)))
     assert epsilon_at(mixed, 1e-5) == _from_renyi(_counted(mixed), 1e-5)
     for scale in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(PrivacyError, match="scale"):
-            DiscreteLaplaceRelease(0.3, scale)
+            PureRelease(0.3, scale)
 
 
 def test_a_release_without_a_law_is_counted_as_a_bit() -> None:
     """As several numbers that move together, of which only the sum of moves is known."""
     for delta, times in itertools.product((1e-2, 1e-6), (1, 80)):
-        unknown = epsilon_at(Repeated(DiscreteLaplaceRelease(0.3), times), delta)
-        assert unknown == epsilon_at(Repeated(RandomizedBit(0.3), times), delta)
+        unknown = epsilon_at(Repeated(PureRelease(0.3), times), delta)
+        assert unknown == epsilon_at(Repeated(PureRelease(0.3), times), delta)
 
 
 def test_large_people_and_large_budgets_do_not_overflow() -> None:
     for budget, times in ((6.0, 3000), (0.4, 20_000), (300.0, 2), (1e-7, 5)):
-        event = Repeated(RandomizedBit(budget), times)
+        event = Repeated(PureRelease(budget), times)
         found = epsilon_at(event, 1e-5)
         assert 0 <= found <= pure(event)

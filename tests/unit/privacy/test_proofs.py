@@ -16,6 +16,7 @@ import pytest
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import VIEWS, cost
+from hdpmf.common.privacy.accounting.rules import inverse_sum_median
 from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale, laplace_scale
 from hdpmf.models import make_model
@@ -145,7 +146,9 @@ DERIVED: dict[str, Callable[[str], float]] = {
         float(dense_laplace_scale(9, 4.0, 0.5, 7, 0.25)) / (3 * 4.0 * 7 / 0.5 / 0.25)
     ),
     "gradient_factor": _gradient_factor,
-    "message_rho": lambda _: cost("hdpmf", "messages", n_raters=1, rounds=1, h=[1.0] * 10).zcdp,
+    "message_rho": lambda _: (
+        cost("hdpmf", "messages", n_raters=1, rounds=1).zcdp / (inverse_sum_median(10) / 10)
+    ),
     "hidden_rho": lambda _: cost("hdpmf", "sums-h-hidden", rounds=1).zcdp,
 }
 

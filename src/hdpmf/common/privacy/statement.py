@@ -10,16 +10,11 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import version
-from importlib.resources import files as files_of
 from pathlib import Path
 from typing import Any, Literal
-
-import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import Method, PrivacyClaim
@@ -27,9 +22,7 @@ from hdpmf.common.methods.registry import at_most
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
 from hdpmf.common.privacy.accounting.accountants import Composed
 from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
-from hdpmf.errors import ConfigError
 
-FORMATS = (".html", ".json")
 TYPICAL_RATERS = 20
 """Raters of the item that costs of the paper's methods, which depend on it, are stated for."""
 LARGE_EPSILON = 10.0
@@ -47,11 +40,8 @@ def large_epsilon(epsilon: str) -> str:
     )
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a statement, as JSON has it."""
-
-
-class Amount(_Part, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class Amount:
     """A privacy cost; None where no number bounds it.
 
     Attributes:
@@ -100,7 +90,8 @@ class Amount(_Part, frozen=True, kw_only=True):
         return f"{exact}{rounded_up(self.at_delta)}*"
 
 
-class Party(_Part, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class Party:
     """Somebody who sees something, and what one rating of weight 1 then costs its person."""
 
     who: str
@@ -109,7 +100,8 @@ class Party(_Part, frozen=True, kw_only=True):
     presence: Amount
 
 
-class PersonRow(_Part, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class PersonRow:
     """What all ratings of one person cost together; the person is known by a place alone."""
 
     place: str
@@ -118,7 +110,8 @@ class PersonRow(_Part, frozen=True, kw_only=True):
     presence: Amount
 
 
-class PeopleCosts(_Part, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class PeopleCosts:
     """The costs of whole people, from the least to the most, or a bound on them.
 
     Attributes:
@@ -131,116 +124,66 @@ class PeopleCosts(_Part, frozen=True, kw_only=True):
     note: str = ""
 
 
-class RunRow(_Part, frozen=True, kw_only=True):
-    """A run of a recommender."""
-
-    number: int
-    method: str
-    epsilon: float | None
-    status: str
-    users: int | None
-    state: str
-
-
-class Provenance(_Part, frozen=True, kw_only=True):
-    """What changes from one making of the statement to the next, and nothing else does.
-
-    Attributes:
-        code: SHA-256 of the installed package's sources.
-        files: SHA-256 of public files that the statement is about, by name.
-        runs: Ids of the runs, by number.
-    """
-
-    date: str
-    command: str
-    versions: dict[str, str]
-    code: str
-    files: dict[str, str] = {}
-    runs: dict[str, str] = {}
-
-    @classmethod
-    def now(
-        cls, command: str, files: Mapping[str, Path], runs: Mapping[str, str] | None = None
-    ) -> Provenance:
-        """Return what holds at this moment, in this installation."""
-        package = Path(str(files_of("hdpmf")))
-        code = hashlib.sha256()
-        for source in sorted(package.rglob("*.py")):
-            code.update(source.relative_to(package).as_posix().encode() + b"\0")
-            code.update(hashlib.sha256(source.read_bytes()).digest())
-        return cls(
-            date=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            command=command,
-            versions={"Python": platform.python_version()}
-            | {name: version(name) for name in ("hdpmf", "msgspec", "numpy", "scipy")},
-            code=code.hexdigest(),
-            files={
-                name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
-            },
-            runs=dict(runs or {}),
-        )
+def made_now(command: str, files: Mapping[str, Path]) -> dict[str, str]:
+    """Return how a statement is made: what changes from one making to the next."""
+    software = {name: version(name) for name in ("hdpmf", "msgspec", "numpy", "scipy")}
+    software["Python"] = platform.python_version()
+    return {
+        "Date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "Command": command,
+        "Software": ", ".join(f"{name} {number}" for name, number in sorted(software.items())),
+        **{
+            f"{name}, SHA-256": hashlib.sha256(path.read_bytes()).hexdigest()
+            for name, path in sorted(files.items())
+        },
+    }
 
 
-class PrivacyStatement(_Part, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class PrivacyStatement:
     """A privacy statement.
 
     Attributes:
         title: The method in a few words.
         view: What the recommender sees, or would see.
         claim: What the epsilon stands on, as ``PrivacyClaim``, with what it needs and its proof.
-        trainings: How many trainings on the same ratings are counted, the one at hand included.
         sent: What leaves the device.
         stays_open: What the method leaves unprotected, and what its protection needs.
         warnings: What should make a reader stop.
         confidential: Whether parts are exact about private ratings and wishes.
+        made: How it was made, by what to call it; nothing else changes when it is made again.
     """
 
-    kind: Literal["model", "run", "recommender"]
+    kind: Literal["model", "recommender"]
     name: str
-    method: str
     title: str
     view: str
     claim: dict[str, Any]
     delta: float
-    trainings: int
     sent: str
     stays_open: str
     parties: tuple[Party, ...]
     people: PeopleCosts
     budget: tuple[str, ...]
-    runs: tuple[RunRow, ...]
     audit_command: str
     warnings: tuple[str, ...]
     confidential: bool
-    provenance: Provenance
+    made: dict[str, str]
 
 
-def render(statement: PrivacyStatement, name: str | Path) -> bytes:
-    """Return the statement in the format that a file's name ends in.
+def render(statement: PrivacyStatement) -> bytes:
+    """Return the statement as a page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    Raises:
-        ConfigError: It ends in none of ``FORMATS``.
-    """
-    ending = Path(name).suffix.lower()
-    if ending == ".json":
-        return msgspec.json.format(msgspec.json.encode(statement), indent=1) + b"\n"
-    if ending not in FORMATS:
-        raise ConfigError(
-            f"a statement is written as {', '.join(FORMATS)}; {Path(name).name} is none of them"
-        )
-    text = _templates().get_template("statement.html").render(s=statement, at_most=at_most)
-    return (text.rstrip() + "\n").encode()
-
-
-@cache
-def _templates() -> Environment:
-    return Environment(
+    templates = Environment(
         loader=PackageLoader("hdpmf.common.privacy"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    text = templates.get_template("statement.html").render(s=statement, at_most=at_most)
+    return (text.rstrip() + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,28 +191,24 @@ class Subject:
     """What a statement is about.
 
     Attributes:
-        setting: The method as it was run.
+        settings: The method as it was run: first as the claim has it, then in all other runs that
+            the same ratings may have taken part in.
         view: What the recommender sees, or would see.
         claim: Its epsilon with what that stands on.
         alone: A sum was over one person.
-        trainings: Trainings on the same ratings, this one included: each pays again.
-        others: Other runs that the same ratings may have taken part in, with their views.
     """
 
-    kind: Literal["model", "run", "recommender"]
+    kind: Literal["model", "recommender"]
     name: str
-    setting: Setting
+    settings: tuple[Setting, ...]
     view: str
     claim: PrivacyClaim
-    alone: bool = False
-    trainings: int = 1
-    others: tuple[tuple[Setting, str], ...] = ()
-    delta: float = DELTA
+    alone: bool
 
     @property
     def method(self) -> Method:
         """The method."""
-        return method_named(self.setting.method)
+        return method_named(self.settings[0].method)
 
     def amount(
         self, neighbours: str, view: str | None = None, *, ratings: int | None = None
@@ -278,30 +217,22 @@ class Subject:
 
         With ``ratings``: of a person with this many such ratings, all together.
         """
-        runs = [(self.setting, view or self.view, self.trainings)]
-        runs += [(setting, seen, 1) for setting, seen in self.others]
         return Amount.of(
             *(
                 cost(
                     setting,
-                    seen,
+                    view or self.view,
                     unit="rating" if ratings is None else "user",
                     weight=1.0 if ratings is None else [1.0] * ratings,
                     neighbours=neighbours,
                     n_raters=TYPICAL_RATERS,
-                    releases=releases,
-                    delta=self.delta,
                 )
-                for setting, seen, releases in runs
+                for setting in self.settings
             )
         )
 
     def statement(
-        self,
-        people: PeopleCosts,
-        provenance: Provenance,
-        lifetime: float | None,
-        runs: Sequence[RunRow] = (),
+        self, people: PeopleCosts, made: dict[str, str], lifetime: float | None = None
     ) -> PrivacyStatement:
         """Return the statement: what is known of the subject, and what follows for a person.
 
@@ -314,7 +245,6 @@ class Subject:
         return PrivacyStatement(
             kind=self.kind,
             name=self.name,
-            method=method.name,
             title=f"{method.label}: {method.summary}",
             view=self.view,
             claim={
@@ -326,21 +256,21 @@ class Subject:
                 "noise": claim.noise or "released",
                 "items": claim.items or None,
                 "needs": stated.needs or None,
-                "proof": cost(self.setting, self.view, n_raters=TYPICAL_RATERS).reference or None,
+                "proof": cost(self.settings[0], self.view).reference or None,
                 "unit": "one rating; a rating of privacy weight W pays W times epsilon",
             },
-            delta=self.delta,
-            trainings=self.trainings,
+            delta=DELTA,
             sent=method.form.sent,
             stays_open=method.form.stays_open,
             parties=self._parties_of_model() if self.kind == "model" else self._parties_of_run(),
             people=people,
             budget=tuple(self._budget(lifetime)),
-            runs=tuple(runs),
-            audit_command=f"{audit} --epsilon {self.setting.epsilon:g}" if method.audited else "",
+            audit_command=f"{audit} --epsilon {self.settings[0].epsilon:g}"
+            if method.audited
+            else "",
             warnings=tuple(self._warnings(people)),
             confidential=self.kind == "model" and bool(people.rows),
-            provenance=provenance,
+            made=made,
         )
 
     def _party(self, who: str, sees: str, view: str | None = None) -> Party:
@@ -386,15 +316,11 @@ class Subject:
     def _budget(self, lifetime: float | None) -> list[str]:
         value = self.amount("value")
         spent = "without bound" if value.at_delta is None else f"epsilon {value.epsilon}"
-        part = {"model": "", "run": " that was in this run", "recommender": " that was in all runs"}
-        found = [f"A rating of weight 1{part[self.kind]} has spent at most: {spent}."]
-        if lifetime is not None and value.pure is not None and value.status == "proved":
+        part = " that was in all runs" if self.kind == "recommender" else ""
+        found = [f"A rating of weight 1{part} has spent at most: {spent}."]
+        if lifetime is not None and value.pure is not None:
             left = rounded_down(max(lifetime - value.pure, 0.0))
             found.append(f"Of {rounded_up(lifetime)} in its whole life, at least {left} is left.")
-        elif lifetime is not None:
-            found.append(
-                f"A budget of {lifetime:g} means nothing here: the cost has no proved bound."
-            )
         return found
 
     def _warnings(self, people: PeopleCosts) -> list[str]:
@@ -426,11 +352,4 @@ class Subject:
             found.append(ONE_USER)
         if claim.noise == "simulated":
             found.append("The noise is SIMULATED: this model is to evaluate with, not to publish.")
-        if self.trainings > 1:
-            found.append(
-                f"Settings were chosen on private ratings. All numbers here count "
-                f"{self.trainings:,} trainings on the same ratings, as if an observer had seen "
-                "each of them. The choice itself, by errors on private ratings, is covered by no "
-                "epsilon: choose settings on public data where you can."
-            )
         return found

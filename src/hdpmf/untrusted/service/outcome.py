@@ -1,25 +1,40 @@
-"""The outcome of a run: its model, the statement of what that is worth, and a summary to keep."""
+"""The outcome of a run: its model, the statement of what that is worth, and a summary to keep.
+
+Beside it the privacy statement of a recommender, of all its runs together. It knows no ratings and
+no weights, so it states the most that whole people can cost, and leaves what they did cost to their
+devices.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import method_named
+from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy.accounting import Setting, cost
 from hdpmf.common.privacy.accounting.costs import rounded_up
+from hdpmf.common.privacy.statement import (
+    PeopleCosts,
+    PersonRow,
+    PrivacyStatement,
+    Subject,
+    made_now,
+)
 from hdpmf.common.protocol import ItemFacts, SumContribution, Survey
 from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.task import task_id
+from hdpmf.errors import ConfigError
 from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.settings import METHOD, VIEW, RunSettings
 
 if TYPE_CHECKING:
+    from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.run import Run
 
 
@@ -125,3 +140,71 @@ def state(settings: RunSettings, scale: RatingScale, earlier: Sequence[float] = 
 def setting_of(settings: RunSettings, scale: RatingScale) -> Setting:
     """Return the accountant's setting of a run."""
     return Setting(METHOD, epsilon=settings.epsilon, coding=settings.coding, scale=scale)
+
+
+def statement_of_recommender(
+    folder: ServiceFolder, command: str, *, lifetime: float, person_limit: float
+) -> PrivacyStatement:
+    """Return the privacy statement of a recommender, for a rating that was in all of its runs.
+
+    Args:
+        folder: With its runs.
+        command: What makes the statement again.
+        lifetime: What a device with the default policy lets a rating of weight 1 spend in its life.
+        person_limit: What it lets all ratings of one person spend together.
+
+    Raises:
+        ConfigError: There is no run yet.
+    """
+    runs = folder.runs()
+    if not runs:
+        raise ConfigError(
+            f"{folder.path} has no run yet, so there is nothing to state; begin one with: hdpmf "
+            "recommender run"
+        )
+    ended = {run: found for run in runs if (found := folder.summary(run)) is not None}
+    last = [*(ended or runs)][-1]
+    # The last one is what the claim is about.
+    counted = [last, *(run for run in runs if run != last)]
+    scale, claim = folder.known.scale, method_named(METHOD).claim(VIEW)
+    summary = ended.get(last, {})
+    users = summary.get("users")
+    # Devices have limits per person, which this side does not know. Where they are reached, one
+    # more rating takes weight from others, so that its presence costs more; how large they are does
+    # not matter.
+    settings = tuple(
+        replace(setting_of(folder.record(run).settings, scale), max_ratings=1_000_000)
+        for run in counted
+    )
+    subject = Subject(
+        kind="recommender",
+        name=folder.config.name,
+        settings=settings,
+        view=VIEW,
+        claim=PrivacyClaim(
+            summary["privacy"]["epsilon"] if summary else settings[0].epsilon,
+            claim.status,
+            claim.against,
+            claim.reason,
+        ),
+        alone=users == 1,
+    )
+    items = len(folder.known.items)
+    bound = PersonRow(
+        place="upper bound: every item of the catalogue rated with weight 1",
+        ratings=items,
+        value=subject.amount("value", ratings=items),
+        presence=subject.amount("presence", ratings=items),
+    )
+    people = PeopleCosts(
+        users=users,
+        rows=(bound,),
+        note="What single people have spent is not known here: a recommender knows neither ratings "
+        "nor privacy weights. The table has the most that anyone can have spent by the parameters "
+        "that runs published. By default a device has a limit, too: all ratings of a person spend "
+        f"at most {rounded_up(person_limit)} in their whole life (max_total). People see their own "
+        "cost on their own device: hdpmf device ledger.",
+    )
+    model = folder.path / "runs" / last.hex() / "model"
+    files = {f"model/{path.name}": path for path in model.glob("*") if path.is_file()}
+    return subject.statement(people, made_now(command, files), lifetime)

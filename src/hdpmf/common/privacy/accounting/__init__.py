@@ -4,7 +4,6 @@ from hdpmf.common.privacy.accounting.accountants import (
     epsilon_at,
     guess,
     pure,
-    renyi,
     zcdp,
 )
 from hdpmf.common.privacy.accounting.costs import (
@@ -28,7 +27,6 @@ __all__ = [
     "guess",
     "person_costs",
     "pure",
-    "renyi",
     "with_honest_cost",
     "zcdp",
 ]

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.errors import PrivacyError, UnsupportedEventError
+from hdpmf.errors import PrivacyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +59,24 @@ class LaplaceSum(Event):
 
     def __post_init__(self) -> None:
         _check("shift", self.shift)
-        _check_count("coordinates", self.coordinates)
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteLaplaceRelease(Event):
-    """Whole numbers with discrete Laplace noise.
+class PureRelease(Event):
+    """Anything with a pure epsilon: discrete Laplace noise on whole numbers, or a randomized bit.
 
     Attributes:
-        shift: How far they move together (in the sum of sizes), in scales of their noise.
-        scale: Of the noise, where only one number moves, by ``shift * scale``; None where several
-            may, or the scale is not known: then nothing but the pure epsilon is counted with.
+        budget: That epsilon. Of discrete Laplace noise: how far numbers move together (in the sum
+            of sizes), in scales of their noise.
+        scale: Of discrete Laplace noise, where only one number moves, by ``budget * scale``; None
+            where nothing but the budget is known.
     """
 
-    shift: float
+    budget: float
     scale: float | None = None
 
     def __post_init__(self) -> None:
-        _check("shift", self.shift)
+        _check("budget", self.budget)
         if self.scale is not None and not (math.isfinite(self.scale) and self.scale > 0):
             raise PrivacyError(f"an event's scale must be a positive number, not {self.scale}")
 
@@ -96,27 +96,6 @@ class GaussianGivenH(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizedBit(Event):
-    """One bit whose probabilities differ by at most a factor exp(budget)."""
-
-    budget: float
-
-    def __post_init__(self) -> None:
-        _check("budget", self.budget)
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseFixedOverRounds(Event):
-    """The same noise in every round: the difference of two rounds has none."""
-
-    event: Event
-    rounds: int
-
-    def __post_init__(self) -> None:
-        _check_count("rounds", self.rounds)
-
-
-@dataclass(frozen=True, slots=True)
 class Repeated(Event):
     """A release repeated with fresh noise; later ones may depend on earlier ones."""
 
@@ -124,7 +103,8 @@ class Repeated(Event):
     times: int
 
     def __post_init__(self) -> None:
-        _check_count("times", self.times)
+        if self.times < 1:
+            raise PrivacyError(f"a release is repeated at least once, not {self.times} times")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +117,6 @@ class Composed(Event):
 def _check(name: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
         raise PrivacyError(f"an event's {name} must be a finite number from 0, not {value}")
-
-
-def _check_count(name: str, value: int) -> None:
-    if value < 1:
-        raise PrivacyError(f"an event's {name} must be at least 1, not {value}")
 
 
 _FINENESS = 2e-5
@@ -203,13 +178,6 @@ def zcdp(event: Event) -> float:
     return math.fsum(times * _costs(one)[1] for one, times in _counted(event).items())
 
 
-def renyi(event: Event, order: float) -> float:
-    """Renyi divergence of an order above 1."""
-    if not order > 1:
-        raise PrivacyError(f"a Renyi order must be above 1, not {order}")
-    return float(_renyi_curve(_counted(event), np.array([order]))[0])
-
-
 @lru_cache(maxsize=256)
 def epsilon_at(event: Event, delta: float) -> float:
     """The smallest proved epsilon at ``delta``: the least of all bounds that there are.
@@ -266,10 +234,6 @@ def _counted(event: Event) -> Counter[Event]:
             return counts
         case Repeated(part, times):
             return Counter({one: count * times for one, count in _counted(part).items()})
-        case NoiseFixedOverRounds(part, rounds):
-            if rounds > 1 and pure(part) > 0:
-                return Counter([Unprotected("the difference of two rounds has no noise")])
-            return _counted(part)
         case _:
             return Counter([event])
 
@@ -281,15 +245,12 @@ def _costs(release: Event) -> tuple[float, float]:
             return math.inf, math.inf
         case LaplaceSum(shift, coordinates):
             return shift * coordinates, coordinates * shift**2 / 2
-        case DiscreteLaplaceRelease(budget) | RandomizedBit(budget):
+        case PureRelease(budget):
             return budget, budget**2 / 2
         case GaussianGivenH(distance):
             return math.inf if distance > 0 else 0.0, distance**2 / 2
         case _:
-            raise UnsupportedEventError(
-                f"no accountant can say what {type(release).__name__} costs; make it of other "
-                "events"
-            )
+            raise PrivacyError(f"no accountant can say what {type(release).__name__} costs")
 
 
 def _has_law(release: Event) -> bool:
@@ -338,9 +299,9 @@ def _moved(release: Event) -> tuple[int, float]:
     A release whose law is not told is counted as the bit that it is a post-processing of; a bit is
     noise that is moved by one.
     """
-    if isinstance(release, DiscreteLaplaceRelease) and release.scale is not None:
+    if isinstance(release, PureRelease) and release.scale is not None:
         # Only arithmetic keeps a move from the grid.
-        return math.ceil(release.shift * release.scale * (1 - 1e-9)), release.scale
+        return math.ceil(release.budget * release.scale * (1 - 1e-9)), release.scale
     return 1, 1 / _costs(release)[0]
 
 

@@ -1,4 +1,4 @@
-"""Privacy costs of a method: for a rating, an item's ratings, a user, or whole people."""
+"""Privacy costs of a method: for a rating, a user, or whole people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import accountants
-from hdpmf.common.privacy.accounting.accountants import Event, Repeated
+from hdpmf.common.privacy.accounting.accountants import Event
 from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, observe
 from hdpmf.common.privacy.accounting.setting import (
     Neighbours,
@@ -125,9 +125,7 @@ def cost(
     n_raters: int | Sequence[int] = 100,
     unit: str = "rating",
     neighbours: str = "value",
-    releases: int = 1,
     delta: float = DELTA,
-    h: Sequence[float] | None = None,
     **settings: Any,
 ) -> Cost:
     """Return the privacy cost of a method against an observer.
@@ -135,35 +133,25 @@ def cost(
     Args:
         method: Its name, or a Setting.
         view: ``messages``, ``sums-h-known``, ``sums-h-hidden``, ``two-servers`` or ``final``.
-        weight: The rating's privacy weight; for an item or a user, one for each of its ratings.
+        weight: The rating's privacy weight; for a user, one for each of its ratings.
         n_raters: How many raters the rating's item has; for a user, one number for all or one per
             rating.
-        unit: ``rating``, ``item`` or ``user``: what differs.
+        unit: ``rating`` or ``user``: what differs.
         neighbours: ``value`` or ``presence``: how.
-        releases: How many times all of it is done, with fresh noise.
         delta: For ``epsilon_at_delta``.
-        h: The recommender's draws, rounds x factors of them; a typical run's where not given.
-        **settings: The rest of Setting: epsilon, factors, rounds, noise, u_norm, ...
+        **settings: The rest of Setting: epsilon, factors, rounds, noise, ...
 
     Raises:
         ConfigError: An unknown method, view or option.
         PrivacyError: A number that cannot be.
     """
-    if isinstance(method, Setting):
-        if settings or h is not None:
-            raise ConfigError("a Setting already has all options; give one or the other")
-        setting = method
-    else:
-        draws = None if h is None else tuple(map(float, h))
-        try:
-            setting = Setting(method, h_draws=draws, **settings)
-        except TypeError as error:
-            raise ConfigError(f"an option that the accounting does not know: {error}") from error
+    setting = (
+        replace(method, **settings) if isinstance(method, Setting) else Setting(method, **settings)
+    )
     full_view = view_of(view)
     subject = Subject.of(unit, neighbours, weight, n_raters)
     found = observe(setting, full_view, subject)
-    event = found.event if releases == 1 else Repeated(found.event, releases)
-    rho = accountants.zcdp(event)
+    event, rho = found.event, accountants.zcdp(found.event)
     return Cost(
         method=setting.method,
         view=full_view,
@@ -338,9 +326,7 @@ class People:
             **more,
         )
 
-    def epsilon_for(
-        self, setting: Setting, view: str, person: int, most: float, *, delta: float = DELTA
-    ) -> float:
+    def epsilon_for(self, setting: Setting, view: str, person: int, most: float) -> float:
         """Return the largest epsilon, to four digits, at which a person spends ``most``.
 
         Raises:
@@ -350,7 +336,7 @@ class People:
 
         def spends(epsilon: float) -> float:
             tried = replace(setting, epsilon=epsilon)
-            return self.cost(tried, view, person, neighbours=about, delta=delta).epsilon_at_delta
+            return self.cost(tried, view, person, neighbours=about).epsilon_at_delta
 
         low = high = 1e-6
         while high < _HIDES_NOTHING and spends(high) <= most:
@@ -407,16 +393,6 @@ def example_people(spec: PrivacySpec) -> tuple[Person, Person, Person]:
         Person("strictest user", quantile(spec.user_groups, 0.0) * item),
         Person("median user", quantile(spec.user_groups, 0.5) * item),
         Person("most liberal user", quantile(spec.user_groups, 1.0) * item),
-    )
-
-
-def people_weighing(weights: np.ndarray, owner: str = "user") -> tuple[Person, Person, Person]:
-    """Return the strictest, the median and the most liberal of these weights' owners."""
-    low, middle, high = np.quantile(weights, (0.0, 0.5, 1.0), method="higher").tolist()
-    return (
-        Person(f"strictest {owner}", low),
-        Person(f"median {owner}", middle),
-        Person(f"most liberal {owner}", high),
     )
 
 

@@ -24,23 +24,19 @@ from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.accounting import accountants as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, sum_channels
-from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.errors import ConfigError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
 
 
 @lru_cache(maxsize=64)
-def inverse_sum_quantile(n: int, quantile: float = 0.5) -> float:
-    """The quantile of the sum of 1/h over n draws, by inverting its characteristic function."""
-    if n < 1 or not 0 < quantile < 1:
-        raise PrivacyError(
-            f"needs at least one draw and a quantile between 0 and 1, not {n} and {quantile}"
-        )
+def inverse_sum_median(n: int) -> float:
+    """The median of the sum of 1/h over n draws, by inverting its characteristic function."""
     # S / n is about ln n with a spread of order 1 and a tail like 1 / x above.
-    low, high = 0.0, n * (math.log(n) + 3) + 10 * n / (1 - quantile)  # no mutant: any high end
+    low, high = 0.0, n * (math.log(n) + 3) + 20 * n  # no mutant: any high end
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _below(n, middle) < quantile else (low, middle)
+        low, high = (middle, high) if _below(n, middle) < 0.5 else (low, middle)
     return (low + high) / 2
 
 
@@ -140,18 +136,17 @@ def _paper(budget: Literal["own weight", "everybody alike", "sampled"]) -> Rule:
         if subject.neighbours == "presence":
             return _open(_WHO_RATED, _THEOREM)
         if budget == "own weight":
-            budgets = [weight * setting.epsilon for weight in subject.weights]
+            moves = [weight * setting.epsilon for weight in subject.weights]
             note = ""
         else:
             most = setting.epsilon if setting.noise_budget is None else setting.noise_budget
-            budgets = [most for _ in subject.weights]
+            moves = [most for _ in subject.weights]
             note = " The noise is set for all ratings alike."
             if budget == "sampled":
                 note = (
                     " Counted for a rating that was kept: counts of kept ratings are sent, so that "
                     "sampling hides nothing."
                 )
-        moves = [budget * setting.u_norm for budget in budgets]
         return _gradients(setting, view, subject, moves, note)
 
     return rule
@@ -164,7 +159,6 @@ def _gradients(
     hidden = view in ("sums-h-hidden", "final") and setting.h == "item"
     rounds = setting.rounds
     if setting.noise == "once" and rounds > 1:
-        single = _laplace_round(setting, subject, moves)
         reason = (
             "The same noise is added in every round, so the difference of two rounds has none."
             if view != "final"
@@ -172,10 +166,16 @@ def _gradients(
             "ratings, and here they do."
         )
         return Observation(
-            e.NoiseFixedOverRounds(single, rounds), "everything", reason + note, _THEOREM
+            e.Unprotected("the difference of two rounds has no noise"),
+            "everything",
+            reason + note,
+            _THEOREM,
         )
     if hidden:
-        event: e.Event = e.Repeated(_laplace_round(setting, subject, moves), rounds)
+        # In a round K Laplace numbers per item, each moved by move / K.
+        k = setting.factors
+        round_ = e.Composed(tuple(e.LaplaceSum(move / k, k) for move in moves))
+        event: e.Event = e.Repeated(round_, rounds)
         reason = "Laplace noise in every round, composed over the rounds."
         if view == "final":
             reason = (
@@ -201,35 +201,17 @@ def _gradients(
     return Observation(event, "direct channel", reason + note, _THEOREM)
 
 
-def _laplace_round(setting: Setting, subject: Subject, moves: list[float]) -> e.Event:
-    """One round of sums, h hidden: K Laplace numbers per item, each moved by move / K."""
-    together = [math.fsum(moves)] if subject.unit == "item" else moves
-    return e.Composed(
-        tuple(e.LaplaceSum(move / setting.factors, setting.factors) for move in together)
-    )
-
-
 def _distance(setting: Setting, view: View, subject: Subject, moves: list[float]) -> float:
-    """Return the distance of the two worlds in standard deviations, given h.
+    """Return the distance of the two worlds in standard deviations, given a typical h.
 
-    Per rating it is squared n_j (W eps |u|)^2 / (2 K) * mean over coordinates of the sum over
+    Per rating it is squared n_j (W eps)^2 / (2 K) * mean over coordinates of the sum over
     rounds of 1/h; n_j is 1 where only sums are seen.
     """
-    k = setting.factors
-    if view != "messages":
-        raters = [1] * len(moves)
-        if subject.unit == "item":  # all in the same sum
-            moves, raters = [math.fsum(moves)], [1]
-    else:
-        raters = list(subject.raters)
+    k, items = setting.factors, len(moves)
+    raters = subject.raters if view == "messages" else [1] * items
     squares = math.fsum(n * move**2 for n, move in zip(raters, moves, strict=True))
-    # Ratings of one item meet the same h; those of several items meet fresh ones, whose sum is
-    # steadier.
-    items = 1 if subject.unit == "item" else len(moves)
-    if setting.h_draws is not None:
-        inverse = math.fsum(1 / h for h in setting.h_draws)
-    else:
-        inverse = inverse_sum_quantile(items * setting.rounds * k, setting.h_quantile) / items
+    # Every item has draws of its own, and the sum of more of them is steadier.
+    inverse = inverse_sum_median(items * setting.rounds * k) / items
     return math.sqrt(squares / (2 * k) * inverse / k)
 
 
@@ -240,11 +222,8 @@ def _paid(setting: Setting, view: View, subject: Subject) -> Observation:
     if view == "messages":
         return _open(_UNSUMMED, reference)
     # Each of the T rounds has T times the noise scale, so that together they cost W epsilon.
-    moves = [
-        weight * setting.epsilon * setting.u_norm / setting.rounds for weight in subject.weights
-    ]
-    together = [math.fsum(moves)] if subject.unit == "item" else moves
-    event = e.Repeated(e.Composed(tuple(map(e.DiscreteLaplaceRelease, together))), setting.rounds)
+    moves = [weight * setting.epsilon / setting.rounds for weight in subject.weights]
+    event = e.Repeated(e.Composed(tuple(map(e.PureRelease, moves))), setting.rounds)
     reason = (
         "Discrete Laplace noise that the recommender does not make, a budget divided among rounds; "
         "what is sent knows no other rating."
@@ -275,7 +254,7 @@ def _pushed_out(setting: Setting, subject: Subject, units: list[float]) -> list[
     """Bound the weights of ratings that one more pushes out under a limit per person."""
     if setting.max_ratings is None or subject.neighbours == "value" or subject.unit == "user":
         return []
-    # As much weight as it has itself; of several users that may be about one item.
+    # As much weight as it has itself.
     return [math.fsum(units)]
 
 
@@ -288,7 +267,7 @@ def _moved_entries(per_weight: float, moves: list[float]) -> list[e.Event]:
     if per_weight == 0:
         return []
     scale = WEIGHT_UNITS / per_weight
-    return [e.DiscreteLaplaceRelease(per_weight * moved, scale) for moved in moves]
+    return [e.PureRelease(per_weight * moved, scale) for moved in moves]
 
 
 def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
@@ -298,7 +277,7 @@ def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
     channels = sum_channels(coding, setting.epsilon)
     units = _units(setting, subject, in_weight=True)
     others = _pushed_out(setting, subject, units)
-    per_item = ([math.fsum(units)] if subject.unit == "item" else units) + others
+    per_item = units + others
 
     def releases(channel: Channel, moves: list[float]) -> list[e.Event]:
         per_weight = float(
@@ -327,10 +306,8 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
         return Observation(
             e.NothingSent(), "everything", "Values are in nothing that is sent.", reference
         )
-    units = _units(setting, subject)
-    moved = [math.fsum(units)] if subject.unit == "item" else units
     return Observation(
-        e.Composed(tuple(_moved_entries(setting.epsilon, moved))),
+        e.Composed(tuple(_moved_entries(setting.epsilon, _units(setting, subject)))),
         "everything",
         "One sum of weights with discrete Laplace noise.",
         reference,
@@ -341,7 +318,7 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
     reference = "proofs/hdp-bit.md"
     if subject.neighbours == "presence":
         return _open("which items a user rated is visible: there is a bit for each", reference)
-    parts = tuple(e.RandomizedBit(setting.epsilon * unit) for unit in _units(setting, subject))
+    parts = tuple(e.PureRelease(setting.epsilon * unit) for unit in _units(setting, subject))
     return Observation(
         e.Composed(parts),
         "everything",
@@ -366,7 +343,7 @@ def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
         return Observation(e.NothingSent(), "everything", "Nothing of this is sent.", "")
     moves = [weight * setting.epsilon * factor for weight in subject.weights]
     return Observation(
-        e.Composed(tuple(map(e.DiscreteLaplaceRelease, moves))),
+        e.Composed(tuple(map(e.PureRelease, moves))),
         "everything",
         f"Its claim: {factor:g} times weight times epsilon for each rating, added up.",
         "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -18,17 +18,13 @@ View = Literal["messages", "sums-h-known", "sums-h-hidden", "two-servers", "fina
 draws h itself) or as somebody who does not know h; sums that two servers made, as the recommender
 together with one of them; or nothing but the model at the end."""
 
-Unit = Literal["rating", "item", "user"]
-"""The difference of two neighbours: a rating, an item's ratings, or a user's."""
+Unit = Literal["rating", "user"]
+"""The difference of two neighbours: a rating, or all ratings of a user."""
 
 Neighbours = Literal["value", "presence"]
 """How it differs: in the ratings' values, or in whether the ratings are there at all."""
 
 VIEWS: tuple[View, ...] = get_args(View)
-UNITS: tuple[Unit, ...] = get_args(Unit)
-NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
-
-ALIASES: dict[str, View] = {"sums": "sums-h-known"}
 
 STARS = RatingScale(1.0, 5.0, 1.0)
 
@@ -43,13 +39,9 @@ class Setting:
         h: The recommender's draws per ``item`` or ``shared`` by all items.
         noise_budget: The budget that sets the noise of ``dpmf`` and ``pdpmf``; None for the most it
             can be, epsilon.
-        u_norm: Length of the user's vector (at most 1).
         max_ratings: Of ``hdp-bit``: most ratings of a person that are sent; of ``hdp-sum``: as much
             weight as so many ratings of weight 1 have; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
-        h_quantile: Which draws of h to count with where they are not given: 0.5 is a typical run.
-        h_draws: The recommender's draws for one item, all rounds and coordinates, where they are
-            known.
     """
 
     method: str
@@ -59,21 +51,15 @@ class Setting:
     noise: str = "epoch"
     h: str = "item"
     noise_budget: float | None = None
-    u_norm: float = 1.0
     coding: str = "auto"
     scale: RatingScale = STARS
-    h_quantile: float = 0.5
-    h_draws: tuple[float, ...] | None = None
     max_ratings: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "u_norm"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise PrivacyError(f"{name} must be a positive number, not {getattr(self, name)}")
-        if self.noise_budget is not None and not (
-            math.isfinite(self.noise_budget) and self.noise_budget > 0
-        ):
-            raise PrivacyError(f"noise_budget must be a positive number, not {self.noise_budget}")
+        for name in ("epsilon", "noise_budget"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise PrivacyError(f"{name} must be a positive number, not {value}")
         for name in ("factors", "rounds"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -89,8 +75,6 @@ class Setting:
                 )
             if self.max_ratings < 1:
                 raise ConfigError(f"max_ratings must be at least 1, not {self.max_ratings}")
-        if self.h_draws is not None and len(self.h_draws) != self.rounds * self.factors:
-            raise ConfigError(f"h must have rounds x factors = {self.rounds * self.factors} draws")
 
     @classmethod
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
@@ -109,7 +93,7 @@ class Subject:
     """The ratings in which two neighbours differ.
 
     Attributes:
-        unit: One rating, an item's ratings or a user's.
+        unit: One rating, or a user's.
         neighbours: Whether values differ or presence.
         raters: How many ratings each one's item has.
     """
@@ -128,32 +112,32 @@ class Subject:
         n_raters: object,
     ) -> Subject:
         """Checked, with one number of raters spread over all ratings."""
-        if unit not in UNITS:
-            raise ConfigError(f"unit must be one of {', '.join(UNITS)}, not {unit!r}")
-        if neighbours not in NEIGHBOURS:
-            raise ConfigError(
-                f"neighbours must be one of {', '.join(NEIGHBOURS)}, not {neighbours!r}"
-            )
+        for name, given, allowed in (("unit", unit, Unit), ("neighbours", neighbours, Neighbours)):
+            if given not in get_args(allowed):
+                raise ConfigError(
+                    f"{name} must be one of {', '.join(get_args(allowed))}, not {given!r}"
+                )
         weights = np.atleast_1d(np.asarray(weight, np.float64))
         raters = np.broadcast_to(np.asarray(n_raters), weights.shape)
-        if (
-            weights.ndim != 1
-            or not len(weights)
-            or not bool(((weights > 0) & (weights <= 1)).all())
-        ):
+        if weights.ndim != 1 or not len(weights) or not ((weights > 0) & (weights <= 1)).all():
             raise PrivacyError("privacy weights must be numbers in (0, 1]")
         if unit == "rating" and len(weights) != 1:
             raise ConfigError(
-                f"one rating has one weight, not {len(weights)}; for more say unit='user' or 'item'"
+                f"one rating has one weight, not {len(weights)}; for more say unit='user'"
             )
         if bool((raters < 1).any()):
             raise ConfigError("an item whose rating is to be hidden has at least 1 rater")
-        return cls(unit, neighbours, tuple(weights.tolist()), tuple(raters.astype(int).tolist()))
+        return cls(
+            cast(Unit, unit),
+            cast(Neighbours, neighbours),
+            tuple(weights.tolist()),
+            tuple(raters.astype(int).tolist()),
+        )
 
 
 def view_of(name: str) -> View:
     """A view by its name or by the short name that the audit uses."""
-    full = ALIASES.get(name, name)
+    full = "sums-h-known" if name == "sums" else name
     if full not in VIEWS:
         raise ConfigError(f"view must be one of {', '.join(VIEWS)}, not {name!r}")
     return full

@@ -15,7 +15,7 @@ import numpy as np
 
 from hdpmf.common.methods.registry import at_most, guess_at
 from hdpmf.common.privacy.accounting import DELTA, Cost, cost, epsilon_at, guess, pure
-from hdpmf.common.privacy.accounting.accountants import Composed, Event, RandomizedBit
+from hdpmf.common.privacy.accounting.accountants import Composed, Event, PureRelease
 from hdpmf.common.privacy.accounting.costs import rounded_up
 from hdpmf.common.privacy.coding import MEAN_SHARE, WEIGHT_UNITS
 from hdpmf.private.device.choices.privacy_level import check_weight, privacy_weight
@@ -332,7 +332,7 @@ def _any_runs(left: Sequence[float]) -> list[Event]:
     post-processing of a bit with its whole budget (Kairouz, Oh and Viswanath 2015). What is
     released of all ratings together, the mean, costs a fixed part of each.
     """
-    return [*map(RandomizedBit, left), RandomizedBit(float(MEAN_SHARE) * math.fsum(left))]
+    return [*map(PureRelease, left), PureRelease(float(MEAN_SHARE) * math.fsum(left))]
 
 
 def _person(
