@@ -53,7 +53,7 @@ from hdpmf.common.protocol.task import (
     task_id,
 )
 from hdpmf.lab.simulate.deploy import Deployment, free_port
-from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, KeyRules, Limits
+from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder, Limits
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.world.tokens import issuer, make_token
 
@@ -199,7 +199,6 @@ class Pair:
         databases: dict[str, str] | None = None,
         limits: Limits | None = None,
         rules: Rules | None = None,
-        keys: KeyRules | None = None,
         environment: dict[str, str] | None = None,
         clocks: bool = False,
     ) -> None:
@@ -215,7 +214,6 @@ class Pair:
                     port=free_port(),
                     database=(databases or {}).get(role, ""),
                     limits=limits or Limits(),
-                    keys=keys or KeyRules(),
                     tasks=rules or Rules(minimum=MINIMUM, lease=2.0),
                 ),
             )

@@ -38,7 +38,7 @@ from hdpmf.private.device.pinned_servers import pin_servers
 from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.aggregation_job import prepare_share
 from hdpmf.untrusted.aggregator.hpke_keys import HPKE_KEYS_FILE, HpkeKeyRing
-from hdpmf.untrusted.aggregator.key_file import KeyFile
+from hdpmf.untrusted.aggregator.sealing import KeyFile
 from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.unit.aggregator.server_pair import END, Pair, plain_sum
 from tests.unit.device.reporting_world import (

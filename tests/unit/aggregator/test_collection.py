@@ -18,8 +18,7 @@ from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.errors import DapError, PrivacyError, StorageError
 from hdpmf.untrusted.aggregator.collection import Batches
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, accumulators
-from hdpmf.untrusted.aggregator.key_file import KeyFile
-from hdpmf.untrusted.aggregator.sealing import BatchSeals
+from hdpmf.untrusted.aggregator.sealing import BatchSeals, KeyFile
 from hdpmf.untrusted.aggregator.tasks import Rules, SimulationRules
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 

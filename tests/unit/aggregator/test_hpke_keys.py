@@ -13,12 +13,12 @@ from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Pr
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError
-from hdpmf.untrusted.aggregator import hpke_keys, key_file
+from hdpmf.untrusted.aggregator import hpke_keys, sealing
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HpkeKeyRing,
     SigningKey,
 )
-from hdpmf.untrusted.aggregator.key_file import KeyFile
+from hdpmf.untrusted.aggregator.sealing import KeyFile
 
 HPKE_KEYS_FILE = "hpke-keys"
 LIST_FILE = "hpke-list"
@@ -130,7 +130,7 @@ def killed_at(place: int, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Non
     death = Death(place)
     with monkeypatch.context() as patched:
         patched.setattr(hpke_keys, "atomic_write", death.around(hpke_keys.atomic_write))
-        patched.setattr(key_file, "_write", death.around(key_file._write))
+        patched.setattr(sealing, "_write", death.around(sealing._write))
         try:
             act()
         except KilledError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hdpmf.errors import StorageError
-from hdpmf.untrusted.aggregator.key_file import NAME_SIZE, KeyFile
+from hdpmf.untrusted.aggregator.sealing import NAME_SIZE, KeyFile
 
 
 def name(number: int) -> bytes:
@@ -69,7 +69,7 @@ def test_a_full_disk_is_said_and_changes_nothing(
     write = os.write
     with monkeypatch.context() as patch:
         patch.setattr(
-            "hdpmf.untrusted.aggregator.key_file.os.write",
+            "hdpmf.untrusted.aggregator.sealing.os.write",
             lambda descriptor, data: write(descriptor, data[:30]),
         )
         with pytest.raises(StorageError, match="the disk is full"):
@@ -86,7 +86,7 @@ def test_a_new_file_is_in_its_folder_before_a_key_is_used(
 ) -> None:
     """Otherwise what was sealed by it would be lost with the file, if the machine goes down."""
     synced = []
-    monkeypatch.setattr("hdpmf.untrusted.aggregator.key_file._sync_folder", synced.append)
+    monkeypatch.setattr("hdpmf.untrusted.aggregator.sealing._sync_folder", synced.append)
     KeyFile(tmp_path / "keys").make(name(1))
     assert synced == [tmp_path]
     KeyFile(tmp_path / "keys").make(name(2))

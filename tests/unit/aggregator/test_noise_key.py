@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf.errors import PrivacyError
-from hdpmf.untrusted.aggregator.key_file import KeyFile
-from hdpmf.untrusted.aggregator.noise_key import NoiseKey
+from hdpmf.untrusted.aggregator.collection import NoiseKey
+from hdpmf.untrusted.aggregator.sealing import KeyFile
 
 DAY = 86_400
 TASK = bytes(32)

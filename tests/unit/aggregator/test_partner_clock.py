@@ -16,7 +16,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.http import LeaderResources
-from hdpmf.untrusted.aggregator.partner_clock import PartnerClock
+from hdpmf.untrusted.aggregator.server import PartnerClock
 from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
 from tests.unit.aggregator.test_http import (
     REPORT,

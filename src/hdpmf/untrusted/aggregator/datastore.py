@@ -21,8 +21,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, cast
 
-from hdpmf.errors import ConfigError, StorageError, needs
-from hdpmf.untrusted.aggregator.migrations import upgrade
+from hdpmf.errors import ConfigError, StorageError, made_by_newer, needs
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
@@ -300,9 +299,29 @@ class ServerDatabase:
         """Make or migrate the tables; refuse a database of a newer version, or an old copy."""
         with self.write() as connection:
             self._lock(connection, _SCHEMA_LOCK)
-            upgrade(connection)
+            _upgrade(connection)
             if self._counter is not None:
                 self._counter.check(connection.execute(sa.select(server.c.changes)).scalar() or 0)
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    """Bring a database to the newest revision, in the caller's transaction."""
+    with needs("alembic", "servers"):
+        from alembic.config import Config
+        from alembic.runtime.environment import EnvironmentContext
+        from alembic.script import ScriptDirectory
+        from alembic.util import CommandError
+
+    folder = str(Path(__file__).with_name("migrations"))
+    scripts = ScriptDirectory(folder, version_locations=[folder])
+    with EnvironmentContext(
+        Config(), scripts, fn=lambda found, _: scripts._upgrade_revs("head", found)
+    ) as environment:
+        environment.configure(connection=connection)
+        try:
+            environment.run_migrations()
+        except CommandError:  # it has a revision that is not here
+            raise ConfigError(made_by_newer("this database")) from None
 
 
 class _Counter:

@@ -29,13 +29,16 @@ import secrets
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
+from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem
 from hdpmf.common.base.files import (
     FolderLayout,
     atomic_write,
@@ -54,15 +57,14 @@ from hdpmf.common.protocol.servers import (
     read_server,
     require_two_hosts,
 )
-from hdpmf.errors import ConfigError, StorageError
+from hdpmf.errors import ConfigError, DapError, StorageError
+from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, NoiseKey
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
 from hdpmf.untrusted.aggregator.hpke_keys import (
-    ROTATE_SECONDS,
     HpkeKeyRing,
     SigningKey,
 )
-from hdpmf.untrusted.aggregator.key_file import KeyFile
-from hdpmf.untrusted.aggregator.noise_key import NOISE_KEY_FILE, NoiseKey
+from hdpmf.untrusted.aggregator.sealing import KeyFile
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
 
@@ -89,22 +91,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ConfigError(f"{name} must be more than 0")
 
 
-class KeyRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules for keys that change; the ``[keys]`` of the configuration file."""
-
-    rotate: Annotated[
-        float,
-        Meta(description="Seconds after which devices get a new key; old ones are erased."),
-    ] = ROTATE_SECONDS
-
-    def __post_init__(self) -> None:
-        if not self.rotate >= _SHORTEST_ROTATION:
-            raise ConfigError(f"rotate must be {_SHORTEST_ROTATION:.0f} seconds or more")
-
-
-_SHORTEST_ROTATION = 3600.0  # there are 256 ids, and keys stay while tasks are open
-
-
 class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Configuration of one of the two servers.
 
@@ -123,7 +109,6 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     port: int = 9444
     database: str = ""
     tasks: Rules = Rules()
-    keys: KeyRules = KeyRules()
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
@@ -157,7 +142,6 @@ def config_file(config: AggregatorConfig) -> bytes:
     ]
     for section, part in (
         ("tasks", config.tasks),
-        ("keys", config.keys),
         ("limits", config.limits),
     ):
         lines += ["", f"[{section}]"]
@@ -222,8 +206,7 @@ class AggregatorFolder:
     @property
     def hpke(self) -> HpkeKeyRing:
         """The secret keys that decrypt reports."""
-        signing = SigningKey(self._read(_SIGNING))
-        return HpkeKeyRing(self.path, signing, self.config.keys.rotate)
+        return HpkeKeyRing(self.path, SigningKey(self._read(_SIGNING)))
 
     @property
     def keys(self) -> ServerKeys:
@@ -356,3 +339,56 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)
+
+
+class BearerTokens:
+    """Bearer tokens of the partner, the collectors and Prometheus.
+
+    Recommenders that are admitted or dismissed while the server runs count at once.
+    """
+
+    def __init__(self, folder: AggregatorFolder) -> None:
+        self._folder = folder
+        self._party = folder.party
+        self._partner = self._token(folder.partner.identity)
+        self._metrics = folder.metrics_token.encode()
+        self._collectors: dict[str, bytes] = {}
+
+    def check_partner(self, headers: Mapping[str, str]) -> None:
+        """Raise DapError unless the other server asks."""
+        if not compare_digest(_bearer(headers), self._partner):
+            raise _refused("this is for the other server")
+
+    def check_metrics(self, headers: Mapping[str, str]) -> None:
+        """Raise DapError unless the operator's Prometheus asks."""
+        if not compare_digest(_bearer(headers), self._metrics):
+            raise _refused(
+                "this is for the operator; the token is in keys/metrics.token of the server's "
+                "folder"
+            )
+
+    def collector(self, headers: Mapping[str, str]) -> str:
+        """Return the identity of the calling recommender; raise DapError unless it is admitted."""
+        admitted = self._folder.collectors
+        for identity in admitted.keys() - self._collectors.keys():
+            self._collectors[identity] = self._token(identity)
+        credential = _bearer(headers)
+        found = ""
+        for identity in admitted:  # all of them, so that time tells nothing
+            if compare_digest(credential, self._collectors[identity]):
+                found = identity
+        if not found:
+            raise _refused("this is for recommenders that were admitted here")
+        return found
+
+    def _token(self, other: str) -> bytes:
+        return self._party.token(other, to=self._party.public).encode()
+
+
+def _bearer(headers: Mapping[str, str]) -> bytes:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip().encode("utf-8", "replace") if kind.lower() == "bearer" else b""
+
+
+def _refused(why: str) -> DapError:
+    return DapError(why, Problem.UNAUTHORIZED_REQUEST)

@@ -34,7 +34,7 @@ from hdpmf.common.protocol.key_list import (
 )
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError, ProtocolError, StorageError, needs
-from hdpmf.untrusted.aggregator.key_file import KEY_SIZE, NAME_SIZE, KeyFile
+from hdpmf.untrusted.aggregator.sealing import KEY_SIZE, NAME_SIZE, KeyFile
 
 with needs("cryptography"):
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -65,8 +65,7 @@ from hdpmf.errors import (
     needs,
 )
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.authentication import BearerTokens
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder
+from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
