@@ -173,13 +173,14 @@ def choices(data: Sequence[str], seeds: int) -> None:
         for epsilon in (0.25, 0.5, 1.0, 4.0):
             chosen, gains = [], []
             for seed in range(seeds):
-                features = wanted_features("auto", train)
-                survey, _, answer = HDPBit(epsilon, rng=seed)._hear(
-                    train, PrivacySpec().draw(train, rng=seed), features
+                release = HDPBit(epsilon, rng=seed).release(
+                    train, PrivacySpec().draw(train, rng=seed)
                 )
-                chosen.append(choose_patterns(survey, answer, features) > 0)
-                _, bits = bits_in_stars(survey, answer)
-                gain = held_out_gains(bits, train.n_items, features, mean_weight(answer.units))
+                asked = release.survey, release.bits
+                chosen.append(choose_patterns(*asked, release.features) > 0)
+                _, bits = bits_in_stars(*asked)
+                weight = mean_weight(release.bits.units)
+                gain = held_out_gains(bits, train.n_items, release.features, weight)
                 gains.append(float(gain.sum() / (gain.std() * np.sqrt(len(gain)))))
             print(
                 f"| {name} | {epsilon:g} | {sum(chosen)} of {len(chosen)} |",

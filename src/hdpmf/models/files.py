@@ -51,6 +51,7 @@ from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
 from hdpmf.private.client.devices import FitRecord
 from hdpmf.untrusted.recommender import Catalogue
+from hdpmf.untrusted.recommender.release import Release
 
 M = TypeVar("M", bound=Estimator)
 
@@ -119,6 +120,8 @@ _CLASSES: dict[str, type[Estimator]] = {
 
 _PRIVATE_PARAMETERS = ("rng",)
 
+_RELEASE = "ratings.release"
+
 _STATE = ("vectors", "beta", "gamma", "means", "rated_start", "rated", "stars")
 
 _RECORD = ("beta", "start", "rated")
@@ -154,6 +157,8 @@ def save_model(model: Estimator, folder: str | os.PathLike[str], *, replace: boo
         for part, mode in (("recommender", 0o755), ("devices", 0o700)):
             (staging / part).mkdir(mode)
         public_part(model).write(staging / "recommender")
+        if isinstance(model, HDPBit) and model.release_ is not None:
+            model.release_.save(staging / "recommender" / _RELEASE)
         _write_devices(model, staging / "devices")
 
 
@@ -195,6 +200,8 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
             model.history_ = tuple(EpochRecord(**record) for record in private.get("history", ()))
+        if isinstance(model, HDPBit) and (root / "recommender" / _RELEASE).exists():
+            model.release_ = Release.load(root / "recommender" / _RELEASE)
         _check_shapes(model)
     return model
 

@@ -1,21 +1,29 @@
-"""HDPBit: one bit per rating, visible to the recommender."""
+"""HDPBit: one bit per rating, visible to the recommender, which keeps them as a data set."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import msgspec
 
 from hdpmf.common.base.progress import stage
+from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.methods.options import BitOptions
+from hdpmf.common.model.device_fit import device_fit, load_prior
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.privacy.sampling import seed_of
+from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
+from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
-from hdpmf.models.one_round import OneRound
+from hdpmf.models.one_round import OneRound, wanted_features
+from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.bits import numbered
-from hdpmf.untrusted.recommender.lists.training import Presence, train_list_model
+from hdpmf.untrusted.recommender.lists.training import train_list_model
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
+from hdpmf.untrusted.recommender.release import Release
 
 
 @dataclass(eq=False, repr=False)
@@ -38,23 +46,19 @@ class HDPBit(BitOptions, OneRound):
         rng: As for HDPSum.
 
     Attributes:
-        bits_: What the recommender holds: who rated what, weights and bits; None after loading.
-        lists_: The model for lists, trained on who rated what.
+        release_: What the recommender holds: who rated what, weights and bits.
+        lists_: The model for lists, trained on who rated what; None without the released bits.
     """
 
-    bits_: BitContribution | None = field(init=False, default=None)
+    release_: Release | None = field(init=False, default=None)
     _lists: ListModel | None = field(init=False, default=None)
 
     @property
     def lists_(self) -> ListModel | None:  # noqa: D102
-        if self._lists is None and self.bits_ is not None:
+        if self._lists is None and self.release_ is not None:
             stage(f"training the model for lists ({self.list_model})")
-            users = numbered(self.bits_.senders)
-            n_users, n_items = int(users.max(initial=-1)) + 1, len(self.catalogue_.items)
             self._lists = train_list_model(
-                self.list_model,
-                Presence(users, self.bits_.items, n_users, n_items),
-                seed=seed_of(self.rng) % 2**31,
+                self.list_model, self.release_.presence, seed=seed_of(self.rng) % 2**31
             )
         return self._lists
 
@@ -69,13 +73,99 @@ class HDPBit(BitOptions, OneRound):
             return self.patterns
         return 0 if self.facts_.similarity is None else PATTERNS
 
+    @property
+    def privacy(self) -> PrivacyClaim:
+        """The model's epsilon and its claim: that of the bits that it is made of."""
+        return super().privacy if self.release_ is None else self.release_.claim
+
+    def release(
+        self,
+        train: Ratings,
+        weights: PrivacyWeights | None = None,
+        *,
+        noise: ReleasedNoise | None = None,
+    ) -> Release:
+        """Return the data set that devices with these ratings would leave with a recommender.
+
+        Nothing is trained.
+
+        Args:
+            train: The ratings.
+            weights: Privacy weights; without them every rating has weight 1.
+            noise: That of the operating system, for a data set that is given away. Without it the
+                seed's, which is simulated: whoever has the seed can take it off again.
+        """
+        self._check_params()
+        weights = PrivacyWeights.uniform(train) if weights is None else weights
+        features, claim = wanted_features(self.features, train), super().privacy
+        survey, _, bits = self._hear(train, weights, features, released=noise)
+        claim = claim if noise is None else replace(claim, noise="")
+        return self._released(bits, survey, train, features, claim)
+
+    @classmethod
+    def from_release(cls, release: Release, **parameters: Any) -> Self:
+        """The model that a recommender makes of a released data set, by post-processing alone.
+
+        It knows no user; `fold_in` takes some in.
+
+        Args:
+            release: The data set. Epsilon, coding and item features are its own.
+            **parameters: Any others of this class.
+        """
+        survey, features = release.survey, release.features
+        model = cls(
+            epsilon=survey.epsilon,
+            coding=survey.coding,
+            max_ratings=release.max_ratings,
+            features=False if features is None else features,
+            **parameters,
+        )
+        model._check_params()
+        prior = load_prior(model.prior)
+        facts = facts_by_choice(survey, release.bits, features, model.patterns)
+        model.set_public(
+            release.items,
+            release.scale,
+            release.item_table,
+            facts,
+            device_fit(facts, features, prior),
+        )
+        model.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
+        n_items, width = model.catalogue_.factors.shape
+        model.devices_ = Devices.nobody(n_items, width, release.scale)
+        model.n_silent_ = 0
+        model.release_ = release
+        return model
+
+    def _released(
+        self,
+        bits: Any,
+        survey: Survey,
+        train: Ratings,
+        features: ItemFeatures | None,
+        claim: PrivacyClaim,
+    ) -> Release:
+        return Release(
+            survey,
+            msgspec.structs.replace(bits, senders=numbered(bits.senders)),
+            train.items,
+            replace(claim, items="stated" if train.items.stated else "rated"),
+            train.name,
+            max_ratings=self.max_ratings,
+            item_table=train.item_table,
+            features=features,
+        )
+
     def _facts(
         self, survey: Survey, answer: BitContribution, features: ItemFeatures | None
     ) -> ItemFacts:
         return facts_by_choice(survey, answer, features, self.patterns)
 
-    def _keep(self, answer: Any) -> None:
-        self.bits_, self._lists = answer, None
+    def _keep(
+        self, answer: Any, survey: Survey, train: Ratings, features: ItemFeatures | None
+    ) -> None:
+        self.release_ = self._released(answer, survey, train, features, super().privacy)
+        self._lists = None
 
     def _train_lists(self) -> None:
         self._lists = self.lists_

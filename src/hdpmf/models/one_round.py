@@ -31,7 +31,7 @@ from hdpmf.common.model.device_fit import (
 from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.privacy.coding import WEIGHT_SCALE
 from hdpmf.common.privacy.mechanisms import bound_contributions
-from hdpmf.common.privacy.sampling import SeededNoise, seed_of
+from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.errors import ConfigError, RatingsError, notify
@@ -231,7 +231,7 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
         survey, client, answer = self._hear(train, weights, features)
-        self._keep(answer)
+        self._keep(answer, survey, train, features)
         return client.check(self._facts(survey, answer, features)), client.n_silent
 
     @abstractmethod
@@ -239,25 +239,34 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         """Return the facts that the recommender makes of an answer."""
 
     def _hear(
-        self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None
+        self,
+        train: Ratings,
+        weights: PrivacyWeights,
+        features: ItemFeatures | None,
+        released: ReleasedNoise | None = None,
     ) -> tuple[Survey, OneRoundClient, SumContribution | BitContribution]:
-        """What was asked, the devices that answered, and what they said, with seeded noise."""
+        """What was asked, the devices that answered, and what they said.
+
+        The noise is simulated by the seed unless ``released`` is given.
+        """
         survey = self._survey(train, features)
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
-            draws = SeededNoise(seed, stream=4).uniforms(len(train))
+            source: Noise = released or SeededNoise(seed, stream=4)
+            draws = source.uniforms(len(train))
             if self._design() == "L":
                 sent = bound_contributions(train.user_codes, self.max_ratings, draws)
                 train, weights = train.take(sent), weights.take(sent)
             else:
                 train, weights = bound_in_sums(train, weights, self.max_ratings, draws)
+        noise: Noise = released or SeededNoise(seed, stream=3)
         client = OneRoundClient(
             train,
             weights,
-            SeededNoise(seed, stream=3),
+            noise,
             epsilon=survey.epsilon,
             catalogue=survey.catalogue,
-            simulation=True,
+            simulation=released is None,
         )
         client.accept(survey)
         return survey, client, client.contribute()
@@ -273,7 +282,13 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
             coding=self.coding,
         )
 
-    def _keep(self, answer: SumContribution | BitContribution) -> None:
+    def _keep(
+        self,
+        answer: SumContribution | BitContribution,
+        survey: Survey,
+        train: Ratings,
+        features: ItemFeatures | None,
+    ) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
     def _order(self) -> ListOrder:

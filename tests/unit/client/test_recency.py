@@ -218,7 +218,7 @@ def test_nothing_that_is_sent_depends_on_times() -> None:
     for times in (None, TRAIN.timestamps[::-1], np.zeros_like(TRAIN.timestamps)):  # type: ignore[index]
         other = replace(TRAIN, timestamps=times)
         bits = HDPBit(rng=0).fit(other)
-        assert bits.bits_ is not None
-        assert BITS.bits_ is not None
-        assert encode(bits.bits_) == encode(BITS.bits_)
+        assert bits.release_ is not None
+        assert BITS.release_ is not None
+        assert encode(bits.release_.bits) == encode(BITS.release_.bits)
         assert encode(HDPSum(rng=0).fit(other).facts_) == encode(SUMS.facts_)

@@ -48,8 +48,8 @@ def public_files(model: Any, folder: Path) -> dict[str, bytes]:
     folder.mkdir()
     public_part(model).write(folder)
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-    bits = getattr(model, "bits_", None)
-    return files if bits is None else files | {"bits": encode(bits)}
+    release = getattr(model, "release_", None)
+    return files if release is None else files | {"release": encode(release.bits)}
 
 
 def own(model: Any, user: int) -> dict[int, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hdpmf import HDPBit, PrivacyWeights, Ratings
+from hdpmf import HDPBit, Ratings
 from hdpmf.untrusted.recommender import pattern_choice
 from hdpmf.untrusted.recommender.bits import StarBits
 from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, choose_patterns, held_out_gains
@@ -54,26 +54,21 @@ def test_a_number_that_is_given_is_used_whatever_bits_say():
     assert HDPBit(2.0, rng=0, patterns=0).fit(two_circles(True)).facts_.similarity is None
 
 
-def heard(epsilon, train):
-    """What was asked, and the bits that came."""
-    survey, _, bits = HDPBit(epsilon, rng=0)._hear(train, PrivacyWeights.uniform(train), None)
-    return survey, bits, None
-
-
 def test_bits_that_tell_too_little_do_not_choose(monkeypatch):
     train = two_circles(liked_by_circle=False)
-    asked = heard(0.25, train)
+    release = HDPBit(0.25, rng=0).release(train)
+    asked = release.survey, release.bits, None
     assert choose_patterns(*asked) == PATTERNS
     monkeypatch.setattr(pattern_choice, "ENOUGH", 0.0)
     assert choose_patterns(*asked) == 0
 
 
 def test_nobody_answered():
-    survey, bits, _ = heard(1.0, two_circles(True))
-    nothing = bits.__class__(
-        **{name: getattr(bits, name)[:0] for name in ("senders", "items", "units", "plus")}
+    release = HDPBit(1.0, rng=0).release(two_circles(True))
+    nothing = release.bits.__class__(
+        **{name: getattr(release.bits, name)[:0] for name in ("senders", "items", "units", "plus")}
     )
-    assert choose_patterns(survey, nothing, None) == PATTERNS
+    assert choose_patterns(release.survey, nothing, None) == PATTERNS
 
 
 def test_a_bit_does_not_help_to_predict_itself(monkeypatch):
