@@ -227,14 +227,14 @@ _HINTS: dict[str, dict[Language, str]] = {
     },
     "overwrite": {"python": "replace=True", "shell": "--force", "toml": "replace=True"},
     "rows": {
-        "python": 'Ratings.of(data, duplicates="{0}-row")',
-        "shell": "--duplicates {0}-row",
-        "toml": 'duplicates = "{0}-row"',
+        "python": 'Ratings.of(data, duplicates="last-row")',
+        "shell": "--duplicates last-row",
+        "toml": 'duplicates = "last-row"',
     },
     "duplicates": {
-        "python": 'Ratings.of(data, duplicates="last") (or first, mean, max)',
-        "shell": "--duplicates last (or first, mean, max)",
-        "toml": 'duplicates = "last" (or first, mean, max)',
+        "python": 'Ratings.of(data, duplicates="last") (or mean)',
+        "shell": "--duplicates last (or mean)",
+        "toml": 'duplicates = "last" (or mean)',
     },
 }
 
@@ -258,16 +258,6 @@ def message_language(
         yield
     finally:
         _LANGUAGE.reset(before)
-        _NOTIFY.reset(listener)
-
-
-@contextmanager
-def without_notes() -> Iterator[None]:
-    """Drop notes inside: somebody has heard the same before."""
-    listener = _NOTIFY.set(lambda text: None)
-    try:
-        yield
-    finally:
         _NOTIFY.reset(listener)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from glob import has_magic
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,7 +66,7 @@ def describe(
         if column:
             raise ConfigError("--column describes files; a data set knows its own")
         facts = dataset_fields(name) | _ratings_facts(load_dataset(name))
-    elif Path(name).exists() or has_magic(name):
+    elif Path(name).exists():
         facts = {"name": name} | _file_facts(name, column)
     else:
         raise DatasetError(

@@ -175,7 +175,7 @@ Columns = Annotated[
     list[str] | None,
     data_option("The files' name for a column, as user=customer; repeatable.", "OURS=THEIRS"),
 ]
-MERGING = ("error", "last", "first", "last-row", "first-row", "mean", "max")
+MERGING = ("error", "last", "last-row", "mean")
 """The rules of ``hdpmf.common.data.checks.Duplicates`` (a test keeps them equal)."""
 
 Duplicates = Annotated[

@@ -49,19 +49,6 @@ def test_faults_are_located(tmp_path: Path) -> None:
         assert len(Ratings.read(file, missing="drop")) == len(WORLD) - 1
 
 
-def test_ids_have_the_type_of_the_file_unless_another_has_text(tmp_path: Path) -> None:
-    frame = WORLD.to_frame()
-    frame[::2].write_parquet(tmp_path / "1.parquet")
-    assert Ratings.read(tmp_path).users.is_integer
-    text = pl.format("u{}", "user").alias("user")
-    frame[1::2].with_columns(text).write_parquet(tmp_path / "2.parquet")
-    assert {"u1", "1"} <= set(Ratings.read(tmp_path).users.ids.tolist())
-    again = frame[:5].with_columns(pl.lit(1.0).alias("rating"), text)
-    again.write_parquet(tmp_path / "3.parquet")
-    with pytest.raises(RatingsError, match=r"\(\d such rows\)"):
-        Ratings.read(tmp_path)
-
-
 def small() -> bytes:
     buffer = io.BytesIO()
     pl.DataFrame({"user": [1, 2], "item": ["a", "b"], "rating": [1.0, 5.0]}).write_parquet(buffer)

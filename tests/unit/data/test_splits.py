@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -184,29 +182,6 @@ def test_of_one_second_the_later_rows_are_held_out(
         whole.split_by_time(fraction)
 
 
-@given(triples, st.integers(1, 4))
-def test_the_core_is_the_largest_one(rows: list[tuple[int, int, int, int]], k: int) -> None:
-    whole = table(rows, duplicates="last")
-    pairs = set(zip(whole.user_ids.tolist(), whole.item_ids.tolist(), strict=True))
-    while True:  # take away a user or an item with too few, as long as there are any
-        users, items = [user for user, _ in pairs], [item for _, item in pairs]
-        fewer = {
-            (user, item)
-            for user, item in pairs
-            if users.count(user) >= k and items.count(item) >= k
-        }
-        if fewer == pairs:
-            break
-        pairs = fewer
-    if not pairs:
-        with pytest.raises(RatingsError, match="no core"):
-            whole.k_core(k)
-        return
-    core = whole.k_core(k)
-    assert set(zip(core.user_ids.tolist(), core.item_ids.tolist(), strict=True)) == pairs
-    assert min(core.user_counts().min(), core.item_counts().min()) >= k
-
-
 def test_time_is_needed_to_split_by_it() -> None:
     ratings = Ratings.from_arrays([1] * 9, range(9), [3] * 9)
     for cut in (
@@ -241,9 +216,3 @@ def test_time_splits_of_real_ratings(ml_100k: Ratings) -> None:
     assert (len(train), len(test)) == (100_000 - 943, 943)
     train, test = ml_100k.split_by_time(0.2, per_user=True)
     assert len(test) == np.floor(ml_100k.user_counts() * 0.2 + 0.5).sum()
-    core = ml_100k.k_core(20)
-    assert (core.n_users, core.n_items, len(core)) == (917, 937, 94_443)
-    assert all(
-        earlier <= later
-        for earlier, later in pairwise([len(ml_100k.k_core(k)) for k in (30, 10, 1)])
-    )

@@ -269,9 +269,7 @@ def test_duplicates(rows: list[tuple[int, int, int, int]]) -> None:
         pair: sorted(given, key=lambda rating: rating[0]) for pair, given in groups.items()
     }  # stable
     expected = {
-        "first": {pair: given[0][1] for pair, given in by_time.items()},
         "last": {pair: given[-1][1] for pair, given in by_time.items()},
-        "max": {pair: max(value for _, value in given) for pair, given in groups.items()},
         "mean": {
             pair: float(np.mean([value for _, value in given])) for pair, given in groups.items()
         },

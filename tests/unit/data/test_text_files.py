@@ -110,31 +110,8 @@ def test_what_programs_write_for_nothing_is_missing(read: Reader) -> None:
 def test_bad_paths(tmp_path: Path) -> None:
     with pytest.raises(RatingsError, match="there is no file"):
         Ratings.read(tmp_path / "absent.csv")
-    with pytest.raises(RatingsError, match="no Parquet file in the folder"):
-        Ratings.read(tmp_path)
-    with pytest.raises(RatingsError, match="no file that fits"):
-        Ratings.read(tmp_path / "*.csv")
     with pytest.raises(RatingsError, match="not a usable path"):
         Ratings.read("a\0b")
-
-
-def test_several_files_are_read_as_one(tmp_path: Path) -> None:
-    (tmp_path / "1.csv").write_text("user,item,rating,note\n1,7,5,x\n")
-    (tmp_path / "2.csv").write_text("user,item,rating,note\nann,8,4,x\n")
-    with pytest.warns(UserWarning, match="not used: note") as heard:
-        both = Ratings.read(tmp_path / "*.csv")
-    assert len(heard) == 1, "which columns are used is said once"
-    # Ids of one file look like integers, those of the other do not.
-    assert (both.user_ids.tolist(), both.item_ids.tolist()) == (["1", "ann"], [7, 8])
-    (tmp_path / "3.csv").write_text("user,item,rating,timestamp,note\nbea,8,4,99,x\n")
-    with (
-        pytest.warns(UserWarning, match="not used: note"),
-        pytest.raises(RatingsError, match="some of 3 files have no column of timestamps"),
-    ):
-        Ratings.read(tmp_path / "*.csv")
-    odd = tmp_path / "ratings[1].csv"  # looks like a pattern
-    odd.write_text("user,item,rating\n1,7,5\n")
-    assert len(Ratings.read(odd)) == 1
 
 
 def test_a_split_of_two_files_shares_ids(tmp_path: Path) -> None:

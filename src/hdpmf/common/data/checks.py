@@ -215,9 +215,9 @@ def shrink(index: IdIndex, codes: Codes) -> tuple[IdIndex, Codes]:
     return IdIndex(index.ids[used], as_given=True), renumbered[codes]
 
 
-Duplicates = Literal["error", "last", "first", "last-row", "first-row", "mean", "max"]
-"""The rule for duplicates. ``last`` and ``first`` go by time, and within a second by row; without
-times the order of rows has to be asked for."""
+Duplicates = Literal["error", "last", "last-row", "mean"]
+"""The rule for duplicates. ``last`` goes by time, and within a second by row; without times the
+order of rows has to be asked for."""
 
 _CELLS_PER_ROW = 64
 
@@ -271,8 +271,6 @@ def merge_duplicates(
     values: NDArray[np.float32],
     timestamps: NDArray[np.int64] | None,
     how: Duplicates,
-    *,
-    ordered: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the rows that stay, one for each pair in their order, and their ratings.
 
@@ -281,34 +279,31 @@ def merge_duplicates(
         keys: The pair of each row.
         values: The rating of each row.
         timestamps: The time of each row, where known.
-        how: Which of several counts; ``mean`` and ``max`` have the time of the last one.
-        ordered: The order of rows may stand in for times.
+        how: Which of several counts; ``mean`` has the time of the last one.
 
     Raises:
         ConfigError: There is no such rule.
-        RatingsError: By the rule some are first or last of which no time is known.
+        RatingsError: By the rule some are last of which no time is known.
     """
     if how not in DUPLICATES:
         raise ConfigError(f"duplicates are treated as {', '.join(DUPLICATES)}, not {how!r}")
-    if timestamps is None and how in ("last", "first") and not ordered:
+    if timestamps is None and how == "last":
         again = _repetition(name, keys)
         if again:
             raise RatingsError(
-                f"{again}, and there are no times to tell which is the {how}; say which column has "
+                f"{again}, and there are no times to tell which is the last; say which column has "
                 f"them with {hint('columns', 'timestamp')}, or that the order of rows counts with "
-                f"{hint('rows', how)}"
+                f"{hint('rows')}"
             )
-    by_row = timestamps is None or how in ("last-row", "first-row")
+    by_row = timestamps is None or how == "last-row"
     order = np.argsort(keys, kind="stable") if by_row else np.lexsort((timestamps, keys))  # type: ignore[arg-type]
     grouped = keys[order]
     starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
     ends = np.append(starts[1:], len(order)) - 1
-    chosen = order[starts if how in ("first", "first-row") else ends]
+    chosen = order[ends]
     combined = values[chosen]
     if how == "mean":
         totals = np.add.reduceat(values[order], starts, dtype=np.float64)
         combined = (totals / (ends - starts + 1)).astype(np.float32)
-    elif how == "max":
-        combined = np.maximum.reduceat(values[order], starts)
     in_order = np.argsort(chosen)
     return chosen[in_order], combined[in_order]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,45 +46,25 @@ class Layout:
             raise ConfigError(f"missing values are treated as error or drop, not {self.missing!r}")
 
 
-# Spellings in lower case, letters and digits only. Guesses are reported to the user.
-_SPELLINGS = {
-    "user": ("user", "userid"),
-    "item": ("item", "itemid", "movieid"),
-    "rating": ("rating",),
-    "timestamp": ("timestamp",),
-}
-
-_GUESSES = {
+# In lower case, letters and digits only. Which are used is said where they are not the first ones.
+_USUAL = frozenset(("user", "userid", "item", "itemid", "movieid", "rating", "timestamp"))
+_NAMES = {
     "user": (
-        "uid", "users", "customer", "customerid", "client", "clientid", "member", "memberid",
-        "reviewer", "reviewerid", "account", "accountid", "visitor", "visitorid", "person",
-        "personid", "reader", "readerid",
+        "user", "userid", "uid", "customer", "customerid", "member", "memberid", "reviewer",
+        "reviewerid", "visitor", "visitorid", "reader", "readerid",
     ),
     "item": (
-        "iid", "items", "movie", "film", "filmid", "book", "bookid", "isbn", "product", "productid",
-        "article", "articleid", "asin", "sku", "ean", "business", "businessid", "song", "songid",
-        "track", "trackid", "game", "gameid", "recipe", "recipeid",
+        "item", "itemid", "iid", "movie", "movieid", "film", "filmid", "book", "bookid", "isbn",
+        "product", "productid", "article", "articleid", "asin", "sku", "business", "businessid",
+        "song", "songid", "track", "trackid", "game", "gameid",
     ),
-    "rating": (
-        "ratings", "stars", "star", "score", "overall", "grade", "bookrating", "reviewrating",
-        "ratingvalue",
-    ),
-    "timestamp": (
-        "time", "date", "datetime", "ratedat", "createdat", "unixreviewtime", "reviewtime",
-        "eventtime", "ratingtimestamp",
-    ),
+    "rating": ("rating", "stars", "score", "overall", "bookrating"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "ratedat", "createdat"),
 }  # fmt: skip
 
 
-class ColumnNames(NamedTuple):
-    """The names of the columns in their source by ours, and which of ours were guessed."""
-
-    by_ours: dict[str, str]
-    guessed: tuple[str, ...] = ()
-
-
-def match_columns(names: Sequence[str], layout: Layout, origin: str) -> ColumnNames:
-    """Find which of the names of columns is which; ``origin`` is what they are from."""
+def match_columns(names: Sequence[str], layout: Layout, origin: str) -> dict[str, str]:
+    """Return the names of columns by ours; ``origin`` is what they are from."""
     wanted, implicit = dict(layout.columns or {}), layout.implicit
     strange = set(wanted) - set(COLUMNS)
     if strange:
@@ -95,16 +75,13 @@ def match_columns(names: Sequence[str], layout: Layout, origin: str) -> ColumnNa
     if implicit and "rating" in wanted:
         raise ConfigError("implicit feedback has no ratings to read; name no column for them")
     found: dict[str, str] = {}
-    guessed: list[str] = []
     for ours in COLUMNS:
         if ours == "rating" and implicit:
             continue
-        candidates, sure = _candidates(names, ours, wanted.get(ours))
+        candidates = _candidates(names, ours, wanted.get(ours))
         if len(candidates) == 1:
             found[ours] = candidates[0]
-            if not sure:
-                guessed.append(ours)
-        elif len(candidates) > 1 and (sure or ours != "timestamp"):
+        elif len(candidates) > 1:
             raise RatingsError(
                 f"{origin}: more than one column could be '{ours}' ({_listed(candidates)}); say "
                 f"which with {hint('columns', ours)}"
@@ -117,48 +94,46 @@ def match_columns(names: Sequence[str], layout: Layout, origin: str) -> ColumnNa
                 f"{origin}: no column '{wanted.get(ours, ours)}' among {_listed(names)}; "
                 f"say which one it is with {hint('columns', ours)}{or_none}"
             )
-    read_as_implicit = "rating" not in found and not implicit
-    if guessed or not read_as_implicit:  # that has a message of its own, with all columns
-        _report_use(names, found, guessed, origin)
-    if read_as_implicit:
+    if "rating" not in found and not implicit:
         notify(
             f"{origin}: no column of ratings among {_listed(names)}, so this is read as "
             "implicit feedback: who chose "
             f"what, nothing more. If there is one, say which with {hint('columns', 'rating')}"
         )
-    return ColumnNames(found, tuple(guessed))
+    else:
+        _report_use(names, found, wanted, origin)
+    return found
 
 
 def _report_use(
-    names: Sequence[str], found: Mapping[str, str], guessed: Sequence[str], origin: str
+    names: Sequence[str], found: Mapping[str, str], wanted: Mapping[str, str], origin: str
 ) -> None:
-    """Say which columns are used, if some were guessed or some are not used."""
+    """Say which columns are used, if some are not, or have a name that may mean something else."""
     unused = [name for name in names if name not in found.values()]
-    told = guessed or (found if unused else ())
-    if not told:
+    odd = [ours for ours in found if ours not in wanted and _normalized(found[ours]) not in _USUAL]
+    if not unused and not odd:
         return
-    how = "columns guessed by their names" if guessed else "columns used"
-    words = ", ".join(ours if ours == found[ours] else f"{ours} = {found[ours]}" for ours in told)
+    words = ", ".join(ours if ours == found[ours] else f"{ours} = {found[ours]}" for ours in found)
     others = f"; not used: {_listed(unused).removeprefix('columns ')}" if unused else ""
-    example = guessed[0] if guessed else "user" if "timestamp" in found else "timestamp"
-    notify(f"{origin}: {how}: {words}{others}; say otherwise with {hint('columns', example)}")
+    example = odd[0] if odd else "user" if "timestamp" in found else "timestamp"
+    notify(
+        f"{origin}: columns used: {words}{others}; say otherwise with {hint('columns', example)}"
+    )
 
 
 def is_known(name: str, ours: str) -> bool:
     """Check that a column of that name would be taken for that one of ours."""
-    return _normalized(name) in (*_SPELLINGS[ours], *_GUESSES[ours])
+    return _normalized(name) in _NAMES[ours]
 
 
-def _candidates(names: Sequence[str], ours: str, wanted: str | None) -> tuple[list[str], bool]:
-    """The columns that could be it, and whether that is sure (if there is a single one)."""
+def _candidates(names: Sequence[str], ours: str, wanted: str | None) -> list[str]:
+    """Return the columns that could be it."""
     if wanted is not None:
-        return [name for name in names if name == wanted], True
+        return [name for name in names if name == wanted]
     if ours in names:
-        return [ours], True
-    usual = [name for name in names if _normalized(name) in _SPELLINGS[ours]]
-    if usual:
-        return usual, True
-    return [name for name in names if _normalized(name) in _GUESSES[ours]], False
+        return [ours]
+    known = [name for name in names if is_known(name, ours)]
+    return [name for name in known if _normalized(name) in _USUAL] or known
 
 
 def _normalized(name: str) -> str:
@@ -259,7 +234,12 @@ class Columns:
 
 
 def take_columns(
-    frame: pl.DataFrame, found: ColumnNames, origin: str, missing: Missing, *, written: bool = False
+    frame: pl.DataFrame,
+    found: Mapping[str, str],
+    origin: str,
+    layout: Layout,
+    *,
+    written: bool = False,
 ) -> Columns:
     """Take the columns that were found out of a frame.
 
@@ -268,18 +248,17 @@ def take_columns(
             become integers.
 
     Raises:
-        RatingsError: Something is missing, and ``missing`` is ``error``; or all rows miss
+        RatingsError: Something is missing, and that is an error; or all rows miss
             something; or a rating is no number.
     """
     import polars as pl
 
     n_rows = len(frame)
     absent = {
-        ours: _absent(frame[theirs], number=ours in _NUMBERS)
-        for ours, theirs in found.by_ours.items()
+        ours: _absent(frame[theirs], number=ours in _NUMBERS) for ours, theirs in found.items()
     }
     counts = {ours: int(rows.sum()) for ours, rows in absent.items() if rows.any()}
-    if counts and missing == "error":
+    if counts and layout.missing == "error":
         ours = next(iter(counts))
         more = "".join(f"; column '{name}': {n:,}" for name, n in counts.items() if name != ours)
         raise RatingsError(
@@ -291,7 +270,7 @@ def take_columns(
         frame = frame.filter(~np.logical_or.reduce(list(absent.values())))
         if not len(frame):
             raise RatingsError(f"{origin}: in every row something is missing; check the columns")
-    columns = {ours: frame[theirs] for ours, theirs in found.by_ours.items()}
+    columns = {ours: frame[theirs] for ours, theirs in found.items()}
     if written:
         columns |= {ours: parse_ids(columns[ours]) for ours in ("user", "item")}
     if "rating" in columns:
@@ -301,12 +280,9 @@ def take_columns(
         try:
             columns["timestamp"] = _times(times, origin)
         except RatingsError:
-            if "timestamp" not in found.guessed:
+            if "timestamp" in (layout.columns or ()) or _normalized(times.name) in _USUAL:
                 raise
-            notify(
-                f"{origin}: column '{times.name}' holds no times that can be read, so it is left "
-                "out"
-            )
+            notify(f"{origin}: column '{times.name}' holds no times, so it is left out")
     return Columns(pl.DataFrame(columns), counts, n_rows - len(frame))
 
 
@@ -331,34 +307,19 @@ def _absent(series: pl.Series, *, number: bool) -> NDArray[np.bool_]:
 
 
 def joined_columns(parts: Iterable[Columns], origin: str) -> Columns:
-    """Return the rows of several tables, one after the other.
+    """Return the rows of the batches of a table, one after the other.
 
-    Each part is kept as numbers and categories as it comes: together they may be larger than
-    memory as they are written. Ids are text where some are.
-
-    Raises:
-        RatingsError: Some have ratings or times, and some have not.
+    Each is kept as numbers and categories as it comes: together they may be larger than memory as
+    they are written.
     """
     import polars as pl
 
     kept, counts, n_dropped = [], Counter[str](), 0
     for part in parts:
-        ids = [
-            pl.col(pl.String).exclude(*_NUMBERS).cast(pl.Categorical),
-            pl.col("rating").cast(pl.Float32),
-        ]
-        kept.append(part.frame.with_columns(ids[: 1 + ("rating" in part.frame.columns)]))
+        texts = pl.col(pl.String).exclude(*_NUMBERS).cast(pl.Categorical)
+        kept.append(part.frame.with_columns(texts, pl.col("^rating$").cast(pl.Float32)))
         counts.update(part.missing)
         n_dropped += part.n_dropped
-    if not kept:
-        raise RatingsError(f"{origin}: there are no ratings in it; at least one row is needed")
-    for ours in _NUMBERS:
-        if len({ours in frame.columns for frame in kept}) > 1:
-            raise RatingsError(f"{origin}: some of {len(kept):,} files have no column of {ours}s")
-    for ours in ("user", "item"):
-        if len({frame[ours].dtype for frame in kept}) > 1:
-            text = pl.col(ours).cast(pl.String).cast(pl.Categorical)
-            kept = [frame.with_columns(text) for frame in kept]
     return Columns(pl.concat(kept, how="vertical_relaxed"), counts, n_dropped)
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -232,7 +228,10 @@ def read_frame(
             frame = pl.read_csv(
                 data, separator=mark, infer_schema_length=10_000, schema_overrides=written
             )
+            if any(name.endswith("_duplicated_0") for name in frame.columns):
+                raise ValueError("two columns have one name")
             frame = frame.with_columns(parse_ids(frame[name]) for name in written)
+            frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))  # empty lines
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         raise _no_table(label, what) from error
     if frame.height == 0 or frame.width < 2:
@@ -241,21 +240,8 @@ def read_frame(
 
 
 def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
-    """Items from a CSV, TSV or Parquet file with a header.
-
-    The ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``,
-    ``genres`` (separated by ``|``) and ``year`` are used where they are there, other columns are
-    not.
-
-    Raises:
-        RatingsError: It is no such file, or an item is listed twice.
-    """
-    label = os.path.basename(os.fspath(path))
-    if not is_parquet(path):
-        return _table(*_columns_of(read_bytes(path), label), label)
-    if find_spec("polars") is None:
-        raise RatingsError(f"{label}: this is a Parquet file; save the table as CSV")
-    return _table(*_texts(read_frame(path), label), label)
+    """Make `ItemTable.of` a file, without other columns than ids, titles, genres and years."""
+    return item_table_of(path).with_frame(None)
 
 
 def item_table_of(data: Any) -> ItemTable:
@@ -307,28 +293,6 @@ def _table(
     )
 
 
-def _columns_of(data: bytes, label: str) -> tuple[dict[str, list[str]], list[int] | list[str]]:
-    """The columns of a text file, as they are written, and the ids: 0000000011 is not 11.
-
-    Python's own reader is quick enough for the largest catalogue, and a device has no other.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-        mark = max("\t,;", key=text.partition("\n")[0].count)
-        lines = io.StringIO(text, newline="")
-        names, *rows = (row for row in csv.reader(lines, delimiter=mark) if row)
-        if len(set(names)) < len(names) or any(len(row) > len(names) for row in rows):
-            raise ValueError("more fields than names")
-    except (UnicodeDecodeError, ValueError, csv.Error) as error:
-        raise _no_table(label) from error
-    if not rows or len(names) < 2:
-        raise _too_small(label)
-    filled = (row + [""] * (len(names) - len(row)) for row in rows)  # what is missing at the end
-    columns = map(list, zip(*filled, strict=True))
-    written = dict(zip(names, columns, strict=True))
-    return written, _ids(written[id_column(names)])
-
-
 def _texts(frame: pl.DataFrame, label: str) -> tuple[dict[str, list[str]], pl.Series]:
     """The columns of a frame as text, and the ids, which have a type there."""
     import polars as pl
@@ -340,24 +304,9 @@ def _texts(frame: pl.DataFrame, label: str) -> tuple[dict[str, list[str]], pl.Se
     return {name: texts[name].to_list() for name in texts.columns}, frame[id_column(frame.columns)]
 
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
-_INTEGERS = range(-(2**63), 2**63)
-
-
-def _ids(written: Sequence[str]) -> list[int] | list[str]:
-    """Integers if all ids are written as integers are, else texts (as ``columns.parse_ids``)."""
-    texts = [text.strip() for text in written]
-    if all(_INTEGER.fullmatch(text) and int(text) in _INTEGERS for text in texts):
-        return [int(text) for text in texts]
-    return texts
-
-
 def _year(text: str) -> int | None:
     """The year in a field; spreadsheets write 1999 as 1999.0."""
-    text = text.strip()
-    if not text:
-        return None
-    return int(text) if _INTEGER.fullmatch(text) else int(float(text))
+    return int(float(text)) if text.strip() else None
 
 
 def _no_table(label: str, what: str = "items") -> RatingsError:

@@ -6,12 +6,11 @@ underneath do not get out.
 
 from __future__ import annotations
 
-import glob
 import gzip
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ import numpy as np
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data.columns import (
     COLUMNS,
-    ColumnNames,
     Columns,
     Layout,
     is_known,
@@ -28,7 +26,7 @@ from hdpmf.common.data.columns import (
     match_columns,
     take_columns,
 )
-from hdpmf.errors import ConfigError, RatingsError, without_notes
+from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -114,55 +112,26 @@ _UNIT = b"\x1f"
 
 
 def read_columns(path: str | os.PathLike[str], layout: Layout) -> Columns:
-    """Read the columns of one file or several; see `Ratings.read`."""
-    first, *others = files_at(path)
-
-    def parts() -> Iterator[Columns]:
-        yield from _read(first, layout)
-        with without_notes():  # which columns are used is said once
-            for file in others:
-                yield from _read(file, layout)
-
-    return joined_columns(parts(), os.fspath(path))
+    """Read the columns of a file; see `Ratings.read`."""
+    origin = os.path.basename(os.fspath(path))
+    if not is_parquet(path):
+        return parse_columns(read_bytes(path), origin, layout)
+    return joined_columns(_batches(path, origin, layout), origin)
 
 
-def _read(file: str | os.PathLike[str], layout: Layout) -> Iterator[Columns]:
-    """Yield the columns of a file, of a large one in batches."""
-    origin = os.path.basename(os.fspath(file))
-    if not is_parquet(file):
-        yield parse_columns(read_bytes(file), origin, layout)
-        return
-    found: list[ColumnNames] = []
+def _batches(path: str | os.PathLike[str], origin: str, layout: Layout) -> Iterator[Columns]:
+    """Yield the columns of a Parquet file, of a large one in batches."""
+    found: dict[str, str] = {}
 
     def chosen(names: Sequence[str]) -> list[str]:
-        found.append(match_columns(names, layout, origin))
-        return list(found[0].by_ours.values())
+        found.update(match_columns(names, layout, origin))
+        return list(found.values())
 
     first = 1
-    for batch in read_batches(file, origin, chosen):
+    for batch in read_batches(path, origin, chosen):
         counted = origin if first == 1 else f"{origin} (rows counted from row {first:,} on)"
-        yield take_columns(batch, found[0], counted, layout.missing)
+        yield take_columns(batch, found, counted, layout)
         first += batch.height
-
-
-def files_at(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
-    """Return the file itself, the Parquet files in a folder, or the files that fit a pattern.
-
-    Raises:
-        RatingsError: There is none.
-    """
-    place = Path(path)
-    if place.is_dir():
-        found = sorted(each for each in place.rglob("*.parquet") if each.is_file())
-        wanted = "Parquet file in the folder"
-    elif not place.exists() and glob.has_magic(os.fspath(path)):
-        found = sorted(Path(each) for each in glob.glob(os.fspath(path), recursive=True))
-        wanted = "file that fits"
-    else:
-        return [path]
-    if not found:
-        raise RatingsError(f"there is no {wanted} {os.fspath(path)}; check the path")
-    return [*found]
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -220,7 +189,7 @@ def parse_columns(data: bytes, origin: str, layout: Layout) -> Columns:
     frame = _frame(data, origin, names, mark.decode(), header, quoted, found)
     if not len(frame):
         raise RatingsError(f"{origin}: there are no ratings in it; at least one row is needed")
-    return take_columns(frame, found, origin, layout.missing, written=True)
+    return take_columns(frame, found, origin, layout, written=True)
 
 
 def _first_line(data: bytes, origin: str) -> bytes:
@@ -269,17 +238,17 @@ def _frame(
     mark: str,
     header: bool,
     quoted: bool,
-    found: ColumnNames,
+    found: Mapping[str, str],
 ) -> pl.DataFrame:
     """Cut the text: ids as they are written, numbers as such where all are written so."""
     import polars as pl
 
     # By position: names in the file could be anything, and repeat what the engine reserves.
     labels = {name: f"column_{number}" for number, name in enumerate(names, start=1)}
-    wanted = list(found.by_ours.values())
+    wanted = list(found.values())
 
     def cut(types: dict[str, type[pl.DataType]]) -> pl.DataFrame:
-        ours = {found.by_ours[ours]: kind for ours, kind in types.items() if ours in found.by_ours}
+        ours = {found[ours]: kind for ours, kind in types.items() if ours in found}
         frame = pl.read_csv(
             data,
             has_header=False,

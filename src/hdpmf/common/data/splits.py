@@ -169,27 +169,6 @@ def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
     return ratings.take(kept).compact()
 
 
-def k_core(ratings: Ratings, k: int = 5) -> Ratings:
-    """Keep the largest part in which each user and item has ``k`` or more ratings.
-
-    Ids that nobody uses any more leave the indexes.
-    """
-    if not is_count(k):
-        raise ConfigError("k must be an integer of at least 1")
-    users, items = ratings.user_codes, ratings.item_codes
-    kept = np.arange(len(ratings))
-    while len(kept):
-        enough = np.bincount(users[kept], minlength=ratings.n_users)[users[kept]] >= k
-        enough &= np.bincount(items[kept], minlength=ratings.n_items)[items[kept]] >= k
-        if enough.all():
-            return ratings.take(kept).compact()
-        kept = kept[enough]
-    raise RatingsError(
-        f"{ratings.name}: there is no core where users and items all have {k:,} "
-        "ratings; ask for fewer"
-    )
-
-
 def _rank_within_user(
     ratings: Ratings, generator: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -103,10 +103,9 @@ class Ratings:
                 known, timestamp; or a path, as for `read`.
             scale: The public scale as ``(low, high)``; one to five where it is not given.
             columns: What the frame calls its columns, as ``{"user": "customer", "rating":
-                "stars"}``; common names are known or guessed, with a warning.
+                "stars"}``; common names are known.
             duplicates: What becomes of several ratings of one item by one user: an ``error``, or
-                the ``last`` or ``first`` counts (by time), or the one in the ``last-row`` or
-                ``first-row``, or their ``mean`` or ``max``.
+                the ``last`` counts (by time), the one in the ``last-row``, or their ``mean``.
             missing: What becomes of rows without a user, an item, a rating or a time: an
                 ``error``, or ``drop``, which leaves them out with a warning that counts them.
             implicit: Whether this is implicit feedback: who chose what, and no ratings, whatever
@@ -128,7 +127,7 @@ class Ratings:
 
             label = "ratings" if name is None else name
             frame = ratings_frame(data, layout, label)
-            found = take_columns(frame, match_columns(frame.columns, layout, label), label, missing)
+            found = take_columns(frame, match_columns(frame.columns, layout, label), label, layout)
         found.report_missing(label)
         return cls.from_arrays(
             found.frame["user"],
@@ -143,7 +142,7 @@ class Ratings:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Ratings:
-        """Read a file: CSV, TSV, ``::``-separated (also gzip-compressed) or Parquet; or several.
+        """Read a file: CSV, TSV, ``::``-separated (also gzip-compressed) or Parquet.
 
         What separates the fields, and whether there is a header, is seen in the first line. Without
         a header the columns are user, item, rating and timestamp, of which the last two may be
@@ -151,8 +150,7 @@ class Ratings:
         ``007`` stays ``007``.
 
         Args:
-            path: The file; a folder, of which all Parquet files are read; or a pattern, as
-                ``ratings/*.csv``. Several files are read as one, in the order of their names.
+            path: The file.
             options: The other arguments of `of`.
         """
         return cls.of(os.fspath(path), **options)
@@ -200,7 +198,7 @@ class Ratings:
                 )
             # Several clicks are one choice; the last tells when.
             scale = IMPLICIT_SCALE
-            if duplicates == "error":
+            if timestamps is None or duplicates == "error":
                 duplicates = "last" if timestamps is not None else "last-row"
         numbers = checks.numbers(name, np.ones(len(users)) if implicit else values)
         user_codes, users_found = checks.codes(name, "user", users, users_index, len(numbers))
@@ -210,9 +208,7 @@ class Ratings:
         if duplicates != "error" and len(numbers) and (times is None or len(times) == len(numbers)):
             checks.check_values(name, numbers, public_scale)  # while rows still have their numbers
             keys = pair_keys(user_codes, item_codes, len(items_found))
-            kept, numbers = checks.merge_duplicates(
-                name, keys, numbers, times, duplicates, ordered=implicit
-            )
+            kept, numbers = checks.merge_duplicates(name, keys, numbers, times, duplicates)
             user_codes, item_codes = user_codes[kept], item_codes[kept]
             times = None if times is None else times[kept]
         return cls(
@@ -241,7 +237,6 @@ class Ratings:
     k_fold = splits.k_fold
     sparsify = splits.sparsify
     min_ratings = splits.min_ratings
-    k_core = splits.k_core
 
     def __len__(self) -> int:
         return len(self.values)
