@@ -24,7 +24,7 @@ from hdpmf.lab.experiments import (
     expected_runs,
     run_experiments,
 )
-from hdpmf.lab.experiments.execution import Attempt, do_run
+from hdpmf.lab.experiments.execution import do_run, measured
 from hdpmf.lab.experiments.expansion import (
     GridPoint,
     best_of_grid,
@@ -422,5 +422,5 @@ def test_lists_of_splits_by_time_are_made_in_time_and_those_of_folds_are_not() -
         (Part("user-time", share=0.3, folds=2), alike),
         (Part("hold-out"), alike),
     ):
-        attempt = Attempt(Run(Data("synthetic"), part, "ease", {}))
-        assert attempt.measured(model, train, test, 0.0, True).metrics["ndcg_at_10"] == wanted
+        run = Run(Data("synthetic"), part, "ease", {})
+        assert measured(run, model, train, test, True)["ndcg_at_10"] == wanted

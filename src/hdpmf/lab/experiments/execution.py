@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import version
 from itertools import islice
@@ -118,55 +118,26 @@ def _end_with(starter: int) -> None:
     os._exit(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A run that has begun; however it ends, it has a result."""
+def measured(
+    run: Run, model: Estimator, train: Ratings, test: Ratings, with_lists: bool
+) -> dict[str, float | int]:
+    """Measure a fitted model; with a split by time, lists in time."""
+    # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
+    unpredicted = test.implicit or not model.predicts_ratings
+    metrics: dict[str, float | int] = {"n": len(test)} if unpredicted else score(model, train, test)
+    if with_lists:
+        # Folds are random whatever the split is.
+        metrics |= lists(model, test, run.part.kind in BY_TIME and not run.part.folds)
+    return metrics
 
-    run: Run
-    host: Mapping[str, str | int] = field(default_factory=host_facts)
-    started: str = field(default_factory=now)
 
-    def measured(
-        self,
-        model: Estimator,
-        train: Ratings,
-        test: Ratings,
-        fit_seconds: float,
-        with_lists: bool,
-    ) -> Result:
-        """Measure a fitted model; with a split by time, lists in time."""
-        # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
-        unpredicted = test.implicit or not model.predicts_ratings
-        metrics: dict[str, float | int] = {"fit_seconds": round(fit_seconds, 4)}
-        metrics |= {"n": len(test)} if unpredicted else score(model, train, test)
-        if with_lists:
-            # Folds are random whatever the split is.
-            part = self.run.part
-            metrics |= lists(model, test, part.kind in BY_TIME and not part.folds)
-        return self._ended("done", metrics)
-
-    def failed(self, error: Exception) -> Result:
-        """Return divergence, or an error; one that is not ours with the line that raised it."""
-        message = str(error)
-        if not isinstance(error, HdpmfError):
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(last.filename).name}, line {last.lineno}"
-            message = f"{type(error).__name__}: {error} ({place})"
-        status: Status = "diverged" if isinstance(error, DivergedError) else "failed"
-        return self._ended(status, {}, message)
-
-    def _ended(self, status: Status, metrics: dict[str, float | int], message: str = "") -> Result:
-        return Result(
-            run=self.run,
-            status=status,
-            metrics=metrics,
-            claim=_claim_of(self.run),
-            message=message,
-            version=version("hdpmf"),
-            started=self.started,
-            finished=now(),
-            host=dict(self.host),
-        )
+def _failure(error: Exception) -> str:
+    """Describe an error; one that is not ours with the line that raised it."""
+    if isinstance(error, HdpmfError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(last.filename).name}, line {last.lineno}"
+    return f"{type(error).__name__}: {error} ({place})"
 
 
 def _claim_of(run: Run) -> StoredClaim | None:
@@ -181,7 +152,10 @@ def do_run(
     run: Run, files: Mapping[str, str], with_lists: bool = False, on_gpu: bool = False
 ) -> Result:
     """Fit and score a run. Divergence and errors are results, too."""
-    attempt = Attempt(run, {**host_facts(), "gpu": explain()} if on_gpu else host_facts())
+    started = now()
+    status: Status = "done"
+    metrics: dict[str, float | int] = {}
+    message = ""
     try:
         train, test = parts_of(run, files)
         model = model_of(run)
@@ -193,9 +167,25 @@ def do_run(
             # Grids have such cells; their errors show it.
             warnings.simplefilter("ignore", FarFromConvergedWarning)
             model.fit(train, weights, lists=with_lists)
-        return attempt.measured(model, train, test, time.perf_counter() - begin, with_lists)
+        seconds = time.perf_counter() - begin
+        metrics = {
+            "fit_seconds": round(seconds, 4),
+            **measured(run, model, train, test, with_lists),
+        }
     except Exception as error:  # also what somebody else's method raises: the other runs go on
-        return attempt.failed(error)
+        status = "diverged" if isinstance(error, DivergedError) else "failed"
+        message = _failure(error)
+    return Result(
+        run=run,
+        status=status,
+        metrics=metrics,
+        claim=_claim_of(run),
+        message=message,
+        version=version("hdpmf"),
+        started=started,
+        finished=now(),
+        host={**host_facts(), "gpu": explain()} if on_gpu else host_facts(),
+    )
 
 
 def parts_of(run: Run, files: Mapping[str, str]) -> tuple[Ratings, Ratings]:

@@ -60,7 +60,7 @@ Status = Literal["done", "diverged", "failed"]
 
 _TABLES = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE runs (
+CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL,
     run TEXT NOT NULL,
@@ -73,19 +73,19 @@ CREATE TABLE runs (
     finished TEXT NOT NULL,
     host TEXT NOT NULL
 );
-CREATE TABLE events (
+CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY,
     kind TEXT NOT NULL,
     at TEXT NOT NULL,
     data TEXT NOT NULL
 );
-CREATE TRIGGER runs_UPDATE BEFORE UPDATE ON runs
+CREATE TRIGGER IF NOT EXISTS runs_UPDATE BEFORE UPDATE ON runs
 BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-CREATE TRIGGER runs_DELETE BEFORE DELETE ON runs
+CREATE TRIGGER IF NOT EXISTS runs_DELETE BEFORE DELETE ON runs
 BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-CREATE TRIGGER events_UPDATE BEFORE UPDATE ON events
+CREATE TRIGGER IF NOT EXISTS events_UPDATE BEFORE UPDATE ON events
 BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
-CREATE TRIGGER events_DELETE BEFORE DELETE ON events
+CREATE TRIGGER IF NOT EXISTS events_DELETE BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'results are append-only'); END;
 PRAGMA application_id = {_KIND.application};
 PRAGMA user_version = {_KIND.schema};
@@ -250,26 +250,16 @@ class Store(AbstractContextManager["Store"]):
 
     def _prepare(self) -> None:
         connection = self._connection
-        # In this order: another process may be making the tables, and what has tables has its id by
-        # then.
-        tables = count_tables(connection)
         if _KIND.is_ours(connection):
             _KIND.check(connection, self.path)
-        elif tables:
+        elif count_tables(connection) and not _KIND.is_ours(connection):
+            # Asked again: another process may have made the tables in between.
             raise ConfigError(
                 f"{self.path} is an SQLite file of something else; choose another folder with --out"
             )
         make_durable(connection)
-        if tables:
-            return
-        try:
+        if not count_tables(connection):
             connection.executescript(_TABLES)
-        except sqlite3.OperationalError:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            # Another process may have made the tables between our look and our lock.
-            if not _KIND.is_ours(connection):
-                raise
 
     def _result(self, row: list[str]) -> Result:
         named: dict[str, Any] = dict(zip(_FIELDS, row, strict=True))

@@ -158,10 +158,6 @@ class TunedGrid:
         """Return the value that a combination is judged by."""
         return row.ndcg if self.by == NDCG else row.mse
 
-    def is_best(self, row: GridPoint) -> bool:
-        """Return whether this combination was chosen."""
-        return self.best is not None and row.values == self.best.values
-
 
 @dataclass(slots=True)
 class Content:

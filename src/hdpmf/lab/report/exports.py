@@ -1,19 +1,132 @@
-"""Results as CSV files and LaTeX tables, which need the packages booktabs and multirow."""
+"""Files of a report: the templates' environment, LaTeX (booktabs and multirow) and CSV."""
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from inspect import getmembers, isfunction
 from typing import Any
 
-from hdpmf.lab.experiments import Cell, Experiment
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from hdpmf.common.privacy.accounting import DELTA
+from hdpmf.lab.experiments import Cell, Experiment, Summary
 from hdpmf.lab.experiments.store import METRICS
-from hdpmf.lab.report.content import METRIC_LABELS, NDCG, Content, list_metrics, lowest
+from hdpmf.lab.report import content as read
+from hdpmf.lab.report import overview, tables
+from hdpmf.lab.report.content import METRIC_LABELS, NDCG, Content, four, list_metrics, lowest
 from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, points
-from hdpmf.lab.report.templating import PACKAGE, latex_environment
+
+PACKAGE = "hdpmf.lab.report"
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+@cache
+def environment(package: str = PACKAGE) -> Environment:
+    """Return the environment of pages, with the templates of a package and of reports."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, PACKAGE))]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    found.tests["finite"] = math.isfinite
+    found.globals |= {
+        "metrics": METRIC_LABELS,
+        "ranking_labels": read.RANKING_LABELS,
+        "ndcg": NDCG,
+        "honest_figure": HONEST_FIGURE,
+        "raters": RATERS,
+        "delta": DELTA,
+        "zip": zip,
+    }
+    functions = [*getmembers(read, isfunction), *getmembers(tables, isfunction)]
+    found.filters |= {name: one for name, one in functions if one.__module__.startswith(PACKAGE)}
+    found.filters |= {
+        "csp_hash": _csp_hash,
+        "deviating": _deviating,
+        "enumerated": enumerate,
+        "exact": lambda value: repr(float(value)),
+        "metric_label": read.LABELS.get,
+        "parameters": tables.parameters_in_words,
+        "shape": lambda status: overview.SHAPES.get(status, overview.SHAPES["unknown"]),
+        "status_words": lambda status: read.STATUS_WORDS.get(status, status),
+        "tex": escape,
+        "unbroken": _unbroken,
+    }
+    return found
+
+
+@cache
+def latex_environment(package: str = PACKAGE) -> Environment:
+    """Return the environment of LaTeX tables, whose braces are LaTeX's own."""
+    return environment(package).overlay(
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+
+
+def asset(name: str) -> str:
+    """Return a script or a style."""
+    return files(PACKAGE).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def escape(text: str) -> str:
+    """Escape text for LaTeX; control characters are dropped."""
+    return "".join(_SPECIAL.get(char, char) for char in text if char.isprintable())
+
+
+def _deviating(summary: Summary) -> str:
+    """Format a mean with its deviation for LaTeX."""
+    deviation = f" $\\pm$ {four(summary.std)}" if math.isfinite(summary.std) else ""
+    return four(summary.mean) + deviation
+
+
+def _csp_hash(source: str) -> str:
+    """Return the hash by which a Content-Security-Policy allows one inline script or style.
+
+    It allows exactly this script and this style, and nothing that a name in the results might
+    bring along.
+    """
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _unbroken(sentence: str) -> str:
+    """Keep equations on one line."""
+    for sign in (" = ", " < "):
+        sentence = sentence.replace(sign, sign.replace(" ", "\u00a0"))
+    return sentence.replace(" %", "\u00a0%")
+
 
 Emphasis = Callable[[Cell, str], tuple[bool, int]]
 """Whether a cell's number for a measure is bold, and its stars."""
@@ -90,8 +203,6 @@ def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -
         files["datasets.csv"] = _datasets_csv(content)
     if shown := points(content):
         files[f"{HONEST_FIGURE}.csv"] = _honest_csv(shown)
-    if content.tuned:
-        files["hyperparameters.csv"] = _grids_csv(content)
     return files
 
 
@@ -166,28 +277,6 @@ def _honest_csv(shown: Iterable[Point]) -> bytes:
                 **_summaries(point.cell, METRIC_LABELS),
             }
             for point in shown
-        ]
-    )
-
-
-def _grids_csv(content: Content) -> bytes:
-    rows = [(tuned, row) for tuned in content.tuned for row in tuned.grid]
-    names = list(dict.fromkeys(key for _, row in rows for key in row.values))
-    folds = range(max(len(row.run_ids) for _, row in rows))
-    return to_csv(
-        [
-            {
-                "experiments": " ".join(tuned.experiments),
-                **tuned.configuration._asdict(),
-                **{name: row.values.get(name) for name in names},
-                "status": row.status,
-                "chosen": str(tuned.is_best(row)).lower(),
-                "mse_mean": row.mse,
-                "mae_mean": row.mae,
-                "ndcg_at_10_mean": row.ndcg,
-                **{f"run_fold_{n}": run for n, run in itertools.zip_longest(folds, row.run_ids)},
-            }
-            for tuned, row in rows
         ]
     )
 

@@ -5,6 +5,7 @@ It is an SVG without scripts. This module computes positions; ``overview.html`` 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -278,14 +279,13 @@ def _place(
         exact.append(x)
         places.append((mark, x + 11 * ((before + 1) // 2) * (-1) ** before, y(mark.middle)))
     taken = [Box(x - 8, height - 8, x + 8, height + 8) for _, x, height in places]
-    faint = [Box(x - 2, y(mark.high), x + 2, y(mark.low)) for mark, x, _ in places]
     if silent is not None:
-        faint.append(Box(plot.left, silent - 2, plot.right, silent + 2))
         right = plot.left + 8 + _length(_BETTER)
         taken.append(Box(plot.left, plot.bottom - 18, right, plot.bottom))
+        taken.append(Box(plot.left, silent - 2, plot.right, silent + 2))
     placed = []
     for mark, x, height in places:
-        label, box = _label(mark, x, height, taken, faint, plot)
+        label, box = _label(mark, x, height, taken, plot)
         taken.append(box)
         ends = {"top": y(mark.high), "bottom": y(mark.low)}
         placed.append({"mark": mark, "x": x, "y": height, **ends, "label": label})
@@ -293,28 +293,23 @@ def _place(
 
 
 def _label(
-    mark: Mark, x: float, height: float, taken: Sequence[Box], faint: Sequence[Box], plot: Box
+    mark: Mark, x: float, height: float, taken: Sequence[Box], plot: Box
 ) -> tuple[Text, Box]:
-    """Place a name beside its mark: close by where it overlaps nothing, or only what is faint."""
+    """Place a name beside its mark, as close as it overlaps nothing."""
     length = _length(mark.label)
-
-    def box(side: str, shift: float) -> Box:
+    candidates = []
+    for step, sign, side in itertools.product(range(30), (1, -1), ("start", "end")):
+        y = height + sign * 4.0 * step
         left = x + 11 if side == "start" else x - 11 - length
-        return Box(left - 1, height + shift - 8, left + length + 3, height + shift + 8)
-
-    def free(side: str, shift: float, *groups: Sequence[Box]) -> bool:
-        at = box(side, shift)
-        inside = at.left >= plot.left and at.right <= plot.right + 8
-        inside = inside and plot.top - 8 <= at.top and at.bottom <= plot.bottom
-        return inside and not any(at.meets(other) for group in groups for other in group)
-
-    sides = ("start", "end")
-    far = sorted((sign * 4.0 * step for step in range(30) for sign in (1, -1)), key=abs)
-    close = [(s, d) for d in (0, -12, 12) for s in sides if free(s, d, taken, faint)]
-    other = [(s, d) for d in far for s in sides if free(s, d, taken)]
-    side, shift = next(iter(close + other), ("start", 0.0))
-    at = x + 11 if side == "start" else x - 11
-    return Text(mark.label, at, height + shift + 4, side, "value"), box(side, shift)
+        box = Box(left - 1, y - 8, left + length + 3, y + 8)
+        at = x + 11 if side == "start" else x - 11
+        candidates.append((Text(mark.label, at, y + 4, side, "value"), box))
+    for text, box in candidates:
+        inside = box.left >= plot.left and box.right <= plot.right + 8
+        inside = inside and plot.top - 8 <= box.top and box.bottom <= plot.bottom
+        if inside and not any(box.meets(other) for other in taken):
+            return text, box
+    return candidates[0]
 
 
 def _key(marks: Sequence[Mark], width: int, height: int) -> list[dict[str, Any]]:

@@ -25,10 +25,9 @@ from hdpmf.lab.report.content import (
     read_content,
     words,
 )
-from hdpmf.lab.report.exports import csv_files, latex_files
+from hdpmf.lab.report.exports import PACKAGE, asset, csv_files, environment, latex_files
 from hdpmf.lab.report.overview import overview
 from hdpmf.lab.report.tables import HONEST_FIGURE, Point, view_words
-from hdpmf.lab.report.templating import PACKAGE, asset, environment
 
 _KINDS = ("csv", "latex")
 
