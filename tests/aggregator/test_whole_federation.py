@@ -85,13 +85,9 @@ def test_devices_report_the_servers_sum_and_the_model_comes_back(tmp_path: Path)
             pair, lambda: (shop / "public" / "index.json").exists() and task_of(shop) is not None
         )
         task = task_of(shop)
-        beside = free_port()  # a balancer sends the last device there, for tokens and files
-        issuer = ("recommender", "issue", str(shop), "--port", str(beside))
-        pair.deployment.start("issuer", "hdpmf", *issuer)
-        for name, store, reached in zip(names, stores, (port, port, beside), strict=True):
-            pair.deployment.device(
-                name, store, f"https://localhost:{reached}", *pinned, "--once", "--every", "1"
-            )
+        address = f"https://localhost:{port}"
+        for name, store in zip(names, stores, strict=True):
+            pair.deployment.device(name, store, address, *pinned, "--once", "--every", "1")
         pair.deployment.kill(RECOMMENDER)
         pair.deployment.recommender(shop, "--metrics-port", watched)
         for name in names:

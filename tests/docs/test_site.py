@@ -148,7 +148,7 @@ def test_every_page_is_there_and_the_home_page_is_the_readme(version: Path) -> N
     assert "Good recommendations, although nobody has to trust" in (
         version / "index.html"
     ).read_text("utf-8")
-    assert (version / "results" / "figures" / "figure_epsilon_k10_mse.png").is_file()
+    assert (version / "results" / "csv" / "figure_epsilon.csv").is_file()
     assert "github.com" not in (version / "proofs" / "index.html").read_text("utf-8")
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 FILES = (
     "tests/unit/paper/test_specs.py",
     "tests/unit/paper/test_published.py",
-    "tests/unit/experiments/test_progress.py",
+    "tests/unit/experiments/test_summary.py",
 )
 
 
@@ -29,7 +29,7 @@ def test_a_share_is_done_by_one_worker() -> None:
     workers: dict[str, set[str]] = defaultdict(set)
     for worker, file in re.findall(r"\[(gw\d)\].* PASSED (tests/[\w/]+\.py)", ended.stdout):
         workers[file].add(worker)
-    specs, published, progress = (workers[file] for file in FILES)
+    specs, published, summary = (workers[file] for file in FILES)
     assert specs == published, "the folder shares a store"
-    assert (len(specs), len(progress)) == (1, 1)
-    assert specs != progress, "two shares, two workers"
+    assert (len(specs), len(summary)) == (1, 1)
+    assert specs != summary, "two shares, two workers"
