@@ -1,7 +1,7 @@
 """Measure the shape of the source tree, and print it beside what architecture asks for.
 
 One number is law: with more lines of src than the ceiling in pyproject.toml the exit code is 1. The
-rest is a mirror. ``--paths`` also counts the files in which code runs for five everyday jobs;
+rest is a mirror. ``--paths`` also counts the files in which code runs for four everyday jobs;
 ``--unused`` lists functions that only tests call.
 """
 
@@ -38,7 +38,6 @@ WANTED = {
     "imports of Flower beyond its public modules": 0,
     "files to fit": 22,
     "files to evaluate": 45,
-    "files of a device's report": 30,
     "files of a run by two servers": 90,
     "files from experiment to report": 55,
 }
@@ -205,26 +204,13 @@ def check(root: Path) -> None:
 
 def trace(job: str) -> None:
     """Run one everyday job in this process and print the files in which its code ran."""
-    everything: set[str] = set()
-    reports: set[str] = set()
-    inside = 0
+    files: set[str] = set()
 
     def profile(frame, event, argument):  # type: ignore[no-untyped-def]
-        nonlocal inside
         code = frame.f_code
-        file = code.co_filename
-        if (
-            "/src/hdpmf/" not in file or not code.co_flags & 1
-        ):  # modules and classes are no functions
-            return
-        step = code.co_name == "step" and "/device/" in file
-        if event == "call":
-            inside += step
-            everything.add(file)
-            if inside:
-                reports.add(file)
-        elif event == "return":
-            inside -= step
+        # Modules and classes are no functions.
+        if event == "call" and "/src/hdpmf/" in code.co_filename and code.co_flags & 1:
+            files.add(code.co_filename)
 
     import hdpmf
 
@@ -248,16 +234,7 @@ def trace(job: str) -> None:
                         raise
         finally:
             sys.setprofile(None)
-    found = {"all": everything, "reports": reports}
-    print(
-        "\n"
-        + json.dumps(
-            {
-                name: sorted(file.partition("/src/")[2] for file in files)
-                for name, files in found.items()
-            }
-        )
-    )
+    print("\n" + json.dumps(sorted(file.partition("/src/")[2] for file in files)))
 
 
 def _commands(job: str, folder: Path) -> list[list[str]]:
@@ -288,18 +265,17 @@ def paths() -> dict[str, list[str]]:
             sys.exit(f"{job}: {done.stderr.strip().splitlines()[-1]}")
         found[job] = json.loads(done.stdout.splitlines()[-1])
     return {
-        "files to fit": found["fit"]["all"],
-        "files to evaluate": found["evaluate"]["all"],
-        "files of a device's report": found["two servers"]["reports"],
-        "files of a run by two servers": found["two servers"]["all"],
-        "files from experiment to report": found["experiment"]["all"],
+        "files to fit": found["fit"],
+        "files to evaluate": found["evaluate"],
+        "files of a run by two servers": found["two servers"],
+        "files from experiment to report": found["experiment"],
     }
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--paths", action="store_true", help="count the files that five jobs cross")
+    parser.add_argument("--paths", action="store_true", help="count the files that four jobs cross")
     parser.add_argument("--list", action="store_true", help="name what is counted")
     parser.add_argument(
         "--unused", action="store_true", help="list what no other code of src names"

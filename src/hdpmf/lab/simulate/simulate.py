@@ -1,36 +1,34 @@
-"""A whole federation in memory: every user a device with a real store, and both servers."""
+"""A whole federation in memory: every user a participant with a report, and both servers."""
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from hdpmf.common.aggregation.two_servers.dap.messages import REPORT_ID_SIZE, HpkeConfig
 from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.identity import PartyKey
-from hdpmf.common.protocol.key_list import PublishedKeys
+from hdpmf.common.protocol.key_list import PublishedKeys, config_of
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import task_id
-from hdpmf.errors import FederationError, TooLongError, TransportError
+from hdpmf.common.protocol.survey_task import check_survey_task
+from hdpmf.common.protocol.task import prio_of, task_id
+from hdpmf.errors import FederationError
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.one_round import OneRound
-from hdpmf.private.device.participant import Participant
-from hdpmf.private.device.pinned_servers import pin_servers
-from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.store.catalogues import pinned
-from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.ratings_table import ME
+from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.outgoing import sealed_report, split_report
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
@@ -52,40 +50,6 @@ _AT_A_TIME = 64
 """Reports that are written with one commit, and checked together: bounds the memory."""
 
 
-class FilesHere:
-    """A recommender's files in memory, and what is uploaded: a device's ``Carrier``."""
-
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        self.files = files
-        self.sent: list[bytes] = []
-
-    def fetch(self, name: str, most: int) -> bytes:
-        """As in the device's ``Carrier``."""
-        data = self.files.get(name)
-        if data is None:
-            raise TransportError(f"there is no {name}")
-        if len(data) > most:
-            raise TooLongError(f"{name} has {len(data):,} bytes; {most:,} are the most")
-        return data
-
-    def upload(
-        self,
-        leader: object,
-        path: str,
-        headers: dict[str, str],
-        body: bytes,
-        leaving: Callable[[], None],
-    ) -> int:
-        """As in the device's ``Carrier``."""
-        leaving()
-        self.sent.append(body)
-        return 201
-
-    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        """As in the device's ``Carrier``: there is no issuer here."""
-        raise TransportError("there is no way to a recommender from here")
-
-
 def only_users(ratings: Ratings, chosen: np.ndarray) -> Ratings:
     """The ratings of some users (a mask), over the same items."""
     part = ratings.take(chosen[ratings.user_codes])
@@ -100,7 +64,7 @@ def deal(ratings: Ratings, weights: PrivacyWeights) -> list[tuple[Ratings, Priva
     order = np.argsort(ratings.user_codes, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(ratings.user_codes, minlength=ratings.n_users)))
     beta, gamma = weights.for_users(ratings.users), weights.for_items(ratings.items)
-    me = IdIndex(np.array([ME]))
+    me = IdIndex(np.array(["me"]))
     parts = []
     for user, own in enumerate(rows[:-1]):
         part = Ratings(
@@ -191,6 +155,14 @@ class ServersInProcess:
         )
         self.sum_servers = ServersHere(self.leader, helper)
 
+    def configs(self) -> tuple[HpkeConfig, HpkeConfig]:
+        """Return the keys of leader and helper that reports are encrypted to."""
+        keys, cards = self.sum_servers.signed_keys(), self.servers
+        return (
+            config_of(cards.leader, keys.leader, self.now),
+            config_of(cards.helper, keys.helper, self.now),
+        )
+
     def take(self, name: bytes, reports: Sequence[bytes]) -> None:
         """Take reports for a task, and check them together."""
         uploads = [Upload(name, report) for report in reports]
@@ -279,38 +251,29 @@ def simulate(
     if weights is None:
         weights = PrivacyWeights.uniform(train)
     table = catalogue_table(train.items, train.scale, train.item_table)
-    policy = Policy(
-        epsilon=settings.epsilon,
-        max_epsilon_per_run=None,
-        max_total=None,
-        min_participants=2,
-        min_epsilon_per_run=min(settings.epsilon, 0.001),
-        min_period=0,
-    )
     up = down = 0
     with closing(ServersInProcess(seed)) as pair:
-        shown = pinned(msgspec.msgpack.encode(table))  # once, for all devices
 
         def publish(document: bytes | None) -> None:
             nonlocal up, down
             if document is None:
                 return
             pair.now = max(pair.now, float(read_task(document).begin))
-            files = public_files(
-                table, task=document, keys=pair.sum_servers.signed_keys().to_bytes()
-            )
+            published = pair.sum_servers.signed_keys()
+            files = public_files(table, task=document, keys=published.to_bytes())
             down += train.n_users * sum(map(len, files.values()))
+            configs = pair.configs()
             waiting: list[bytes] = []
             for number, (ratings, own) in enumerate(deal(train, weights)):
                 noise = SeededNoise(seed, stream=100 + number)
-                report = report_of(ratings, own, policy, pair, files, noise)
+                report = report_of(document, ratings, own, configs, noise)
                 up += len(report)
                 waiting.append(report)
                 if len(waiting) == _AT_A_TIME:
                     pair.take(task_id(document), waiting)
                     waiting = []
             pair.take(task_id(document), waiting)
-            log(f"{len(shown.positions):,} items, {train.n_users:,} reports")
+            log(f"{train.n_items:,} items, {train.n_users:,} reports")
 
         def sleep(seconds: float) -> None:
             pair.now += max(seconds, 1.0)
@@ -354,38 +317,36 @@ def simulate(
 
 
 def report_of(
+    document: bytes,
     ratings: Ratings,
     weights: PrivacyWeights,
-    policy: Policy,
-    pair: ServersInProcess,
-    files: Mapping[str, bytes],
+    configs: tuple[HpkeConfig, HpkeConfig],
     noise: SeededNoise,
 ) -> bytes:
-    """Return the report of a simulated device for the task that is published.
+    """Return a simulated participant's sealed report for a task, as a device uploads it.
 
-    Raises:
-        FederationError: It did not report.
+    Args:
+        document: The task.
+        ratings: One person's.
+        weights: The same person's.
+        configs: Keys of leader and helper.
+        noise: Draws nothing: both servers add the noise.
     """
-    said: list[str] = []
-    carrier = FilesHere(files)
-    with DeviceStore.create(":memory:", policy=policy) as store:
-        store.add(ratings)
-        store.set_weights(weights, ratings)
-        pin_servers(store, pair.servers)
-        Participant(
-            store,
-            carrier,
-            clock=lambda: pair.now,
-            uniform=lambda: 0.0,
-            noise=noise,
-            simulation=True,
-            log=said.append,
-        ).step()
-    if len(carrier.sent) != 1:
-        raise FederationError(
-            f"a simulated device did not report: {said[-1] if said else 'no word'}"
-        )
-    return carrier.sent[0]
+    task, name = read_task(document), task_id(document)
+    survey = check_survey_task(task)
+    client = OneRoundClient(
+        ratings,
+        weights,
+        noise,
+        epsilon=survey.epsilon,
+        catalogue=survey.catalogue,
+        simulation=True,
+    )
+    client.accept(survey)
+    (entries,) = client.entries(1)
+    report_id = secrets.token_bytes(REPORT_ID_SIZE)
+    shares = split_report(prio_of(task, name), entries, report_id, at=task.begin)
+    return sealed_report(shares, name, configs)
 
 
 def _everyones_model(
