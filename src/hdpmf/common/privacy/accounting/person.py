@@ -1,0 +1,217 @@
+"""Privacy of a whole person: what everything sent about somebody costs, together and over runs.
+
+The unit is mu of Gaussian differential privacy, with rho = mu^2 / 2: two histories of a person are
+at most as easy to tell apart as N(0, 1) from N(mu, 1). Squares of mu add up, over parts and over
+runs, also where later ones are chosen by what earlier ones released, so that a budget of rho is a
+filter. Every number for people is rounded up, every budget down (``proofs/hdp-pairs.md``).
+
+Noise is drawn from the discrete Gaussian, not from the Gaussian. The two differ by a total
+variation that ``slack`` bounds; (1 + e^epsilon) times it is charged to delta. Where noise is so
+small that this is too much, the conversion of Canonne, Kamath and Steinke (2020) is used, which
+holds for discrete Gaussian noise as for any rho.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from hdpmf.common.methods.registry import at_most
+from hdpmf.common.privacy.accounting.accountants import normal_cdf, normal_delta
+from hdpmf.errors import PrivacyError
+
+PERSON_DELTA = 1e-5
+"""The delta of a person's epsilon, in all tables."""
+
+_CARE = 1e-9  # more, relatively, than floating-point arithmetic is off by
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What releases about one person cost together; the sum of two is what both cost.
+
+    Attributes:
+        rho: Half the square of mu.
+        slack: Total variation between their noise as drawn and Gaussian noise that was rounded.
+    """
+
+    rho: float = 0.0
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("rho", "slack"):
+            if not getattr(self, name) >= 0:
+                raise PrivacyError(f"{name} must be a number from 0, not {getattr(self, name)}")
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.rho + other.rho, self.slack + other.slack)
+
+    def times(self, factor: float) -> Spent:
+        """Return the cost where rho is so many times as large under the same noise."""
+        return Spent(self.rho * factor, self.slack)
+
+    @property
+    def mu(self) -> float:
+        """The distance of two unit normal laws that are as hard to tell apart."""
+        return math.sqrt(2 * self.rho)
+
+    def epsilon(self, delta: float = PERSON_DELTA) -> float:
+        """Return the smallest epsilon that is proved at ``delta``, rounded up."""
+        return epsilon_of(self, delta)
+
+    @property
+    def right(self) -> float:
+        """How often a guess between the two histories is right, at most, where both are as likely.
+
+        Phi(mu / 2), and not e^epsilon / (1 + e^epsilon), which is the law of pure epsilon.
+        """
+        # Of discrete Gaussians moved by an odd number it is e^(-rho / 4) but for this much.
+        affinity = math.exp(-self.rho / 4) * max(0.0, 1 - 1e-6 * self.slack)
+        by_affinity = (1 + math.sqrt(1 - affinity**2)) / 2
+        return min((normal_cdf(self.mu / 2) + self.slack) * (1 + _CARE), by_affinity, 1.0)
+
+    @property
+    def sure(self) -> float:
+        """The share of cases, at most, in which somebody could be 99 % sure after an even start.
+
+        Rightly or wrongly. With slack: those who could be nearly as sure, and 100 slack / .001 for
+        the rest; or what Markov's inequality says of the best order of Renyi's divergence.
+        """
+        if self.rho == 0 or math.isinf(self.rho):
+            return 1.0 if self.rho else min(1.0, 1e5 * self.slack)
+        level = math.log(99)
+        by_renyi = 1.02 * math.exp(-(max(0.0, level - self.rho) ** 2) / (4 * self.rho))
+        level -= 1e-3 if self.slack else 0.0
+        exactly = sum(normal_cdf((sign * self.rho - level) / self.mu) for sign in (1, -1))
+        return min(1.0, by_renyi, exactly * (1 + _CARE) + 1.1e5 * self.slack)
+
+
+def gaussian(rho: float, noise: Iterable[tuple[float, int]] = ()) -> Spent:
+    """Return the cost of sums with discrete Gaussian noise.
+
+    Args:
+        rho: The sum over numbers of (change / deviation)^2 / 2.
+        noise: The deviation, and of how many numbers.
+    """
+    return Spent(rho, slack(noise))
+
+
+def pure(epsilon: float) -> Spent:
+    """Return the cost of anything with a pure epsilon: mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).
+
+    Its trade-off curve lies above that of the two normal laws, which meet it in one point.
+    """
+    if not epsilon >= 0:
+        raise PrivacyError(f"epsilon must be a number from 0, not {epsilon}")
+    if epsilon > 700:
+        return Spent(math.inf)
+    mu = -2 * NormalDist().inv_cdf(math.exp(-epsilon) / (1 + math.exp(-epsilon)))
+    return Spent(max(0.0, mu) ** 2 / 2 * (1 + _CARE))
+
+
+def slack(noise: Iterable[tuple[float, int]]) -> float:
+    """Bound the total variation between discrete Gaussian noise and Gaussian noise that is rounded.
+
+    For each (deviation s, count): count * (.0202 / s^2 + .0061 / s^3 + e^(-2 pi^2 s^2)).
+    """
+    total = 0.0
+    for sigma, count in noise:
+        if not (sigma >= 1 and count >= 0):
+            raise PrivacyError("noise has a deviation of at least 1, and a count from 0")
+        each = 0.0202 / sigma**2 + 0.0061 / sigma**3 + math.exp(-2 * (math.pi * sigma) ** 2)
+        total += count * each
+    return total
+
+
+def epsilon_of(spent: Spent, delta: float = PERSON_DELTA) -> float:
+    """Return the smallest epsilon that either conversion proves at ``delta``, rounded up."""
+    _check_delta(delta)
+    if spent.rho == 0 and spent.slack == 0:
+        return 0.0
+    if math.isinf(spent.rho):
+        return math.inf
+    exactly = _exactly(spent, delta)
+    return (min(exactly, _by_renyi(spent.rho, delta)) if spent.slack else exactly) * (1 + _CARE)
+
+
+def rho_of(epsilon: float, delta: float = PERSON_DELTA, slack: float = 0.0) -> float:
+    """Return the largest rho, rounded down, with which ``epsilon`` at ``delta`` is kept."""
+    _check_delta(delta)
+    if not 0 < epsilon < math.inf:
+        raise PrivacyError(f"a person's epsilon must be a positive number, not {epsilon}")
+    low, high = 0.0, 1.0
+    while epsilon_of(Spent(high, slack), delta) <= epsilon:
+        low, high = high, 2 * high
+    while high - low > 1e-10 * high:
+        middle = (low + high) / 2
+        fits = epsilon_of(Spent(middle, slack), delta) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def sentence(none: Spent, other: Spent) -> str:
+    """Say what a person risks: history against none, and against another one.
+
+    Args:
+        none: The cost of having a history at all.
+        other: The cost of having this history and no other.
+    """
+    return (
+        "whoever knows everything else and guesses whether a person has a history at all is right "
+        f"at most {at_most(none.right)}, and which of two histories it is, at most "
+        f"{at_most(other.right)} (a coin: 50 %); 99 % sure in at most {share(none.sure)} and "
+        f"{share(other.sure)} of cases"
+    )
+
+
+def share(part: float) -> str:
+    """A share of cases for people, in tenths of a percent and rounded up."""
+    return f"{math.ceil(1000 * part) / 10:g} %"
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
+
+
+def _exactly(spent: Spent, delta: float) -> float:
+    """Return where the Gaussian's exact delta, with what the slack adds, meets ``delta``."""
+
+    def needed(epsilon: float) -> float:
+        return normal_delta(spent.mu, epsilon) + (1 + math.exp(epsilon)) * spent.slack
+
+    if needed(0.0) <= delta:
+        return 0.0
+    # From here on what the slack adds grows faster than the Gaussian's delta falls.
+    low, high = 0.0, spent.rho + spent.mu * math.sqrt(2 * math.log(1 / delta)) + 1
+    if spent.slack:
+        turn = -NormalDist().inv_cdf(min(spent.slack, 0.5)) - spent.mu / 2
+        high = min(high, max(0.0, spent.mu * turn), 700.0)
+    if not needed(high) <= delta:
+        return math.inf
+    while high - low > 1e-11 * max(1.0, high):
+        middle = (low + high) / 2
+        low, high = (middle, high) if needed(middle) > delta else (low, middle)
+    return high
+
+
+def _by_renyi(rho: float, delta: float) -> float:
+    """Return the least over orders a of a rho + ln(1 - 1/a) - ln(a delta) / (a - 1).
+
+    Every order gives a bound, so that a search that stops early is none the less safe.
+    """
+
+    def bound(log_gap: float) -> float:
+        gap = math.exp(log_gap)
+        order = 1 + gap
+        return order * rho + math.log(gap / order) - math.log(order * delta) / gap
+
+    low, high = -12.0, 24.0
+    for _ in range(120):
+        third = (high - low) / 3
+        low, high = (
+            (low, high - third) if bound(low + third) < bound(high - third) else (low + third, high)
+        )
+    return max(0.0, bound((low + high) / 2))
