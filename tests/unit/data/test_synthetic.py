@@ -22,6 +22,39 @@ def test_any_size(n_users: int, n_items: int, fill: float, seed: int, n_tastes: 
     assert len(set(ratings.item_table.titles)) == n_items
 
 
+@pytest.mark.parametrize(
+    ("scale", "mean"),
+    [((1, 5, 1), 4.2), ((0.5, 5, 0.5), 3.5), ((0, 10, 1), 6.8), ((-10, 10), -3.0)],
+)
+def test_any_scale_and_mean(scale: tuple[float, ...], mean: float) -> None:
+    ratings = synthetic_world(2_000, 300, 40_000, rng=1, scale=scale, mean=mean)
+    assert abs(float(ratings.values.mean(dtype=np.float64)) - mean) < 0.01 * ratings.scale.width
+    if ratings.scale.step is not None:
+        steps = (ratings.values - ratings.scale.low) / ratings.scale.step
+        assert np.array_equal(steps, np.rint(steps))
+        assert len(np.unique(steps)) == round(ratings.scale.width / ratings.scale.step) + 1
+
+
+def test_clicks_and_worlds_without_features() -> None:
+    clicks = synthetic_world(100, 50, 900, implicit=True, features=False)
+    assert clicks.implicit
+    assert np.array_equal(np.unique(clicks.values), [1.0])
+    assert clicks.item_table is None
+
+
+def test_the_more_taste_pulls_the_less_popularity_says() -> None:
+    """What somebody rates of a genre, against what everybody does."""
+
+    def apart(pull: float) -> float:
+        world = synthetic_world(1_500, 300, 30_000, rng=2, pull=pull)
+        assert world.item_table is not None
+        dramas = np.array(["Drama" in genres for genres in world.item_table.genres])
+        own = np.bincount(world.user_codes, dramas[world.item_codes]) / world.user_counts()
+        return float(own[world.user_counts() >= 10].std())
+
+    assert apart(0) < apart(0.7) < apart(2) < apart(3.5)
+
+
 @pytest.mark.slow
 def test_large_and_thin_worlds_are_drawn_in_blocks() -> None:
     ratings = synthetic_world(40_000, 20_000, 600_000, rng=3)
@@ -100,6 +133,11 @@ def _factorised(train: Ratings, test: Ratings, user_mean: np.ndarray) -> float:
         {"n_users": 2, "n_items": 2, "n_ratings": 5},
         {"colour": "red"},
         {"rng": "x"},
+        {"mean": 5},
+        {"mean": float("nan")},
+        {"scale": (0, 10), "mean": "high"},
+        {"pull": -1},
+        {"pull": 40},
     ],
 )
 def test_nonsense_is_refused(options: dict[str, object]) -> None:

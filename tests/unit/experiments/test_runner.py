@@ -22,6 +22,7 @@ from hdpmf.lab.experiments import (
     collect,
     compare,
     expected_runs,
+    parse_experiment,
     run_experiments,
 )
 from hdpmf.lab.experiments.execution import do_run, measured
@@ -71,6 +72,30 @@ def test_everything_runs_once_and_reads_back(tmp_path: Path, small: Experiment) 
         )  # only errors were asked for
         assert store.datasets()["synthetic"]["ratings"] == 700
         assert [event.data["reason"] for event in store.events("end")] == ["finished", "finished"]
+
+
+def test_worlds_have_names_of_ones_own(tmp_path: Path) -> None:
+    experiment = parse_experiment(
+        """
+name = "worlds"
+title = "Two worlds"
+datasets = ["stars", "marks"]
+methods = ["user-mean"]
+seeds = [0]
+[split]
+per_user = 2
+[data.stars]
+world = { n_users = 40, n_items = 30, n_ratings = 700, scale = [0.5, 5, 0.5] }
+[data.marks]
+world = { n_users = 40, n_items = 30, n_ratings = 700, scale = [0, 10, 1], features = false }
+""",
+        "worlds.toml",
+    )
+    with Store(tmp_path, create=True) as store:
+        run_experiments([experiment], store, n_jobs=1)
+        stars, marks = (cell.mse.values[0] for cell in collect(store, "worlds"))
+        assert marks > 2 * stars
+        assert set(store.datasets()) == {"stars", "marks"}
 
 
 def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Experiment) -> None:

@@ -28,7 +28,7 @@ _KNOWN = (
     DatasetInfo(
         name="synthetic",
         title="Synthetic",
-        description="a seeded world with MovieLens' shape, of any size; made here, nothing to "
+        description="a seeded world of any size, scale and sparsity; made here, nothing to "
         "download",
     ),
     DatasetInfo(
@@ -154,7 +154,7 @@ def load_dataset(
     Args:
         name: One of `dataset_names`.
         path: Where it is; searched for where it is not given (see `find_dataset`).
-        options: For ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``n_tastes``, ``rng``.
+        options: For ``synthetic``: those of `synthetic_world`.
 
     Raises:
         DatasetError: It is not on this machine, or not what it should be.

@@ -1,20 +1,33 @@
-"""A synthetic world with MovieLens' shape, of any size, the same for the same seed.
+"""Synthetic worlds of any size, scale, mean and sparsity, the same for the same seed.
 
 Items have genres; genres have directions in a small space of tastes; users like some directions and
-dislike others. A rating is an average plus the user's and the item's bias, plus how well the two
-match, plus chance, rounded to stars. A few items are rated by many and most by few, and the same
-goes for how much users rate. Users rate what they like a little more often than what they do not,
-as people do.
+dislike others: taste has low rank. A rating is an average plus the user's and the item's bias, plus
+how well the two match, plus chance, rounded to the steps of the scale. A few items are rated by
+many and most by few, and the same goes for how much users rate. Users rate what they like more
+often than what they do not, as people do. Without options a world has MovieLens' shape.
+
+The shape, in stars (a fourth of the scale): biases of users and items have deviations .52 and .45,
+taste .7, chance .78. The number of an item's raters falls as 1 / (rank + 6 % of the items)^1.15;
+activity is log-normal (deviation .9), from one rating on. The chance that somebody who comes across
+an item takes it is 1 / (1 + exp(lag - pull * match)) with lag = max(0, pull - .7).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpmf.common.data.checks import RatingScale, RngLike, as_generator, is_count
+from hdpmf.common.data.checks import (
+    IMPLICIT_SCALE,
+    RatingScale,
+    RngLike,
+    ScaleLike,
+    as_generator,
+    is_count,
+)
 from hdpmf.common.data.ids import IdIndex
 from hdpmf.common.data.items import ItemTable
 from hdpmf.common.data.table import Ratings
@@ -75,6 +88,10 @@ _DENSE_PER_BLOCK = 4_000_000
 
 _ROUNDS = 12
 
+STARS = RatingScale(1, 5, 1)
+
+_PULL, _MOST_PULL = 0.7, 4.0
+
 _FIRST_TIME, _SECONDS_PER_YEAR = 946_684_800, 31_557_600
 
 
@@ -88,6 +105,7 @@ class _World:
     user_bias: NDArray[np.float32]
     user_tastes: NDArray[np.float32]
     counts: NDArray[np.int64]  # ratings per user
+    pull: float  # of taste, on what is rated
 
 
 def synthetic_world(
@@ -97,8 +115,13 @@ def synthetic_world(
     rng: RngLike = 0,
     *,
     n_tastes: int = 6,
+    scale: ScaleLike = STARS,
+    mean: float | None = None,
+    pull: float = _PULL,
+    implicit: bool = False,
+    features: bool = True,
 ) -> Ratings:
-    """Make a world of ratings.
+    """Make a world of ratings; ten million take 8 seconds and half a gigabyte.
 
     Args:
         n_users: How many users; each rates at least one item.
@@ -106,10 +129,22 @@ def synthetic_world(
         n_ratings: How many ratings, exactly; at most one per user and item.
         rng: A seed or a generator.
         n_tastes: The dimension of the space of tastes.
+        scale: The scale of the ratings, as ``(low, high, step)``: ``(1, 5, 1)``, ``(0.5, 5, 0.5)``,
+            ``(0, 10, 1)``; without a step any number in between.
+        mean: The mean of all ratings, on the scale; without it ratings lie as MovieLens' do.
+        pull: How much taste decides what somebody rates: at 0 popularity alone does, at 0.7 (the
+            default) it does nearly, at 2 taste decides as much as on MovieLens.
+        implicit: Clicks: who chose what, without ratings. ``scale`` and ``mean`` are not used.
+        features: Whether items have titles, years and genres.
 
     Returns:
-        Ratings of one to five stars, with titles, years and genres. Users are 1, 2, ...; items too.
+        The ratings. Users are 1, 2, ...; items too.
     """
+    if not (_is_number(pull) and 0 <= pull <= _MOST_PULL):
+        raise ConfigError(f"pull must be from 0 to {_MOST_PULL:g}")
+    public = IMPLICIT_SCALE if implicit else RatingScale.of(scale)
+    if mean is not None and not (_is_number(mean) and public.low < mean < public.high):
+        raise ConfigError(f"mean must be within the scale {public}")
     sizes = {"n_users": n_users, "n_items": n_items, "n_ratings": n_ratings, "n_tastes": n_tastes}
     for label, value in sizes.items():
         if not (is_count(value) and value < 2**31):
@@ -121,13 +156,15 @@ def synthetic_world(
         )
     generator = as_generator(rng)
     genres = _draw_genres(n_items, generator)
-    world = _draw_world(n_users, n_items, n_ratings, n_tastes, genres, generator)
+    world = _draw_world(n_users, n_items, n_ratings, n_tastes, genres, generator, pull)
     user_codes, item_codes = _draw_pairs(world, generator)
-    values = _draw_stars(world, user_codes, item_codes, generator)
-    titles, years = _titles(n_items, generator)
+    if implicit:
+        values = np.ones(n_ratings, np.float32)
+    else:
+        values = _draw_stars(world, user_codes, item_codes, generator)
+        _onto_scale(values, public, mean)
     ids = np.arange(1, n_items + 1)
-    names = [tuple(GENRES[genre] for genre in dict.fromkeys(row)) for row in genres.tolist()]
-    table = ItemTable(IdIndex(ids), tuple(titles), tuple(names), tuple(years))
+    table = _describe(ids, genres, generator) if features else None
     return Ratings(
         users=IdIndex(np.arange(1, n_users + 1)),
         items=IdIndex(ids),
@@ -135,10 +172,24 @@ def synthetic_world(
         item_codes=item_codes,
         values=values,
         timestamps=_draw_times(world.counts, generator),
-        scale=RatingScale(1, 5, 1),
+        scale=public,
         item_table=table,
         name="Synthetic",
+        implicit=implicit,
     )
+
+
+def _is_number(value: object) -> bool:
+    """Return whether something is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+
+
+def _describe(
+    ids: NDArray[np.int64], genres: NDArray[np.int64], generator: np.random.Generator
+) -> ItemTable:
+    titles, years = _titles(len(ids), generator)
+    names = [tuple(GENRES[genre] for genre in dict.fromkeys(row)) for row in genres.tolist()]
+    return ItemTable(IdIndex(ids), tuple(titles), tuple(names), tuple(years))
 
 
 def _draw_genres(n_items: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -154,6 +205,7 @@ def _draw_world(
     n_tastes: int,
     genres: NDArray[np.int64],
     generator: np.random.Generator,
+    pull: float,
 ) -> _World:
     normal = generator.standard_normal
     directions = normal((len(GENRES), n_tastes), dtype=np.float32)
@@ -175,6 +227,7 @@ def _draw_world(
         user_bias=_USER_BIAS * normal(n_users, dtype=np.float32),
         user_tastes=normal((n_users, n_tastes), dtype=np.float32),
         counts=_share_out(activity, n_ratings, n_items),
+        pull=pull,
     )
 
 
@@ -251,7 +304,9 @@ def _draw_few(
             cumulated, generator.random(len(position)) * cumulated[-1], side="right"
         )
         item = np.minimum(item, n_items - 1)
-        watched = generator.random(len(position)) < _interest(_match(world, users[position], item))
+        watched = generator.random(len(position)) < _interest(
+            _match(world, users[position], item), world.pull
+        )
         kept = np.concatenate([kept, position[watched] * n_items + item[watched]])
         _, first = np.unique(kept, return_index=True)
         # In the order of drawing, which makes it sampling without replacement.
@@ -279,7 +334,7 @@ def _draw_many(
     # Exponential races: the smallest of Exp(1)/weight is item i with probability proportional to
     # its weight.
     race = generator.standard_exponential((len(users), n_items), dtype=np.float32)
-    race /= world.popularity.astype(np.float32) * _interest(match)
+    race /= world.popularity.astype(np.float32) * _interest(match, world.pull)
     order = np.argsort(race, axis=1, kind="stable").astype(np.int32)
     taken = np.arange(n_items) < world.counts[users][:, None]
     rows = np.repeat(starts[users], world.counts[users]) + np.nonzero(taken)[1]
@@ -297,9 +352,10 @@ def _match(
     return total
 
 
-def _interest(match: NDArray[np.float32]) -> NDArray[np.float32]:
+def _interest(match: NDArray[np.float32], pull: float) -> NDArray[np.float32]:
     """Give the chance that someone who comes across an item rates it."""
-    chance: NDArray[np.float32] = 1 / (1 + np.exp(np.float32(-0.7) * match))
+    lag = np.float32(max(0.0, pull - _PULL))
+    chance: NDArray[np.float32] = 1 / (1 + np.exp(lag - np.float32(pull) * match))
     return chance
 
 
@@ -316,8 +372,29 @@ def _draw_stars(
         felt = np.float32(_TASTE) * _match(world, users, items)
         felt += world.user_bias[users] + world.item_bias[items] + np.float32(_MEAN)
         felt += np.float32(_CHANCE) * generator.standard_normal(len(users), dtype=np.float32)
-        stars[block] = np.clip(np.rint(felt), 1, 5)
+        stars[block] = felt
     return stars
+
+
+def _onto_scale(stars: NDArray[np.float32], scale: RatingScale, mean: float | None) -> None:
+    """Turn stars as felt, which have no ends, into ratings on the scale, in place."""
+    sample = stars[:: max(1, len(stars) // _RATINGS_PER_BLOCK)]
+    low, high = -2.0 * STARS.width, 2.0 * STARS.width
+    for _ in range(40 if mean is not None else 0):
+        middle = (low + high) / 2
+        below = _rated(sample + np.float32(middle), scale).mean(dtype=np.float64) < mean
+        low, high = (middle, high) if below else (low, middle)
+    shift = np.float32((low + high) / 2)
+    for first in range(0, len(stars), _RATINGS_PER_BLOCK):
+        block = slice(first, first + _RATINGS_PER_BLOCK)
+        stars[block] = _rated(stars[block] + shift, scale)
+
+
+def _rated(stars: NDArray[np.float32], scale: RatingScale) -> NDArray[np.float32]:
+    values = (stars - STARS.low) / STARS.width * scale.width
+    if scale.step is not None:
+        values = np.rint(values / scale.step) * scale.step
+    return np.asarray(scale.clip(values + scale.low), np.float32)
 
 
 def _draw_times(counts: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.int64]:

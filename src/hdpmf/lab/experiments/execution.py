@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hdpmf.common.data import Ratings, load_dataset, load_split
+from hdpmf.common.data import Ratings, dataset_names, load_dataset, load_split
 from hdpmf.common.data.splits import BY_TIME, cut
 from hdpmf.common.methods.registry import load_plugin
 from hdpmf.common.privacy import PrivacyWeights
@@ -269,7 +269,9 @@ def _ratings(key: bytes, path: str | None) -> Ratings:
     data = msgspec.json.decode(key, type=Data)
     if data.sha256 is None:
         options: dict[str, Any] = dict(data.world)
-        return load_dataset(data.name, **options)
+        own_world = options and data.name not in dataset_names()
+        found = load_dataset("synthetic" if own_world else data.name, **options)
+        return found.describe(name=data.name) if own_world else found
     if path is None:
         raise RatingsError(f"the file of {data.name!r} is not known here")
     with message_language("toml"):

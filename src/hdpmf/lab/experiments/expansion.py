@@ -75,9 +75,7 @@ def resolve(experiment: Experiment, base: Path | None = None) -> tuple[Experimen
             data[name] = own = msgspec.structs.replace(own, weights=weights)
         if own.file is not None:
             data[name] = msgspec.structs.replace(own, file=digest_of(own.file))
-            names.append(name)
-            continue
-        here = available(name)
+        here = name if own.file is not None or own.world else available(name)
         if here is None:
             info = dataset_info(name)
             raise DatasetError(f"{info.title} is not on this machine; {info.how_to_get()}")
@@ -319,7 +317,7 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
 
 
 def _part(data: Data, split: Split, seed: int) -> Part:
-    known = None if data.sha256 else dataset_info(data.name)
+    known = None if data.sha256 or data.world else dataset_info(data.name)
     if split.ready_made and split.kind == "hold-out" and known is not None and known.split:
         return Part("ready-made", seed=seed)
     per_user = split.per_user if split.kind in ("hold-out", "last") else 10

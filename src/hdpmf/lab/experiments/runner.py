@@ -181,7 +181,8 @@ def estimated_seconds(run: Run) -> float:
     """
     counts = dataset_info(run.data.name).counts if run.data.name in dataset_names() else None
     n_ratings, n_items = (counts.ratings, counts.items) if counts else (100_000, 2_000)
-    n_ratings = run.data.world.get("n_ratings", n_ratings)
+    stated = run.data.world.get("n_ratings")
+    n_ratings = stated if isinstance(stated, int) else n_ratings
     epochs = run.params.get("epochs")
     if not isinstance(epochs, int):
         return 0.005 + 5e-8 * n_ratings  # no training loop

@@ -77,6 +77,9 @@ all runs are repeated; if only one method's are wrong, raise the `version` of th
 
 Scalar = bool | int | float | str | None
 
+World = bool | int | float | tuple[float, ...]
+"""An option of a synthetic world."""
+
 SplitKind = Literal[
     "hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made", "whole"
 ]
@@ -97,7 +100,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str | None = None
     scale: tuple[float, float] | None = None
     columns: dict[str, str] = {}
-    world: dict[str, int] = {}
+    world: dict[str, World] = {}
     duplicates: Duplicates = "error"
     implicit: bool = False
     missing: Missing = "error"

@@ -30,7 +30,7 @@ from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.data.columns import Missing
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.lab.experiments.runs import Scalar
+from hdpmf.lab.experiments.runs import Scalar, World
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_.-]*$", max_length=60)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -112,13 +112,13 @@ class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of a data set: a user's own file, or the size of the synthetic world.
+    """Options of a data set: a user's own file, or a synthetic world under a name of one's own.
 
     Attributes:
         file: A file of ratings, relative to the TOML file.
         scale: Lowest and highest rating; one to five by default.
         columns: Names of the columns, as ``{user = "customer"}``.
-        world: Options of ``synthetic``: ``n_users``, ``n_items``, ``n_ratings``, ``rng``.
+        world: Options of a synthetic world, as `hdpmf.synthetic_world` takes them.
         duplicates: The rule for several ratings of one item by one user.
         missing: The rule for rows without a user, an item, a rating or a time: ``error`` or
             ``drop``.
@@ -134,7 +134,7 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: str | None = None
     scale: tuple[float, float] | None = None
     columns: dict[str, str] = {}
-    world: dict[str, int] = {}
+    world: dict[str, World] = {}
     duplicates: Duplicates = "error"
     implicit: bool = False
     weights: str | tuple[str, ...] | None = None
