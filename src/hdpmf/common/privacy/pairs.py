@@ -1,0 +1,331 @@
+"""What devices send in a run of pairs: integers made of ratings and of public parameters.
+
+A person has one budget, rho of zero-concentrated differential privacy, for all that is sent about
+them. It has two or three parts: a row of presence over all items (``linear``), where there are
+stars a row of values over all items (``values``), and the products of all pairs of a row over some
+public items, the heads (``pairs``). Sums over people get discrete Gaussian noise, whole from each
+of two servers.
+
+Rows of presence and of pairs are *filled*: entries grow together, each in proportion to its own
+weight, one unit at a time, until the next unit would take the sum of squares beyond the limit or
+every entry is at its cap. So one more rating only lowers what others have, and one rating moves
+little whatever else a person has rated (``presence_rho``, ``proofs/hdp-pairs.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.errors import PrivacyError
+
+PAIR_BITS, LINEAR_BITS = 10, 8
+"""Bits of an entry. With 2b bits and 4 more a sum of squares keeps the usual cap by itself."""
+
+CAP = 1 / 16
+"""The largest share of one entry in a row's sum of squares."""
+
+_STEPS = 32  # fractional bits of what entries grow by
+
+_HEIGHT, _HEAD, _WISH = 16, 64, 1024  # units of weights: of ratings, of heads, of items' wishes
+
+_LARGEST = 1 << 10  # of a head's weight
+
+_MIDDLE = 3.0
+
+OWN_MEAN = 4.0
+"""Ratings in the middle of the scale that a person's own mean is held by."""
+
+REACH = 1.5
+"""Stars off the own mean beyond which a value counts no more."""
+
+MEAN_ENTRY = 128
+"""What an own mean at an end of the scale counts in a row of values."""
+
+
+def limit_of(bits: int) -> int:
+    """Return the largest sum of squares of a row whose entries have so many bits."""
+    return (1 << (2 * bits + 4)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PairsPlan:
+    """The public parameters of a run.
+
+    Attributes:
+        people: How many are asked; it is public.
+        items: How many items there are.
+        heads: How many of them have pairs.
+        stars: Whether there are values, and not only who chose what.
+        rho: What a person of weight 1 pays in all.
+        kappa: The largest share of one entry in a row's sum of squares; 1 is no cap.
+        linear: Deviation of one server's noise on a sum of presence.
+        values: The same for values; 0 without stars.
+        pairs: The same for a product of two entries; that of a square is larger by root two.
+    """
+
+    people: int
+    items: int
+    heads: int
+    stars: bool
+    rho: float
+    kappa: float
+    linear: int
+    values: int
+    pairs: int
+
+    @property
+    def square(self) -> int:
+        """Deviation of one server's noise on a sum of squares."""
+        return math.ceil(math.sqrt(2) * self.pairs)
+
+    @property
+    def pair_noise(self) -> np.ndarray:
+        """Deviations for the upper triangle of the matrix of pairs, row after row."""
+        rows, columns = np.triu_indices(self.heads)
+        return np.where(rows == columns, self.square, self.pairs)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """What a person of weight 1 pays for each part, against a history that is empty."""
+        linear, pairs = limit_of(LINEAR_BITS), limit_of(PAIR_BITS)
+        return {
+            "linear": linear / (2 * self.linear**2),
+            "values": linear / (2 * self.values**2) if self.values else 0.0,
+            "pairs": pairs**2 / (4 * self.pairs**2),
+        }
+
+
+def make_plan(
+    people: int,
+    items: int,
+    rho: float,
+    *,
+    stars: bool,
+    heads: int | None = None,
+    kappa: float = CAP,
+) -> PairsPlan:
+    """Choose the public parameters by the public rule, from public numbers alone.
+
+    Args:
+        heads: How many items have pairs; None: by the rule.
+        kappa: The largest share of one entry in a row's sum of squares.
+
+    Raises:
+        PrivacyError: A number cannot be.
+    """
+    if not (people >= 1 and items >= 1 and rho > 0 and 0 < kappa <= 1):
+        raise PrivacyError(
+            "a run of pairs has people and items, a budget above 0 and a cap from 0 to 1"
+        )
+    size = people * math.sqrt(rho)
+    popular = min(max(1.6 * size ** (-1 / 3), 0.06), 0.3)
+    share = {"linear": popular, "values": 0.0}
+    if stars:
+        share = {"linear": 0.12, "values": 0.38}
+    share["pairs"] = 1.0 - sum(share.values())
+    linear, pairs = limit_of(LINEAR_BITS), limit_of(PAIR_BITS)
+    return PairsPlan(
+        people=people,
+        items=items,
+        heads=min(items, round(17.2 * size**0.38) if heads is None else heads),
+        stars=stars,
+        rho=rho,
+        kappa=kappa,
+        linear=math.ceil(math.sqrt(linear / (2 * share["linear"] * rho))),
+        values=math.ceil(math.sqrt(linear / (2 * share["values"] * rho))) if stars else 0,
+        pairs=math.ceil(pairs / (2 * math.sqrt(share["pairs"] * rho))),
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Heads:
+    """The public items that have pairs.
+
+    Attributes:
+        items: Their positions in the catalogue, ascending.
+        weights: How much a rating of each counts, as whole numbers from 1 to 1024.
+    """
+
+    items: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, popularity: np.ndarray, count: int) -> Heads:
+        """Choose the most popular items by what was released; popular ones weigh less."""
+        items = np.sort(np.argsort(-popularity, kind="stable")[:count])
+        shares = np.maximum(popularity[items], 1e-9)
+        shares = np.maximum(shares / shares.mean(), 1e-4)
+        weights = np.clip(np.rint(_HEAD * shares**-0.25), 1, _LARGEST)
+        return cls(items, weights.astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Histories:
+    """What some people rated. PRIVATE.
+
+    Attributes:
+        start: Where each person's ratings begin, and the end of the last.
+        items: Positions of what was rated.
+        stars: How, from 1 to 5; all 5 where it was only chosen.
+        beta: Weight of each person.
+        gamma: Weight of each rating's item as its person sees it.
+    """
+
+    start: np.ndarray
+    items: np.ndarray
+    stars: np.ndarray
+    beta: np.ndarray
+    gamma: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"Histories({len(self.start) - 1} people)"
+
+    @property
+    def owners(self) -> np.ndarray:
+        """The person of each rating."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+
+def linear_rows(plan: PairsPlan, own: Histories) -> np.ndarray:
+    """Return the entry of each rating in its person's row of presence, from 0 to 255."""
+    limit = limit_of(LINEAR_BITS)
+    limits = np.floor(own.beta**2 * limit).astype(np.int64)
+    caps = np.floor(own.gamma * own.beta[own.owners] * math.sqrt(plan.kappa * limit)).astype(
+        np.int64
+    )
+    return fill(own.start, np.maximum(np.rint(own.gamma * _WISH), 1).astype(np.int64), caps, limits)
+
+
+def value_rows(own: Histories, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entry of each rating in its person's row of values, and the row's last entry.
+
+    An entry is the share of the one of presence by which the rating is off the person's own mean,
+    which is held to the middle of the scale. The row has one entry more than there are items: that
+    mean.
+
+    Args:
+        linear: What `linear_rows` returned.
+    """
+    owners, people = own.owners, len(own.beta)
+    sums = np.bincount(owners, own.gamma * (own.stars - _MIDDLE), people)
+    means = sums / (np.bincount(owners, own.gamma, people) + OWN_MEAN)
+    off = np.clip((own.stars - _MIDDLE - means[owners]) / REACH, -1.0, 1.0)
+    room = math.sqrt(1.0 - MEAN_ENTRY**2 / limit_of(LINEAR_BITS))
+    rows = np.fix(off * linear * room).astype(np.int64)
+    return rows, np.fix(means / 2.0 * own.beta * MEAN_ENTRY).astype(np.int64)
+
+
+def pair_rows(plan: PairsPlan, heads: Heads, own: Histories) -> tuple[Histories, np.ndarray]:
+    """Return the ratings of heads, with items numbered as heads, and the entry of each.
+
+    A device sends ``a_j a_k`` for all ``j <= k``, and nothing else of this row.
+    """
+    place = np.full(plan.items, -1)
+    place[heads.items] = np.arange(len(heads.items))
+    kept = np.flatnonzero(place[own.items] >= 0)
+    counts = np.bincount(own.owners[kept], minlength=len(own.beta))
+    rated = Histories(
+        np.concatenate(([0], np.cumsum(counts))),
+        place[own.items[kept]],
+        own.stars[kept],
+        own.beta,
+        own.gamma[kept],
+    )
+    limit = limit_of(PAIR_BITS)
+    limits = np.floor(own.beta * limit).astype(np.int64)
+    caps = np.floor(rated.gamma * np.sqrt(own.beta[rated.owners] * plan.kappa * limit)).astype(
+        np.int64
+    )
+    heights = np.rint(_HEIGHT * (rated.stars - 0.5))
+    weights = np.rint(rated.gamma * heights) * heads.weights[rated.items]
+    return rated, fill(rated.start, np.maximum(weights, 1).astype(np.int64), caps, limits)
+
+
+def fill(
+    start: np.ndarray, weights: np.ndarray, caps: np.ndarray, limits: np.ndarray
+) -> np.ndarray:
+    """Return the entries of rows that grow together until the next unit would be too much.
+
+    At time t an entry is ``min(cap, t weight / 2^32)``, rounded down. Units that come at the same
+    time come in the order of the row. Whole numbers only, so that every device gets the same.
+
+    Args:
+        start: Where each row begins, and the end of the last.
+        weights: Of each entry, from 1.
+        caps: Of each entry.
+        limits: Of each row's sum of squares.
+    """
+    counts = np.diff(start)
+    full = np.flatnonzero(counts)
+    if len(full) == 0:
+        return np.zeros(0, np.int64)
+    begins, row = start[full], np.repeat(np.arange(len(full)), counts[full])
+    limits = limits[full]
+    # By then every entry is at its cap.
+    late = np.maximum.reduceat(-((-caps << _STEPS) // weights), begins)
+
+    def at(times: np.ndarray) -> np.ndarray:
+        return np.minimum(caps, (times[row] * weights) >> _STEPS)
+
+    def fits(entries: np.ndarray) -> np.ndarray:
+        return np.asarray(np.add.reduceat(entries**2, begins) <= limits)
+
+    low, high = np.zeros(len(full), np.int64), late + 1
+    while (high - low > 1).any():
+        middle = (low + high) >> 1
+        good = fits(at(middle))
+        low, high = np.where(good, middle, low), np.where(good, high, middle)
+    entries, after = at(low), at(high)
+    added = np.cumsum(np.where(after > entries, 2 * entries + 1, 0))
+    added -= np.concatenate(([0], added))[begins][row]
+    room = limits - np.add.reduceat(entries**2, begins)
+    # The sums of units grow along the row: the first that is too much ends it.
+    return np.asarray(np.where((after > entries) & (added <= room[row]), after, entries))
+
+
+def presence_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> float:
+    """Bound what the presence of one rating costs, for every history (``proofs/hdp-pairs.md``).
+
+    Counted in whole numbers as they are sent, so that rounding is in it.
+
+    Args:
+        beta: The person's weight.
+        gamma: The item's.
+    """
+    limit = math.floor(beta * limit_of(PAIR_BITS))
+    most = math.floor(math.sqrt(beta * plan.kappa * limit_of(PAIR_BITS)))
+    own = math.floor(gamma * math.sqrt(beta * plan.kappa * limit_of(PAIR_BITS)))
+    # What is left of the limit is less than the next unit of an entry would take.
+    shared = max(0, limit - 2 * max(most - 1, 0) - own**2)
+    pairs = (limit**2 - shared**2) / (2 * plan.pairs**2)
+    limit = math.floor(beta**2 * limit_of(LINEAR_BITS))
+    reach = beta * math.sqrt(plan.kappa * limit_of(LINEAR_BITS))
+    own, most = math.floor(gamma * reach), math.floor(reach)
+    moved = min(limit, 2 * max(most - 1, 0) + 2 * own**2)
+    linear = moved / (2 * plan.linear**2)
+    values = 0.0
+    if plan.values:
+        # The own mean moves, too, and with it every other value.
+        mean = _mean_moves(gamma, reach, limit)
+        step = math.sqrt(moved) + mean + math.sqrt(plan.items + 1)
+        values = min(step**2, 4.0 * limit) / (2 * plan.values**2)
+    return float(pairs + linear + values)
+
+
+def _mean_moves(gamma: float, reach: float, limit: int) -> float:
+    """Bound how far a row of values moves where one more rating moves the person's own mean.
+
+    With s the sum of the others' gammas the mean is off the middle by at most ``2 s / (4 + s)``
+    stars, so that it moves by at most ``gamma (2 + 2 s / (4 + s)) / (4 + s + gamma)``. The row is
+    no longer than the root of the limit, and of s times an entry's reach.
+    """
+    sums = np.linspace(0.0, 64.0, 6401)
+    lengths = np.minimum(np.sqrt(sums) * reach, math.sqrt(limit)) + MEAN_ENTRY
+    # On a grid of s every factor is taken at the end where it is larger.
+    far = 2.0 + 2.0 * sums[1:] / (OWN_MEAN + sums[1:])
+    moves = gamma * far / (OWN_MEAN + gamma + sums[:-1]) / REACH * lengths[1:]
+    beyond = gamma * 4.0 / (OWN_MEAN + 64.0) / REACH * (math.sqrt(limit) + MEAN_ENTRY)
+    return float(max(moves.max(), beyond))

@@ -1,0 +1,177 @@
+"""What one rating and one person move in what a run of pairs sends, counted in whole numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hdpmf.common.privacy.pairs import (
+    LINEAR_BITS,
+    MEAN_ENTRY,
+    PAIR_BITS,
+    Heads,
+    Histories,
+    PairsPlan,
+    fill,
+    limit_of,
+    linear_rows,
+    make_plan,
+    pair_rows,
+    presence_rho,
+    value_rows,
+)
+from hdpmf.errors import PrivacyError
+
+ITEMS = 60
+
+
+def plan_of(kappa: float = 1 / 16, *, stars: bool = True) -> PairsPlan:
+    return make_plan(1_000, ITEMS, 0.5, stars=stars, heads=40, kappa=kappa)
+
+
+HEADS = Heads.of(np.arange(ITEMS, 0, -1.0) ** 2, 40)
+
+
+def one(
+    items: np.ndarray, stars: np.ndarray, beta: float = 1.0, gamma: np.ndarray | None = None
+) -> Histories:
+    return Histories(
+        np.array([0, len(items)]),
+        items,
+        stars,
+        np.array([beta]),
+        np.ones(len(items)) if gamma is None else gamma,
+    )
+
+
+def sent(plan: PairsPlan, own: Histories) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of presence, values and pairs, with all entries."""
+    linear, values, pairs = np.zeros(ITEMS), np.zeros(ITEMS + 1), np.zeros(plan.heads)
+    rows = linear_rows(plan, own)
+    linear[own.items] = rows
+    values[own.items], (values[-1],) = value_rows(own, rows)
+    rated, entries = pair_rows(plan, HEADS, own)
+    pairs[rated.items] = entries
+    return linear, values, pairs
+
+
+def rho_between(plan: PairsPlan, one: tuple[np.ndarray, ...], two: tuple[np.ndarray, ...]) -> float:
+    """Half the sum of (change / deviation)^2 over all numbers that are summed."""
+    (b, v, a), (b2, v2, a2) = one, two
+    moved = (np.outer(a, a) - np.outer(a2, a2))[np.triu_indices(plan.heads)]
+    found = ((moved / plan.pair_noise) ** 2).sum() + ((b - b2) ** 2).sum() / plan.linear**2
+    return float(found + ((v - v2) ** 2).sum() / plan.values**2) / 2
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Histories:
+    """Few or many ratings, alike or not, of items with one weight or with weights of their own."""
+    count = draw(st.integers(1, ITEMS))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    items = np.sort(rng.choice(ITEMS, count, replace=False))
+    stars = rng.integers(1, 6, count).astype(float)
+    if draw(st.booleans()):
+        stars[:] = draw(st.integers(1, 5))
+    wishes = rng.choice([0.1, 0.5, 1.0], ITEMS) if draw(st.booleans()) else np.ones(ITEMS)
+    return one(items, stars, draw(st.sampled_from([1.0, 0.6, 0.2])), wishes[items])
+
+
+def without(own: Histories, which: int) -> Histories:
+    kept = np.delete(np.arange(len(own.items)), which)
+    return one(own.items[kept], own.stars[kept], float(own.beta[0]), own.gamma[kept])
+
+
+@given(histories(), st.sampled_from([1 / 4, 1 / 16, 1]))
+@settings(max_examples=150, deadline=None)
+def test_a_person_pays_at_most_the_plan(own: Histories, kappa: float) -> None:
+    plan = plan_of(kappa)
+    empty = np.zeros(ITEMS), np.zeros(ITEMS + 1), np.zeros(plan.heads)
+    beta = float(own.beta[0])
+    assert rho_between(plan, sent(plan, own), empty) <= beta**2 * sum(plan.costs.values())
+    assert sum(plan.costs.values()) <= plan.rho
+
+
+@given(histories(), histories())
+@settings(max_examples=100, deadline=None)
+def test_one_history_for_another_costs_at_most_two_and_for_values_four_times_as_much(
+    own: Histories, other: Histories
+) -> None:
+    plan = plan_of()
+    own, other = replace(own, beta=np.ones(1)), replace(other, beta=np.ones(1))
+    most = 2 * plan.costs["linear"] + 4 * plan.costs["values"] + 2 * plan.costs["pairs"]
+    assert rho_between(plan, sent(plan, own), sent(plan, other)) <= most
+
+
+@given(histories(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_the_presence_of_a_rating_costs_at_most_its_bound(
+    own: Histories, data: st.DataObject
+) -> None:
+    plan = plan_of()
+    which = data.draw(st.integers(0, len(own.items) - 1))
+    beta, gamma = float(own.beta[0]), float(own.gamma[which])
+    found = rho_between(plan, sent(plan, own), sent(plan, without(own, which)))
+    assert found <= presence_rho(plan, beta, gamma)
+
+
+@pytest.mark.parametrize("kappa", [1 / 4, 1 / 16])
+@pytest.mark.parametrize("others", [3, 16, 39])
+def test_the_worst_histories_come_near_the_bound_of_pairs(kappa: float, others: int) -> None:
+    """One heavy rating beside light ones: the bound is no more than twice what it takes."""
+    plan = replace(plan_of(kappa, stars=False), linear=10**6)
+    stars = np.full(others + 1, 1.0)
+    stars[0] = 5.0
+    own = one(np.arange(others + 1), stars)
+    found = rho_between(
+        replace(plan, values=10**6), *(sent(plan, h) for h in (own, without(own, 0)))
+    )
+    assert found <= presence_rho(plan)
+    if others == 39:
+        assert found >= presence_rho(plan) / 2
+
+
+def test_the_bound_is_four_kappa_rho_but_for_rounding() -> None:
+    plan = make_plan(6_040, 3_706, 1.388, stars=True)
+    assert presence_rho(plan) < 4.1 * plan.kappa * plan.rho
+    # Entries of a light person are small, so that rounding is more of them.
+    assert presence_rho(plan, 0.5, 0.5) < 6 * plan.kappa * plan.rho / 16
+
+
+def test_one_more_rating_only_lowers_the_entries_of_others() -> None:
+    rng = np.random.default_rng(0)
+    weights, caps = rng.integers(1, 9, 50), rng.integers(1, 200, 50)
+    limits = np.array([40_000])
+    whole = fill(np.array([0, 50]), weights, caps, limits)
+    assert whole @ whole <= 40_000 < whole @ whole + 2 * whole.max() + 1
+    for left_out in range(50):
+        kept = np.delete(np.arange(50), left_out)
+        fewer = fill(np.array([0, 49]), weights[kept], caps[kept], limits)
+        assert (fewer >= whole[kept]).all()
+
+
+def test_rows_are_filled_to_the_limit_or_to_their_caps() -> None:
+    plan = plan_of()
+    linear, values, pairs = sent(plan, one(np.arange(40), np.tile([3.0, 4.0], 20)))
+    assert limit_of(LINEAR_BITS) - 2 * 255 <= linear @ linear <= limit_of(LINEAR_BITS)
+    assert limit_of(PAIR_BITS) - 2 * 1_023 <= pairs @ pairs <= limit_of(PAIR_BITS)
+    assert values @ values <= limit_of(LINEAR_BITS)
+    linear, values, pairs = sent(plan, one(np.arange(3), np.full(3, 5.0)))
+    assert linear.max() == 255
+    assert pairs.max() == 1_023 == math.isqrt(limit_of(PAIR_BITS) // 16)
+    assert 0 < values[-1] < MEAN_ENTRY
+
+
+def test_a_history_of_nothing_sends_zeros() -> None:
+    plan = plan_of()
+    assert not any(part.any() for part in sent(plan, one(np.zeros(0, int), np.zeros(0))))
+
+
+def test_a_plan_that_cannot_be_is_refused() -> None:
+    for wrong in ({"rho": 0.0}, {"people": 0}, {"kappa": 0.0}, {"kappa": 1.5}):
+        with pytest.raises(PrivacyError):
+            make_plan(**({"people": 10, "items": 9, "rho": 1.0, "stars": True} | wrong))
