@@ -135,7 +135,7 @@ def run_and_collect(
     from hdpmf.common.base.progress import clock
     from hdpmf.common.methods.registry import PLUGINS
     from hdpmf.lab.experiments import Store, collect, expected_runs, run_experiments
-    from hdpmf.lab.experiments.expansion import wishes_in_words
+    from hdpmf.lab.experiments.expansion import split_in_words, wishes_in_words
     from hdpmf.lab.experiments.runner import expected_seconds
     from hdpmf.private.kernels.gpu.availability import use_gpu
 
@@ -147,10 +147,12 @@ def run_and_collect(
             duration = clock(expected_seconds(experiments, execution.jobs))
             about = f", about {duration} if none were done before"
         note(f"{len(expected_runs(experiments))} runs in all{about}")
-        for experiment in experiments if files else ():
-            for name in experiment.data:
-                weights = wishes_in_words(experiment, name)
-                note(f"{name}: privacy weights: {weights} (data.{name}.weights)")
+        for experiment in experiments:
+            for name in experiment.datasets:
+                note(f"{experiment.name}: {name}: {split_in_words(experiment, name)}")
+                if name in experiment.data:
+                    weights = wishes_in_words(experiment, name)
+                    note(f"{name}: privacy weights: {weights} (data.{name}.weights)")
         try:
             done = run_experiments(
                 experiments,
@@ -277,8 +279,10 @@ def cell_tables(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[Block
 
 
 def _chosen(cell: Cell) -> list[str]:
+    from hdpmf.lab.report.content import plain
+
     known = cell.hyperparameters
-    return [f"{known[name]:g}" if name in known else "" for name in ("learning_rate", "reg")]
+    return [plain(known[name]) if name in known else "" for name in ("learning_rate", "reg")]
 
 
 def _plus_minus(cell: Cell, metric: str) -> str:

@@ -30,5 +30,5 @@ world = { n_users = 40, n_items = 30, n_ratings = 700 }
 
 @pytest.fixture
 def small() -> Experiment:
-    """Two methods to tune over two cells in two folds (8 runs), then seven evaluation runs."""
+    """Two methods to tune over two cells in two folds for two seeds (16 runs), then eight runs."""
     return parse_experiment(SMALL, "small.toml")

@@ -10,16 +10,20 @@ import msgspec
 import numpy as np
 import pytest
 
+from hdpmf.common.data import Ratings
 from hdpmf.common.methods import METHODS, Method
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab import paper
 from hdpmf.lab.experiments import Experiment, expected_runs, parse_experiment, resolve
-from hdpmf.lab.experiments.execution import load_data, weights_of
+from hdpmf.lab.experiments.execution import load_data, parts_of, weights_of
 from hdpmf.lab.experiments.expansion import (
     Configuration,
+    cell_configurations,
+    chosen_by_seed,
     configurations,
     evaluation_runs,
     method_names,
+    split_in_words,
     tuning_cells,
     tuning_runs,
 )
@@ -150,7 +154,7 @@ def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -
     """Otherwise the deviation over seeds would leave out what the draw of wishes does."""
     experiment = msgspec.structs.replace(small, seeds=(3, 5, 8))
     place = next(place for place in configurations(experiment) if place.method == "hdpmf")
-    runs = evaluation_runs(experiment, place, {"learning_rate": 0.01, "reg": 0.01}, None)
+    runs = evaluation_runs(experiment, place, [{"learning_rate": 0.01, "reg": 0.01}] * 3, None)
     assert [run.privacy.seed for run in runs if run.privacy is not None] == [3, 5, 8]
     assert [run.seed for run in runs] == [run.part.seed for run in runs] == [3, 5, 8]
     ratings = load_data(runs[0].data, None)
@@ -159,10 +163,10 @@ def test_every_seed_has_wishes_a_split_and_noise_of_its_own(small: Experiment) -
 
 
 def test_counts_of_a_small_experiment(small: Experiment) -> None:
-    assert len(list(configurations(small))) == 3  # hdpmf-r takes hdpmf's choice
-    assert len(tuning_runs([small])) == 2 * 2 * 2
+    assert len(list(configurations(small))) == 3 * 2  # hdpmf-r takes hdpmf's choice
+    assert len(tuning_runs([small])) == 2 * 2 * 2 * 2
     # Three methods with randomness and the user's mean, two seeds each with a cut of its own.
-    assert len(expected_runs([small])) == 8 + 8
+    assert len(expected_runs([small])) == 16 + 8
 
 
 def test_shared_runs_are_one_run() -> None:
@@ -179,7 +183,7 @@ def test_shared_runs_are_one_run() -> None:
 
 def test_a_figure_begins_where_the_table_is() -> None:
     place = Configuration("ml-1m", "hdpmf", 10)
-    chosen = {"learning_rate": 0.005, "reg": 0.01}
+    chosen = [{"learning_rate": 0.005, "reg": 0.01}] * 5
     table = evaluation_runs(paper.experiment("table3"), place, chosen, None)
     for name, x in (("figure_epsilon", 1.0), ("figure_epsilon_uc", 0.1), ("figure_f_uc", 0.54)):
         figure = evaluation_runs(paper.experiment(name), place, chosen, x)
@@ -190,9 +194,9 @@ def test_a_figure_begins_where_the_table_is() -> None:
     assert {(run.part.kind, run.part.fraction) for run in halved} == {("leave-one-out", 0.4)}
 
 
-def test_ml_100k_uses_its_ready_made_split() -> None:
+def test_the_paper_takes_the_ready_made_split_of_ml_100k_and_tunes_once() -> None:
     table = paper.experiment("table3")
-    chosen = {"learning_rate": 0.01, "reg": 0.01}
+    chosen = [{"learning_rate": 0.01, "reg": 0.01}] * 5
     runs = evaluation_runs(table, Configuration("ml-100k", "mf", 10), chosen, None)
     assert {run.part for run in runs} == {Part("ready-made")}
     assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
@@ -200,6 +204,47 @@ def test_ml_100k_uses_its_ready_made_split() -> None:
     assert [run.part for run in folds] == [
         Part("hold-out", folds=5, fold=fold) for fold in range(5)
     ]
+    assert "the test set that the data comes with" in split_in_words(table, "ml-100k")
+    assert "sees test ratings of other seeds" in split_in_words(table, "ml-1m")
+
+
+@pytest.mark.parametrize("stated", ["", "[split]\nper_user = 5", "[split]\nkind = 'ratio'"])
+def test_a_split_is_never_swapped_for_the_one_that_a_data_set_comes_with(stated: str) -> None:
+    text = f'name = "s"\ntitle = "S"\ndatasets = ["ml-100k"]\nmethods = ["user-mean"]\n{stated}'
+    experiment = parse_experiment(text, "s.toml")
+    (place, *_) = configurations(experiment)
+    parts = [run.part for run in evaluation_runs(experiment, place, [{}] * 5, None)]
+    assert {part.kind for part in parts} == {experiment.split.kind}
+    assert [part.seed for part in parts] == [0, 1, 2, 3, 4]
+    if experiment.split.kind == "hold-out":
+        assert {part.per_user for part in parts} == {5 if stated else 10}
+    assert "drawn for each seed" in split_in_words(experiment, "ml-100k")
+
+
+@pytest.mark.parametrize("kind", ["hold-out", "leave-one-out", "ratio", "user-time"])
+def test_no_choice_sees_a_test_rating_of_its_seed(small: Experiment, kind: str) -> None:
+    split = msgspec.structs.replace(small.split, kind=kind)
+    experiment = msgspec.structs.replace(small, split=split)
+
+    def pairs(ratings: Ratings) -> set[tuple[int, int]]:
+        return set(zip(ratings.user_codes.tolist(), ratings.item_codes.tolist(), strict=True))
+
+    chosen: dict[Configuration, dict[str, float]] = {}
+    seen: dict[Configuration, set[tuple[int, int]]] = {}
+    for place in configurations(experiment):
+        cells = tuning_cells(experiment, place)
+        chosen[place] = cells[0].values
+        parts = [part for run in cells[0].runs for part in parts_of(run, {})]
+        seen[place] = set().union(*map(pairs, parts))
+    for place, tuned, x in cell_configurations(experiment):
+        values = chosen_by_seed(experiment, tuned, chosen)
+        for run, seed in zip(evaluation_runs(experiment, place, values, x), (0, 1), strict=True):
+            own = tuned._replace(seed=None if kind == "user-time" else seed)
+            train, test = (pairs(part) for part in parts_of(run, {}))
+            assert test
+            if own.method != "user-mean":
+                assert seen[own] == train
+                assert not seen[own] & test
 
 
 def test_methods_added_later_appear_by_themselves(register: Callable[[Method], None]) -> None:

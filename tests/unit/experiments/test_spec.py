@@ -53,6 +53,18 @@ HEAD = 'name = "mine"\ntitle = "Mine"\ndatasets = ["synthetic"]\n'
         ),
         ("[tuning]\nfolds = 1", r"\$\.tuning\.folds"),
         ("[split]\nkind = 'whole'", r"\$\.split\.kind"),
+        ("split = {kind = 'ratio', per_user = 3}", "split.per_user has no effect on the kind"),
+        ("split = {fraction = 0.3}", "split.fraction has no effect on the kind 'hold-out'"),
+        ("split = {ready_made = true}", "none of these data sets comes with a split"),
+        ("tuning = {seed = 3}", "tuning.seed belongs to tuning.split"),
+        (
+            "tuning.split = {kind = 'leave-one-out', per_user = 3}",
+            "tuning.split.per_user has no effect",
+        ),
+        (
+            "split = {ready_made = true, per_user = 5}",
+            "split.ready_made takes the split that a data set comes with, whatever split.per_user",
+        ),
         ("= 3", "is not TOML"),
     ],
 )

@@ -56,6 +56,10 @@ def test_the_page_is_about_the_experiment(table: Path, tmp_path: Path) -> None:
     page = (tmp_path / "index.html").read_text()
     assert "<h1>My own question</h1>" in page
     assert "<title>My own question</title>" in page
+    assert (
+        "tested on 3 random ratings of each user, drawn for each seed; 5 folds of each seed's "
+        "training part" in unescape(page)
+    )
     body = re.sub(
         r"<[^>]+>", " ", page.split("<body>")[1].split('<script type="application/json"')[0]
     )

@@ -22,16 +22,27 @@ from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.errors import ConfigError, DatasetError, RatingsError
 from hdpmf.lab.experiments.runs import Data, Part, Privacy, Run, Scalar, make_run
-from hdpmf.lab.experiments.spec import PRIVACY_NAMES, DataOptions, Experiment, Split
+from hdpmf.lab.experiments.spec import (
+    PRIVACY_NAMES,
+    DataOptions,
+    Experiment,
+    Split,
+    has_ready_made,
+)
 from hdpmf.lab.experiments.store import Result
 
 
 class Configuration(NamedTuple):
-    """A data set, method and K, for which hyper-parameters are chosen."""
+    """A data set, method and K, for which hyper-parameters are chosen.
+
+    Attributes:
+        seed: The seed whose training part they are chosen on; None if all seeds have one choice.
+    """
 
     dataset: str
     method: str
     factors: int
+    seed: int | None = None
 
 
 class GridCell(NamedTuple):
@@ -147,8 +158,27 @@ def configurations(experiment: Experiment) -> Iterator[Configuration]:
     """Yield where hyper-parameters must be chosen."""
     like = experiment.tuning.like
     tuned = dict.fromkeys(like.get(method, method) for method in method_names(experiment))
-    for place in itertools.product(experiment.datasets, tuned, experiment.factors):
-        yield Configuration(*place)
+    for dataset, method, factors in itertools.product(
+        experiment.datasets, tuned, experiment.factors
+    ):
+        for seed in dict.fromkeys(_choice_seeds(experiment, dataset)):
+            yield Configuration(dataset, method, factors, seed)
+
+
+def _choice_seeds(experiment: Experiment, dataset: str) -> Sequence[int | None]:
+    """Return, for each seed, the one whose training part its choice is made on (None: all's)."""
+    kind = _part(experiment, dataset, experiment.split, 0).kind
+    alike = experiment.tuning.split is not None or kind in ("ready-made", *BY_TIME)
+    return [None] * len(experiment.seeds) if alike else experiment.seeds
+
+
+def chosen_by_seed(
+    experiment: Experiment, tuned: Configuration, chosen: Choices
+) -> tuple[Mapping[str, float], ...]:
+    """Return the values chosen at a place, one for each seed; empty while any is open."""
+    seeds = _choice_seeds(experiment, tuned.dataset)
+    found = [chosen.get(tuned._replace(seed=seed)) for seed in seeds]
+    return () if None in found else tuple(values for values in found if values is not None)
 
 
 def cell_configurations(
@@ -170,14 +200,16 @@ def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[G
         return [GridCell(grid[0], ())]
     tuning = experiment.tuning
     data = data_of(experiment, configuration.dataset)
-    part = _part(data, tuning.split, tuning.seed)
-    privacy = wishes_of(experiment, configuration.dataset, dict(experiment.privacy), tuning.seed)
+    own = experiment.seeds[0] if configuration.seed is None else configuration.seed
+    seed = own if tuning.split is None else tuning.seed
+    part = _part(experiment, configuration.dataset, tuning.split or experiment.split, seed)
+    privacy = wishes_of(experiment, configuration.dataset, dict(experiment.privacy), seed)
     shared = _shared_params(experiment, configuration)
 
     def run(values: dict[str, float], fold: int) -> Run:
         folded = msgspec.structs.replace(part, folds=tuning.folds, fold=fold)
         params = {**shared, **values}
-        return make_run(data, folded, configuration.method, params, privacy, tuning.seed)
+        return make_run(data, folded, configuration.method, params, privacy, seed)
 
     return [
         GridCell(values, tuple(run(values, fold) for fold in range(tuning.folds)))
@@ -188,26 +220,32 @@ def tuning_cells(experiment: Experiment, configuration: Configuration) -> list[G
 def evaluation_runs(
     experiment: Experiment,
     configuration: Configuration,
-    chosen: Mapping[str, float],
+    chosen: Sequence[Mapping[str, float]],
     x: float | None,
 ) -> tuple[Run, ...]:
-    """Return the runs of one cell of a table or one point of a curve, one per seed."""
+    """Return the runs of one cell of a table or one point of a curve, one per seed.
+
+    ``chosen`` are the hyper-parameters of each seed; there are no runs while they are open.
+    """
     data = data_of(experiment, configuration.dataset)
-    params: dict[str, Scalar] = {**_shared_params(experiment, configuration), **chosen}
+    shared = _shared_params(experiment, configuration)
+    varied: dict[str, Scalar] = {}
     if x is not None and experiment.varied in METHODS[configuration.method].options:
-        params[experiment.varied] = _as_option(experiment.varied, x)
+        varied[experiment.varied] = _as_option(experiment.varied, x)
     fraction = float(x) if x is not None and experiment.varied == "fraction" else 1.0
     wishes = _wishes(experiment, x)
     return tuple(
         make_run(
             data,
-            msgspec.structs.replace(_part(data, experiment.split, seed), fraction=fraction),
+            msgspec.structs.replace(
+                _part(experiment, configuration.dataset, experiment.split, seed), fraction=fraction
+            ),
             configuration.method,
-            params,
+            {**shared, **values, **varied},
             wishes_of(experiment, configuration.dataset, wishes, seed),
             seed,
         )
-        for seed in experiment.seeds
+        for seed, values in zip(experiment.seeds, chosen, strict=bool(chosen))
     )
 
 
@@ -244,8 +282,9 @@ def _evaluated(chosen: Iterable[tuple[Experiment, Choices]]) -> list[Run]:
         run.id: run
         for experiment, values in chosen
         for configuration, tuned, x in cell_configurations(experiment)
-        if tuned in values
-        for run in evaluation_runs(experiment, configuration, values[tuned], x)
+        for run in evaluation_runs(
+            experiment, configuration, chosen_by_seed(experiment, tuned, values), x
+        )
     }
     return list(runs.values())
 
@@ -316,9 +355,39 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
     return f"the paper's random groups{shares}, nobody's own wishes"
 
 
-def _part(data: Data, split: Split, seed: int) -> Part:
-    known = None if data.sha256 or data.world else dataset_info(data.name)
-    if split.ready_made and split.kind == "hold-out" and known is not None and known.split:
+def split_in_words(experiment: Experiment, name: str) -> str:
+    """Describe what a data set is tested and tuned on."""
+    tested = _part(experiment, name, experiment.split, 0)
+    own = tested.kind in ("ready-made", *BY_TIME)
+    tuning = experiment.tuning
+    tuned = "that training part" if own else "each seed's training part"
+    if tuning.split is not None:
+        part = _part(experiment, name, tuning.split, tuning.seed)
+        if not own or (part.kind, part.per_user, part.share) != (
+            *(tested.kind, tested.per_user, tested.share),
+        ):
+            tuned = (
+                f"one training part for all seeds, beside {_part_in_words(part)} (seed "
+                f"{tuning.seed}): the paper's procedure, which sees test ratings of other seeds"
+            )
+    drawn = "the same for all seeds" if own else "drawn for each seed"
+    return f"tested on {_part_in_words(tested)}, {drawn}; {tuning.folds} folds of {tuned}"
+
+
+def _part_in_words(part: Part) -> str:
+    return {
+        "hold-out": f"{part.per_user} random ratings of each user",
+        "leave-one-out": "one random rating of each user",
+        "last": f"the last {part.per_user} ratings of each user",
+        "ratio": f"a random {part.share:g} of all ratings",
+        "time": f"the last {part.share:g} of all ratings",
+        "user-time": f"the last {part.share:g} of each user's ratings",
+        "ready-made": "the test set that the data comes with",
+    }[part.kind]
+
+
+def _part(experiment: Experiment, name: str, split: Split, seed: int) -> Part:
+    if split.ready_made and split.kind == "hold-out" and has_ready_made(experiment, name):
         return Part("ready-made", seed=seed)
     per_user = split.per_user if split.kind in ("hold-out", "last") else 10
     share = split.fraction if split.kind in ("ratio", "time", "user-time") else 0.0

@@ -80,9 +80,7 @@ Scalar = bool | int | float | str | None
 World = bool | int | float | tuple[float, ...]
 """An option of a synthetic world."""
 
-SplitKind = Literal[
-    "hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made", "whole"
-]
+SplitKind = Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time", "ready-made"]
 
 
 class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +108,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The split into training and test ratings.
 
     Attributes:
-        kind: The kind of split; ``whole`` keeps all ratings for training, to be cross-validated.
+        kind: The kind of split.
         per_user: Test ratings per user of ``hold-out`` and ``last``.
         seed: Seed of the split; always 0 for a predefined one, and for one by time.
         fraction: Share of each user's training ratings that is kept.

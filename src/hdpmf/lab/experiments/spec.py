@@ -18,14 +18,16 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from hdpmf.common.base.names import did_you_mean
+from hdpmf.common.data import dataset_info
 from hdpmf.common.data.checks import Duplicates
 from hdpmf.common.data.columns import Missing
 from hdpmf.common.methods import METHODS
@@ -60,29 +62,33 @@ def default_likes() -> dict[str, str]:
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The split of a data set into training and test, redrawn for every seed.
+    """The split of a data set into training and test, drawn for every seed where it is random.
 
     Attributes:
         kind: ``hold-out``, ``leave-one-out``, ``last`` (each user's last ones), ``ratio`` (a
             fraction of all), ``time`` (the last of all) or ``user-time`` (of each user's).
         per_user: Test ratings per user of ``hold-out`` and ``last``.
         fraction: Share of test ratings of ``ratio``, ``time`` and ``user-time``.
-        ready_made: Use the predefined split of a data set, if it has one (ML-100K's ua.base and
-            ua.test).
+        ready_made: Take the one split that a data set comes with (ML-100K's ua.base and ua.test)
+            for all seeds; data sets without one are held out of as ever.
     """
 
     kind: Literal["hold-out", "leave-one-out", "last", "ratio", "time", "user-time"] = "hold-out"
     per_user: Count = 10
     fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
-    ready_made: bool = True
+    ready_made: bool = False
 
 
 class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The choice of hyper-parameters: cross-validation on the training part of one split.
+    """The choice of hyper-parameters: cross-validation on the training part of each seed's split.
+
+    So no seed's choice sees a test rating of that seed.
 
     Attributes:
         by: The lowest ``mse``, or the highest ``ndcg_at_10`` (see `hdpmf.models.ranking_metrics`).
-        seed: Seed of the split, the folds, the privacy weights and the training.
+        split: The paper's procedure instead: one choice for all seeds, on the training part of this
+            one split, which has test ratings of the seeds that split otherwise.
+        seed: With ``split``: the seed of it, its folds, privacy weights and training.
         grids: Values to try, by method; ``default`` is for gradient methods that have none of their
             own. A grid of a single cell is taken without cross-validation.
         like: Methods that take over another's choice, because their training is the same.
@@ -93,7 +99,7 @@ class Tuning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: Seed = 0
     grids: dict[str, Grid] = msgspec.field(default_factory=default_grids)
     like: dict[str, str] = msgspec.field(default_factory=default_likes)
-    split: Split = Split()
+    split: Split | None = None
 
 
 class Vary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -234,15 +240,19 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
 def parse_experiment(text: str, origin: str) -> Experiment:
     """Parse an experiment; ``origin`` names it in messages."""
     try:
-        experiment = msgspec.convert(tomllib.loads(text), Experiment)
+        stated = tomllib.loads(text)
+        experiment = msgspec.convert(stated, Experiment)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin} is not TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{origin}: {_in_words(error)}") from error
-    for problem in _problems(experiment):
+    for problem in chain(_split_problems(experiment, stated), _problems(experiment)):
         raise ConfigError(f"{origin}: {problem}")
     return experiment
 
+
+_AMOUNTS = {"hold-out": ("per_user",), "last": ("per_user",), "leave-one-out": ()}
+"""How much a kind of split tests on: the others take a fraction."""
 
 _PARTS: dict[str, type[msgspec.Struct]] = {
     "split": Split,
@@ -297,6 +307,31 @@ def _problems(experiment: Experiment) -> Iterator[str]:
     yield from _privacy_problems(experiment)
     for x in experiment.xs:
         privacy_spec(experiment, x)
+
+
+def _split_problems(experiment: Experiment, stated: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is stated about splits and would have no effect."""
+    tuning = stated.get("tuning", {})
+    if "seed" in tuning and "split" not in tuning:
+        yield "tuning.seed belongs to tuning.split; without it each seed is tuned by itself"
+    for where, split in (("split", stated.get("split")), ("tuning.split", tuning.get("split"))):
+        kind, others = (split or {}).get("kind", "hold-out"), {*(split or {})} - {"ready_made"}
+        for name in sorted(others - {"kind", *_AMOUNTS.get(kind, ("fraction",))}):
+            yield f"{where}.{name} has no effect on the kind {kind!r}; drop it"
+        if split and split.get("ready_made"):
+            for name in sorted(others):
+                yield (
+                    f"{where}.ready_made takes the split that a data set comes with, whatever "
+                    f"{where}.{name} says; drop one of them"
+                )
+            if not any(has_ready_made(experiment, name) for name in experiment.datasets):
+                yield f"{where}.ready_made: none of these data sets comes with a split; drop it"
+
+
+def has_ready_made(experiment: Experiment, name: str) -> bool:
+    """Return whether a data set comes with a split."""
+    own = experiment.data.get(name, DataOptions())
+    return own.file is None and not own.world and dataset_info(name).split
 
 
 def _unknown_options(where: str, methods: Sequence[str], names: set[str]) -> Iterator[str]:

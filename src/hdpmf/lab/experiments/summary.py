@@ -12,6 +12,7 @@ from hdpmf.lab.experiments.execution import RANKED
 from hdpmf.lab.experiments.expansion import (
     cell_configurations,
     choices,
+    chosen_by_seed,
     evaluation_runs,
     worst_status,
 )
@@ -97,7 +98,8 @@ class Cell:
         metrics: Summaries over the seeds of ``METRICS`` (empty for methods that predict no
             ratings), and of ``RANKING`` and ``n_off_scale`` (with ``n_all``) if they were measured.
         status: ``done``, ``diverged``, ``failed`` (any of its runs) or ``missing`` (some runs).
-        hyperparameters: Chosen values; empty if there was no choice.
+        hyperparameters: Chosen values, one for each seed where they differ; empty if there was no
+            choice.
         run_ids: In the order of the seeds.
     """
 
@@ -111,7 +113,7 @@ class Cell:
     x: float | None
     metrics: dict[str, Summary]
     status: str
-    hyperparameters: dict[str, float]
+    hyperparameters: dict[str, float | tuple[float, ...]]
     run_ids: tuple[str, ...]
     claim: StoredClaim | None
 
@@ -143,9 +145,8 @@ def collect(
     chosen = choices(experiment, results)
     cells = []
     for configuration, tuned, x in cell_configurations(experiment):
-        runs = (
-            evaluation_runs(experiment, configuration, chosen[tuned], x) if tuned in chosen else ()
-        )
+        values = chosen_by_seed(experiment, tuned, chosen)
+        runs = evaluation_runs(experiment, configuration, values, x)
         ended = [results[run.id] for run in runs if run.id in results]
         order = ("failed", "diverged", "missing", "done")
         cells.append(
@@ -160,12 +161,21 @@ def collect(
                 x=None if x is None else float(x),
                 metrics=_summaries(ended),
                 status=worst_status(ended, len(experiment.seeds), order),
-                hyperparameters=dict(chosen.get(tuned, {})),
+                hyperparameters=_together(values),
                 run_ids=tuple(run.id for run in runs),
                 claim=next((one.claim for one in ended if one.claim is not None), None),
             )
         )
     return cells
+
+
+def _together(chosen: Sequence[Mapping[str, float]]) -> dict[str, float | tuple[float, ...]]:
+    """Return the values of all seeds: one where they agree."""
+    found: dict[str, float | tuple[float, ...]] = {}
+    for name in chosen[0] if chosen else ():
+        values = tuple(each[name] for each in chosen)
+        found[name] = values[0] if len({*values}) == 1 else values
+    return found
 
 
 def _summaries(ended: Sequence[Result]) -> dict[str, Summary]:

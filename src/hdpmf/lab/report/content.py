@@ -43,9 +43,9 @@ LABELS = METRIC_LABELS | RANKING_LABELS
 STATUS_WORDS = {"none": "no privacy", "nominal": "nominal", "proved": "proved"}
 
 
-def plain(value: float) -> str:
-    """Format a parameter: short and exact."""
-    return f"{value:.10g}"
+def plain(value: float | Sequence[float]) -> str:
+    """Format a parameter, short and exact; of several seeds, one after another."""
+    return f"{value:.10g}" if isinstance(value, float | int) else "/".join(map(plain, value))
 
 
 def four(value: float) -> str:
@@ -320,8 +320,9 @@ def anchor(cell: Cell) -> str:
 def grid_anchor(tuned: TunedGrid, row: GridPoint) -> str:
     """Return the id of a grid cell's runs in the page."""
     values = "-".join(f"{name}-{plain(value)}" for name, value in row.values.items())
-    dataset, method, factors = tuned.configuration
-    return _slug(f"cv-{tuned.experiments[0]}-{dataset}-{method}-k{factors}-{values}")
+    dataset, method, factors, seed = tuned.configuration
+    alone = "" if seed is None else f"-s{seed}"
+    return _slug(f"cv-{tuned.experiments[0]}-{dataset}-{method}-k{factors}{alone}-{values}")
 
 
 def _slug(text: str) -> str:

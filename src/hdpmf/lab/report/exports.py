@@ -221,7 +221,7 @@ def _cells_csv(content: Content, experiment: Experiment, more: MoreColumns | Non
         if paper:
             row["in_paper"] = str(cell.in_paper).lower()
         row |= {"factors": cell.factors, "x": cell.x, "status": cell.status}
-        row |= _summaries(cell, METRICS) | {key: cell.hyperparameters.get(key) for key in chosen}
+        row |= _summaries(cell, METRICS) | _chosen(cell, chosen)
         row |= {
             "epsilon": cell.claim and cell.claim.epsilon,
             "epsilon_status": cell.claim and cell.claim.status,
@@ -235,6 +235,12 @@ def _cells_csv(content: Content, experiment: Experiment, more: MoreColumns | Non
                 row[f"{metric}_seed_{seed}"] = None if result is None else result.metric(metric)
         rows.append(row | {f"run_seed_{seed}": run for seed, run in runs.items()})
     return to_csv(rows)
+
+
+def _chosen(cell: Cell, names: Iterable[str]) -> dict[str, object]:
+    """Return hyper-parameters: in words where seeds have different ones."""
+    values = {name: cell.hyperparameters.get(name) for name in names}
+    return {name: read.plain(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def _summaries(cell: Cell, metrics: Iterable[str]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.lab.experiments import Cell, Experiment
-from hdpmf.lab.experiments.expansion import wishes_in_words, wishes_of
+from hdpmf.lab.experiments.expansion import split_in_words, wishes_in_words, wishes_of
 from hdpmf.lab.experiments.store import StoredClaim
 from hdpmf.lab.report.content import Content, TunedGrid, counted, duration, plain, words
 
@@ -201,26 +201,26 @@ _SHORT_NAMES = {"learning_rate": "lr"}
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRow:
-    """The choices of one method at one K: its grids by data set, and what was tried."""
+    """The choices of one method at one K: its grids by data set (a seed each), what was tried."""
 
     label: str
     factors: int
-    grids: dict[str, TunedGrid]
+    grids: dict[str, list[TunedGrid]]
     tried: str
 
 
 def choice_rows(content: Content) -> list[ChoiceRow]:
     """Return the cross-validated grids; experiments with grids of their own have their rows."""
-    found: dict[tuple[str, int, str], dict[str, TunedGrid]] = {}
+    found: dict[tuple[str, int, str], dict[str, list[TunedGrid]]] = {}
     for tuned in content.tuned:
-        dataset, method, factors = tuned.configuration
+        dataset, method, factors, _ = tuned.configuration
         names = dict.fromkeys(name for row in tuned.grid for name in row.values)
         values = {name: dict.fromkeys(row.values[name] for row in tuned.grid) for name in names}
         tried = "; ".join(
             f"{_SHORT_NAMES.get(name, name)} {', '.join(map(plain, all_))}"
             for name, all_ in values.items()
         )
-        found.setdefault((method, factors, tried), {})[dataset] = tuned
+        found.setdefault((method, factors, tried), {}).setdefault(dataset, []).append(tuned)
     labels = content.method_labels
     return [
         ChoiceRow(labels.get(method, method), factors, grids, tried)
@@ -228,7 +228,7 @@ def choice_rows(content: Content) -> list[ChoiceRow]:
     ]
 
 
-def parameters_in_words(values: Mapping[str, float]) -> str:
+def parameters_in_words(values: Mapping[str, float | tuple[float, ...]]) -> str:
     """Return hyper-parameters on one line."""
     return " ".join(f"{_SHORT_NAMES.get(name, name)} {plain(v)}" for name, v in values.items())
 
@@ -248,12 +248,10 @@ def environment(content: Content) -> dict[str, Any]:
     return facts | ({"hdpmf that ran them": ", ".join(versions)} if versions else {})
 
 
-def weights_in_words(content: Content, experiment: Experiment) -> str:
-    """Return the privacy weights of an experiment, by data set where they differ."""
-    weights: dict[str, list[str]] = {}
+def settings_of_data(content: Content, experiment: Experiment) -> list[tuple[str, str, str]]:
+    """Return the splits and the privacy weights of an experiment, with the data sets of each."""
+    alike: dict[tuple[str, str], list[str]] = {}
     for name in experiment.datasets:
-        text = wishes_in_words(experiment, name)
-        weights.setdefault(text, []).append(content.dataset_titles[name])
-    return "; ".join(
-        text if len(weights) == 1 else f"{text} ({words(names)})" for text, names in weights.items()
-    )
+        said = split_in_words(experiment, name), wishes_in_words(experiment, name)
+        alike.setdefault(said, []).append(content.dataset_titles[name])
+    return [(words(names), *said) for said, names in alike.items()]
