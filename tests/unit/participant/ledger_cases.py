@@ -1,0 +1,105 @@
+"""Histories of ledgers, and what must come of them: ``spec/vectors/ledger.json``.
+
+``python -m tests.unit.participant.ledger_cases`` writes the file anew. The web app's ledger is
+tested against it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+from hdpmf.private.device.ledger import (
+    MONTH,
+    SLACK_UNIT,
+    UNIT,
+    WHOLE,
+    Limits,
+    Line,
+    Price,
+    matrix_price,
+    promise,
+    total,
+    vector_price,
+)
+
+FILE = Path(__file__).parents[3] / "spec" / "vectors" / "ledger.json"
+
+
+def price_of(asked: dict[str, Any]) -> Price:
+    """The price of what a case asks for."""
+    if asked["part"] == "pairs":
+        return matrix_price(asked["bound"], asked["deviation"], heads=asked["heads"])
+    price = vector_price(asked["bound"], asked["presence"], signed=False, entries=asked["items"])
+    if asked["values"]:
+        price += vector_price(asked["bound"], asked["values"], signed=True, entries=asked["items"])
+    return price
+
+
+def answered(case: dict[str, Any]) -> list[Line]:
+    """The ledger after a case's history."""
+    lines: list[Line] = []
+    for number, asked in enumerate(case["asked"]):
+        line = promise(
+            Limits(**case["limits"]),
+            lines,
+            price_of(asked),
+            asked["wish"],
+            at=asked["at"],
+            recommender="https://films.example",
+            task=f"{number:064x}",
+            part=asked["part"],
+        )
+        lines.append(line)
+    return lines
+
+
+def expected(lines: list[Line]) -> dict[str, Any]:
+    """What a case says of a ledger."""
+    rows = [{"price": line.price, "zeros": line.zeros, **_costs(line.cost)} for line in lines]
+    return {"lines": rows, "total": _costs(total(lines))}
+
+
+def _costs(cost: Any) -> dict[str, int]:
+    return {"none": cost.none, "other": cost.other, "slack": cost.slack}
+
+
+def drawn_case(draw: random.Random) -> dict[str, Any]:
+    """A history, the same for the same state of ``draw``."""
+    life = draw.randrange(UNIT // 4, 3 * UNIT)
+    now, asked = 1_800_000_000, []
+    for _ in range(draw.randrange(1, 12)):
+        now += draw.choice((0, 1, 3600, MONTH - 1, MONTH, MONTH + 1, -3600))
+        one: dict[str, Any] = {
+            "at": now,
+            "wish": draw.choice((0, 1, draw.randrange(WHOLE + 1), WHOLE, WHOLE)),
+            "bound": draw.randrange(1, 1 << 24),
+        }
+        if draw.random() < 0.5:
+            one |= {"part": "pairs", "heads": draw.randrange(2, 301)}
+            one["deviation"] = one["bound"] * draw.randrange(1, 9) // 2 + 1
+        else:
+            one |= {"part": "linear", "items": draw.randrange(1, 20_001)}
+            root = isqrt(one["bound"])
+            one["presence"] = draw.randrange(root // 2 + 1, 6 * root + 2)
+            one["values"] = draw.choice((0, draw.randrange(root // 2 + 1, 6 * root + 2)))
+        asked.append(one)
+    month = draw.choice((life, draw.randrange(life + 1)))
+    return {"limits": {"life": life, "month": month}, "asked": asked}
+
+
+def main() -> None:
+    """Write the file."""
+    draw = random.Random(40)
+    cases = [drawn_case(draw) for _ in range(40)]
+    for case in cases:
+        case["expected"] = expected(answered(case))
+    rows = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    FILE.write_text(f'{{"unit":{UNIT},"slackUnit":{SLACK_UNIT},"cases":[\n{rows}\n]}}\n')
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The person's ledger: sums of squares, limits that hold, and the web app's vectors."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from fractions import Fraction
+
+import pytest
+
+from hdpmf.errors import PrivacyError
+from hdpmf.private.device.ledger import (
+    MONTH,
+    UNIT,
+    WHOLE,
+    Limits,
+    cost_of,
+    matrix_price,
+    vector_price,
+)
+from tests.unit.participant.ledger_cases import FILE, answered, drawn_case, expected, price_of
+
+CASES = json.loads(FILE.read_text())["cases"]
+
+
+def test_the_vectors_of_the_specification_are_what_this_ledger_says() -> None:
+    assert len(CASES) == 40
+    for case in CASES:
+        assert expected(answered(case)) == case["expected"]
+
+
+def test_the_vectors_have_all_kinds_of_answers() -> None:
+    rows = [row for case in CASES for row in case["expected"]["lines"]]
+    zeros = [row for row in rows if row["zeros"]]
+    assert 50 < len(zeros) < len(rows) - 50
+    # The month's limit and the life's both say no to something that the other lets through.
+    by_month = by_life = 0
+    for case in CASES:
+        for limits, count in (
+            ({"month": case["limits"]["life"]}, "month"),
+            ({"life": 9 * UNIT}, "life"),
+        ):
+            more = answered(case | {"limits": case["limits"] | limits})
+            if [line.zeros for line in more] != [row["zeros"] for row in case["expected"]["lines"]]:
+                by_month += count == "month"
+                by_life += count == "life"
+    assert by_month > 2
+    assert by_life > 2
+
+
+def test_no_history_spends_more_than_the_limits_by_exact_arithmetic() -> None:
+    draw = random.Random(7)
+    for _ in range(300):
+        case = drawn_case(draw)
+        limits, spent = case["limits"], []
+        for asked, line in zip(case["asked"], answered(case), strict=True):
+            share = Fraction(asked["wish"], WHOLE) ** 2
+            exact = price_of(asked).none * share * UNIT
+            paid = Fraction(0) if line.zeros else exact
+            assert line.cost.none >= paid  # rounded up
+            assert line.cost.none - paid < 1
+            spent.append((asked["at"], paid))
+            assert sum(each for _, each in spent) <= limits["life"]
+            if line.zeros:  # a clock that was put back brings old lines into the month again
+                continue
+            now = asked["at"]
+            assert sum(each for at, each in spent if at > now - MONTH) <= limits["month"]
+
+
+def test_rho_of_both_parts_is_half_the_square_of_mu() -> None:
+    # rho = T^2 / (4 s^2) for pairs, T / (2 s^2) for a row: docs/privacy.md
+    assert matrix_price(1000, 700, heads=2).none == 2 * Fraction(1000**2, 4 * 700**2)
+    assert vector_price(1000, 30, signed=False, entries=9).none == 2 * Fraction(1000, 2 * 30**2)
+
+
+def test_another_history_costs_twice_as_much_and_signed_rows_four_times() -> None:
+    for price, times in (
+        (matrix_price(64, 50, heads=3), 2),
+        (vector_price(64, 5, signed=False, entries=3), 2),
+        (vector_price(64, 5, signed=True, entries=3), 4),
+    ):
+        assert price.other == times * price.none
+
+
+def test_the_slack_is_above_the_proved_bound() -> None:
+    for deviation in (1, 2, 3, 10, 1000):
+        proved = 0.0202 / deviation**2 + 0.0061 / deviation**3
+        proved += math.exp(-2 * (math.pi * deviation) ** 2)
+        assert vector_price(1, deviation, signed=False, entries=7).slack >= 7 * proved
+        assert matrix_price(1, deviation, heads=4).slack >= 10 * proved
+
+
+def test_a_wish_counts_by_its_square() -> None:
+    price = vector_price(1 << 20, 1 << 10, signed=False, entries=1)
+    assert cost_of(price, 500).none == UNIT // 4
+    assert cost_of(price, 0).none == 0
+    with pytest.raises(PrivacyError, match="thousandths"):
+        cost_of(price, WHOLE + 1)
+
+
+def test_a_month_has_no_more_than_a_life() -> None:
+    with pytest.raises(PrivacyError, match="life"):
+        Limits(life=1, month=2)
