@@ -5,10 +5,10 @@ at most as easy to tell apart as N(0, 1) from N(mu, 1). Squares of mu add up, ov
 runs, also where later ones are chosen by what earlier ones released, so that a budget of rho is a
 filter. Every number for people is rounded up, every budget down (``proofs/hdp-pairs.md``).
 
-Noise is drawn from the discrete Gaussian, not from the Gaussian. The two differ by a total
-variation that ``slack`` bounds; (1 + e^epsilon) times it is charged to delta. Where noise is so
-small that this is too much, the conversion of Canonne, Kamath and Steinke (2020) is used, which
-holds for discrete Gaussian noise as for any rho.
+Noise is drawn from the discrete Gaussian, not from the Gaussian. How much that may tell is bounded
+by the ``grain`` of the noise, the sum of 1 / s^4 over all numbers. Where this is large, the
+conversion of Canonne, Kamath and Steinke (2020) is less, which holds for discrete Gaussian noise as
+for any rho.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class Spent:
 
     Attributes:
         rho: Half the square of mu.
-        slack: Total variation between their noise as drawn and Gaussian noise that was rounded.
+        grain: Of their noise; 0 for noise that is Gaussian, rounded or not.
     """
 
     rho: float = 0.0
-    slack: float = 0.0
+    grain: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("rho", "slack"):
+        for name in ("rho", "grain"):
             if not getattr(self, name) >= 0:
                 raise PrivacyError(f"{name} must be a number from 0, not {getattr(self, name)}")
 
     def __add__(self, other: Spent) -> Spent:
-        return Spent(self.rho + other.rho, self.slack + other.slack)
+        return Spent(self.rho + other.rho, self.grain + other.grain)
 
     def times(self, factor: float) -> Spent:
         """Return the cost where rho is so many times as large under the same noise."""
-        return Spent(self.rho * factor, self.slack)
+        return Spent(self.rho * factor, self.grain)
 
     @property
     def mu(self) -> float:
@@ -59,7 +59,12 @@ class Spent:
 
     def epsilon(self, delta: float = PERSON_DELTA) -> float:
         """Return the smallest epsilon that is proved at ``delta``, rounded up."""
-        return epsilon_of(self, delta)
+        if not 0 < delta < 1:
+            raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
+        if self.rho == 0 or math.isinf(self.rho):
+            return self.rho
+        exactly = _exactly(self, delta)
+        return (min(exactly, _by_renyi(self.rho, delta)) if self.grain else exactly) * (1 + _CARE)
 
     @property
     def right(self) -> float:
@@ -67,25 +72,29 @@ class Spent:
 
         Phi(mu / 2), and not e^epsilon / (1 + e^epsilon), which is the law of pure epsilon.
         """
-        # Of discrete Gaussians moved by an odd number it is e^(-rho / 4) but for this much.
-        affinity = math.exp(-self.rho / 4) * max(0.0, 1 - 1e-6 * self.slack)
-        by_affinity = (1 + math.sqrt(1 - affinity**2)) / 2
-        return min((normal_cdf(self.mu / 2) + self.slack) * (1 + _CARE), by_affinity, 1.0)
+        by_affinity = (1 + math.sqrt(-math.expm1(-self.rho / 2))) / 2
+        exactly = normal_cdf(self.mu / 2) * math.exp(min(_far(self.grain), 1.0)) + _RARE
+        return min(exactly, by_affinity, 1.0) * (1 + _CARE)
 
     @property
     def sure(self) -> float:
         """The share of cases, at most, in which somebody could be 99 % sure after an even start.
 
-        Rightly or wrongly. With slack: those who could be nearly as sure, and 100 slack / .001 for
-        the rest; or what Markov's inequality says of the best order of Renyi's divergence.
+        Rightly or wrongly; or what Markov's inequality says of the best order of Renyi's
+        divergence.
         """
         if self.rho == 0 or math.isinf(self.rho):
-            return 1.0 if self.rho else min(1.0, 1e5 * self.slack)
+            return float(self.rho > 0)
         level = math.log(99)
         by_renyi = 1.02 * math.exp(-(max(0.0, level - self.rho) ** 2) / (4 * self.rho))
-        level -= 1e-3 if self.slack else 0.0
+        # Noise on a grid has steps: an outcome stands for all within half of one.
+        far, root = _far(self.grain), math.sqrt(self.grain)
+        steps = 2.15 * math.sqrt(root) + root * (3 * self.mu + 32) / 24
+        level -= 2 * far + self.mu * steps
         exactly = sum(normal_cdf((sign * self.rho - level) / self.mu) for sign in (1, -1))
-        return min(1.0, by_renyi, exactly * (1 + _CARE) + 1.1e5 * self.slack)
+        if self.grain:
+            exactly = exactly * math.exp(min(far, 1.0)) / (1 - 1e-4) + 4 * _RARE
+        return min(1.0, by_renyi, exactly * (1 + _CARE))
 
 
 def gaussian(rho: float, noise: Iterable[tuple[float, int]] = ()) -> Spent:
@@ -94,8 +103,16 @@ def gaussian(rho: float, noise: Iterable[tuple[float, int]] = ()) -> Spent:
     Args:
         rho: The sum over numbers of (change / deviation)^2 / 2.
         noise: The deviation, and of how many numbers.
+
+    Raises:
+        PrivacyError: A deviation is below 2: such noise has no bound here.
     """
-    return Spent(rho, slack(noise))
+    grain = 0.0
+    for sigma, count in noise:
+        if not (sigma >= 2 and count >= 0):
+            raise PrivacyError(f"noise has a deviation of at least 2 on the grid, not {sigma}")
+        grain += count / sigma**4
+    return Spent(rho, grain)
 
 
 def pure(epsilon: float) -> Spent:
@@ -111,42 +128,16 @@ def pure(epsilon: float) -> Spent:
     return Spent(max(0.0, mu) ** 2 / 2 * (1 + _CARE))
 
 
-def slack(noise: Iterable[tuple[float, int]]) -> float:
-    """Bound the total variation between discrete Gaussian noise and Gaussian noise that is rounded.
-
-    For each (deviation s, count): count * (.0202 / s^2 + .0061 / s^3 + e^(-2 pi^2 s^2)).
-    """
-    total = 0.0
-    for sigma, count in noise:
-        if not (sigma >= 1 and count >= 0):
-            raise PrivacyError("noise has a deviation of at least 1, and a count from 0")
-        each = 0.0202 / sigma**2 + 0.0061 / sigma**3 + math.exp(-2 * (math.pi * sigma) ** 2)
-        total += count * each
-    return total
-
-
-def epsilon_of(spent: Spent, delta: float = PERSON_DELTA) -> float:
-    """Return the smallest epsilon that either conversion proves at ``delta``, rounded up."""
-    _check_delta(delta)
-    if spent.rho == 0 and spent.slack == 0:
-        return 0.0
-    if math.isinf(spent.rho):
-        return math.inf
-    exactly = _exactly(spent, delta)
-    return (min(exactly, _by_renyi(spent.rho, delta)) if spent.slack else exactly) * (1 + _CARE)
-
-
-def rho_of(epsilon: float, delta: float = PERSON_DELTA, slack: float = 0.0) -> float:
+def rho_of(epsilon: float, delta: float = PERSON_DELTA, grain: float = 0.0) -> float:
     """Return the largest rho, rounded down, with which ``epsilon`` at ``delta`` is kept."""
-    _check_delta(delta)
     if not 0 < epsilon < math.inf:
         raise PrivacyError(f"a person's epsilon must be a positive number, not {epsilon}")
     low, high = 0.0, 1.0
-    while epsilon_of(Spent(high, slack), delta) <= epsilon:
+    while Spent(high, grain).epsilon(delta) <= epsilon:
         low, high = high, 2 * high
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
-        fits = epsilon_of(Spent(middle, slack), delta) <= epsilon
+        fits = Spent(middle, grain).epsilon(delta) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
     return low
 
@@ -171,24 +162,31 @@ def share(part: float) -> str:
     return f"{math.ceil(1000 * part) / 10:g} %"
 
 
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise PrivacyError(f"delta must be above 0 and below 1, not {delta}")
+_RARE = 1e-12
+"""More than the chance that noise is further than ``_far`` from being Gaussian."""
+
+
+def _far(grain: float, epsilon: float = 0.0) -> float:
+    """How far the logarithms of the two laws of all noise are apart, but for e^(-30 - epsilon)."""
+    x = 30 + epsilon
+    return math.sqrt(grain) * (math.sqrt(x) + x) / 12 + 11 * grain
 
 
 def _exactly(spent: Spent, delta: float) -> float:
-    """Return where the Gaussian's exact delta, with what the slack adds, meets ``delta``."""
+    """Return where the Gaussian's exact delta, with what its grain adds, meets ``delta``."""
 
     def needed(epsilon: float) -> float:
-        return normal_delta(spent.mu, epsilon) + (1 + math.exp(epsilon)) * spent.slack
+        far = _far(spent.grain, epsilon)
+        # A larger distance than 1 proves nothing that is of use.
+        if far > 1 or epsilon < 2 * far:
+            return 1.0
+        rare = _RARE if spent.grain else 0.0
+        return math.exp(far) * normal_delta(spent.mu, epsilon - 2 * far) + rare
 
-    if needed(0.0) <= delta:
-        return 0.0
-    # From here on what the slack adds grows faster than the Gaussian's delta falls.
     low, high = 0.0, spent.rho + spent.mu * math.sqrt(2 * math.log(1 / delta)) + 1
-    if spent.slack:
-        turn = -NormalDist().inv_cdf(min(spent.slack, 0.5)) - spent.mu / 2
-        high = min(high, max(0.0, spent.mu * turn), 700.0)
+    if needed(low) <= delta:
+        return low
+    high += 2 * _far(spent.grain, 2 * high)
     if not needed(high) <= delta:
         return math.inf
     while high - low > 1e-11 * max(1.0, high):
