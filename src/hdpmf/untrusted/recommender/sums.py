@@ -221,8 +221,17 @@ def sharp_biases(
         observed.scores - level * known.mean, curve.slope * known.mean, variance, features
     )
     prior = with_constant(features, survey.n_items) @ coefficients
+    # Who rated an item is uncertain too: an unclear sum must not pass for one of many ratings.
+    unsure = (level**2 + curve.slope**2 * spread) * known.deviation**2
     return _posterior(
-        observed.scores, level, known.size_biased, curve, scale[:, None], prior, spread
+        observed.scores,
+        level,
+        known.mean,
+        unsure,
+        curve,
+        scale[:, None],
+        prior,
+        spread,
     )
 
 
@@ -295,6 +304,7 @@ def _posterior(
     scores: np.ndarray,
     level: float,
     weights: np.ndarray,
+    unsure: np.ndarray,
     curve: Curve,
     noise_scale: np.ndarray,
     prior: np.ndarray,
@@ -309,7 +319,7 @@ def _posterior(
     biases = prior[:, None] + np.sqrt(np.broadcast_to(spread, prior.shape))[:, None] * _GRID
     weights = np.maximum(weights, 1e-3)[:, None]
     distance = scores[:, None] - weights * (level + curve.slope * biases)
-    deviation = np.sqrt(curve.within * WEIGHT_RATIO * weights)
+    deviation = np.sqrt(curve.within * WEIGHT_RATIO * weights + unsure[:, None])
     # Log density of Laplace plus normal, without the factors that do not depend on the bias.
     tilt = deviation / noise_scale
     below = distance / noise_scale + log_ndtr(-(distance / deviation + tilt))
