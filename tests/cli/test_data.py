@@ -247,10 +247,14 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     assert 0 < found["popular_ndcg_at_10"] <= 1
     assert "mse" not in found
     assert "most popular" in call("evaluate", "ease", *ask, "--implicit").out
-    result = call("evaluate", "hdp-sum", *ask, "--implicit")
+    sums = call("evaluate", "hdp-sum", *ask, "--implicit", "--ranking", "--json").json
+    assert 0 < sums["ndcg_at_10"] <= 1
+    assert "mse" not in sums
+    assert "a whole person pays, for presence" in call("train", "hdp-sum", "--train", clicks,
+        "--implicit", "--out", tmp_path / "sums").out  # fmt: skip
+    result = call("evaluate", "mf", *ask, "--implicit")
     assert result.code == 3
-    assert "private-popular, most-popular" in result.err
-    assert "hdp-sum" not in result.err
+    assert "hdp-sum, private-popular, most-popular" in result.err
     result = call("train", "ease", "--train", clicks, "--implicit", "--out", tmp_path / "model")
     assert "320 choices" in result.out
     user = frame_of(clicks)["customer"][0]

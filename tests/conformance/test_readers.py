@@ -330,13 +330,15 @@ def test_awkward_columns_of_pandas() -> None:
 
 def test_last_needs_times_unless_rows_are_said_to_count() -> None:
     """The column of times is called otherwise: the older rating must not win by its row."""
-    seen = pd.DataFrame({"user": [1, 1], "item": [7, 7], "rating": [5, 2], "when": [200, 100]})
+    seen = pd.DataFrame({"user": [1, 1], "item": [7, 7], "rating": [5, 2], "moment": [200, 100]})
     with (
-        pytest.warns(UserWarning, match=r"columns used: user, item, rating; not used: when; say"),
+        pytest.warns(UserWarning, match=r"columns used: user, item, rating; not used: moment; say"),
         pytest.raises(RatingsError, match=r"no times .*\"timestamp\".*duplicates=\"last-row\""),
     ):
         Ratings.of(seen, duplicates="last")
-    assert Ratings.of(seen, duplicates="last", columns={"timestamp": "when"}).values.tolist() == [5]
+    assert Ratings.of(seen, duplicates="last", columns={"timestamp": "moment"}).values.tolist() == [
+        5
+    ]
     # Where nothing is twice there is nothing to decide.
     assert len(Ratings.from_arrays([1, 2], [1, 1], [3, 4], duplicates="last")) == 2
     clicks = pd.DataFrame({"user": [1, 1], "item": [7, 7]})

@@ -82,7 +82,7 @@ class RatingsOptions:
     def reading(self) -> dict[str, Any]:
         """Arguments of `Ratings.read`."""
         return {
-            "scale": None if self.implicit else self._full_scale(),
+            "scale": self._full_scale() if self.scale or self.step else None,
             "columns": self.columns,
             "duplicates": self.merging,
             "implicit": self.implicit,

@@ -163,7 +163,8 @@ def persons_cost(
 
     if model.privacy.status != "proved" or not model.privacy.epsilon:
         return None
-    setting = replace(Setting.from_params(method, model.get_params()), scale=ratings.scale)
+    setting = Setting.from_params(method, model.get_params())
+    setting = replace(setting, scale=ratings.scale, implicit=ratings.implicit)
     return person_costs(setting, method_named(method).headline, ratings, weights)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from os import PathLike
 from typing import Any, Self
@@ -93,7 +93,7 @@ class Estimator(Lists, LaterRatings):
         check(self)
         if scale is not None and isinstance(train, Ratings):
             raise ConfigError("these ratings know their own scale; leave scale out")
-        ratings = self._taken(train, scale)
+        ratings = self._taken(train, scale, again=True)
         if items is not None:
             ratings = ratings.describe(described_items(items, ratings.items))
         held = None if validation is None else self._taken(validation, ratings.scale)
@@ -105,10 +105,16 @@ class Estimator(Lists, LaterRatings):
                 advance(record.epoch, record.epochs)
 
             self._fit(ratings, own, held, (*callbacks, after_epoch))
+            self.set_source(ratings.implicit, ratings.columns)
             if lists:
                 self._train_lists()
         self.weights_by_user_and_item_ = own.rating_weights is None
         return self
+
+    def set_source(self, implicit: bool, columns: Mapping[str, str] | None) -> None:
+        """Keep what kind of data the model learned from."""
+        self.implicit_, self.columns_ = implicit, columns
+        self.predicts_ratings = type(self).predicts_ratings and not implicit
 
     def _repr_html_(self) -> str:
         """Options, size and claim for notebooks; nothing of any rating, weight or vector."""

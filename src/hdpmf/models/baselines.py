@@ -15,14 +15,12 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.methods.options import BiasedOptions, ListOptions, PopularityOptions
 from hdpmf.common.model.device_fit import STARS, correct_popularity
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.privacy.coding import WEIGHT_UNITS
 from hdpmf.common.privacy.sampling import SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.models.base import Estimator
-from hdpmf.private.client.contributions import noisy_weights
+from hdpmf.models.one_round import counted
 from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
-from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.lists.training import Presence, popular_lists, train_list_model
 from hdpmf.untrusted.recommender.rounds import check_finite
 
@@ -190,7 +188,7 @@ class ListsOnly(Baseline):
     """
 
     can_rank: ClassVar[bool] = True
-    predicts_ratings: ClassVar[bool] = False
+    predicts_ratings = False
     takes_implicit: ClassVar[bool] = True
 
     lists_: ListModel = field(init=False)
@@ -214,8 +212,7 @@ class PrivatePopular(PopularityOptions, ListsOnly):
     def learn(self, train: Ratings, weights: PrivacyWeights) -> None:
         """Release the counts."""
         noise = SeededNoise(seed_of(self.rng), stream=3)
-        released = noisy_weights(train, weights, noise, self.epsilon) / WEIGHT_UNITS
-        behind = deconvolve(released, 1.0 / self.epsilon).size_biased
+        behind = counted(train, weights, noise, self.epsilon)
         self.lists_ = popular_lists(
             correct_popularity(behind, weights.for_items(train.items), 1.0 / self.epsilon)
         )

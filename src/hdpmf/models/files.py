@@ -74,7 +74,7 @@ def with_users(model: M, users: np.ndarray) -> M:
     return part
 
 
-_PARTS = ("catalogue_", "devices_", "weights_by_user_and_item_")
+_PARTS = ("catalogue_", "devices_", "weights_by_user_and_item_", "implicit_", "columns_")
 
 _PREFIX = "learned."
 
@@ -196,6 +196,7 @@ def load_model(folder: str | os.PathLike[str], *, public_only: bool = False) -> 
         )
         _restore_public(model, public)
         model.weights_by_user_and_item_ = bool(private.get("weights_by_user_and_item", False))
+        model.set_source(model.implicit_, private.get("columns"))
         if isinstance(model, OneRound):
             model.n_silent_ = int(private["n_silent"])
         if isinstance(model, Factorization):
@@ -268,6 +269,7 @@ def public_part(model: Estimator) -> PublicModel:
             name: _plain(value) for name, value in params.items() if name not in _PRIVATE_PARAMETERS
         },
         "privacy": asdict(model.privacy),
+        "implicit": model.implicit_,
     }
     method = method_of(model)
     if type(model).__name__ not in _CLASSES and method is not None:
@@ -301,6 +303,7 @@ def public_part(model: Estimator) -> PublicModel:
 
 def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
+    model.set_source(bool(public.about.get("implicit", False)), None)
     if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
         model.lists_ = public.lists
     if isinstance(model, GlobalMean):
@@ -331,6 +334,7 @@ def _write_devices(model: Estimator, folder: Path) -> None:
         "users": devices.users.ids.tolist(),
         "whole": devices.whole,
         "weights_by_user_and_item": getattr(model, "weights_by_user_and_item_", False),
+        "columns": model.columns_,
     }
     if isinstance(model, OneRound):
         private["n_silent"] = model.n_silent_

@@ -218,11 +218,18 @@ class FittedModel(Parameters):
     can_rank: ClassVar[bool] = True
     """True if predictions differ between items."""
 
-    predicts_ratings: ClassVar[bool] = True
-    """True if the model predicts ratings, False if it only orders items."""
+    predicts_ratings: bool = True
+    """True if the model predicts ratings, False if it only orders items: also one that learned from
+    choices."""
 
     takes_implicit: ClassVar[bool] = False
     """True if the model also learns from implicit feedback (clicks, purchases): who chose what."""
+
+    implicit_: bool = False
+    """True if the model learned from implicit feedback."""
+
+    columns_: Mapping[str, str] | None = None
+    """What the training data called its columns, where its reader was told."""
 
     def expect(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Predict a rating for each pair of a user's and an item's position.
@@ -243,10 +250,16 @@ class FittedModel(Parameters):
         pairs where a model only orders items (``predicts_ratings`` is False).
 
         Raises:
+            ConfigError: The model learned from choices, and knows of no ratings.
             RatingsError: Ids are of another kind than in training (text for integers), or there are
                 no pairs of them.
         """
         self._check_fitted()
+        if self.implicit_:
+            raise ConfigError(
+                f"this {type(self).__name__} learned who chose what, and predicts no ratings; "
+                "recommend makes lists, rank measures them"
+            )
         user_ids, item_ids = in_pairs(users, items)
         check_kind(self.devices_.users, user_ids, "user")
         check_kind(self.catalogue_.items, item_ids, "item")
@@ -270,7 +283,7 @@ class FittedModel(Parameters):
         """
         self._check_fitted()
         test = self._taken(test, self.catalogue_.scale)
-        if test.implicit:
+        if self.implicit_ or test.implicit:
             raise RatingsError(
                 f"{test.name}: implicit feedback has no ratings to be wrong about; use rank"
             )
@@ -341,14 +354,23 @@ class FittedModel(Parameters):
         rated[self.devices_.rated] = True
         return rated
 
-    def _taken(self, data: RatingsLike, scale: ScaleLike | None = None) -> Ratings:
+    def _taken(
+        self, data: RatingsLike, scale: ScaleLike | None = None, *, again: bool = False
+    ) -> Ratings:
         """Convert what `fit`, `score` and `rank` are given to ratings.
+
+        What the model learned from says how to read a frame, unless it is fitted ``again``.
 
         Raises:
             RatingsError: They cannot be used, or it is implicit feedback and the model learns from
                 ratings.
         """
-        ratings = as_ratings(data, scale, implicit=None if self.takes_implicit else False)
+        if again:
+            ratings = as_ratings(data, scale, implicit=None if self.takes_implicit else False)
+        elif self.implicit_:
+            ratings = as_ratings(data, implicit=True, columns=self.columns_)
+        else:
+            ratings = as_ratings(data, scale, columns=self.columns_)
         if ratings.implicit and not self.takes_implicit:
             able = ", ".join(
                 name for name, method in METHODS.items() if method.model.takes_implicit

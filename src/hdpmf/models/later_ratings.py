@@ -37,9 +37,9 @@ def with_earlier(new: Ratings, devices: Devices, catalogue: Catalogue) -> Rating
     return Ratings.from_arrays(
         np.concatenate([new.user_ids, devices.users.ids[owners[kept]]]),
         np.concatenate([new.item_ids, catalogue.items.ids[devices.rated[kept]]]),
-        np.concatenate([new.values, scale.clip(values)]),
+        None if new.implicit else np.concatenate([new.values, scale.clip(values)]),
         timestamps=times,
-        scale=(scale.low, scale.high),
+        scale=None if new.implicit else (scale.low, scale.high),
         name=new.name,
     )
 

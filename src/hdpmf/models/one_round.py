@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -28,8 +28,13 @@ from hdpmf.common.model.device_fit import (
     device_fit,
     load_prior,
 )
-from hdpmf.common.model.taste import taste_columns
-from hdpmf.common.privacy.coding import WEIGHT_SCALE
+from hdpmf.common.model.taste import LIKE, taste_columns
+from hdpmf.common.privacy.coding import (
+    PRESENCE_SHARE,
+    WEIGHT_SCALE,
+    WEIGHT_UNITS,
+    weight_units,
+)
 from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
@@ -38,7 +43,7 @@ from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.later_ratings import FoldIn
 from hdpmf.private.client import Devices
-from hdpmf.private.client.contributions import OneRoundClient, bound_in_sums
+from hdpmf.private.client.contributions import OneRoundClient, bound_in_sums, noisy_weights
 from hdpmf.private.client.devices import (
     fit_vectors,
     own_means,
@@ -48,7 +53,13 @@ from hdpmf.private.client.devices import (
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.untrusted.recommender import Catalogue
-from hdpmf.untrusted.recommender.sums import chosen_coding, facts_from_sums, make_survey
+from hdpmf.untrusted.recommender.deconvolution import deconvolve
+from hdpmf.untrusted.recommender.sums import (
+    MIDDLE,
+    chosen_coding,
+    facts_from_sums,
+    make_survey,
+)
 
 Features = bool | str | PathLike[str] | ItemFeatures
 """True or ``auto`` for the item table's own, a file, or ready-made ones; False for none."""
@@ -295,17 +306,23 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         """Order by released popularity, the user's taste in features, and the predicted rating."""
         popularity = self._popularity()
         names, columns = taste_columns(self.fit_, popularity)
-        return ChooseAndLike(self.devices_, self._predicted, popularity, columns, names)
+        like = 0.0 if self.implicit_ else LIKE  # choices say nothing about stars
+        return ChooseAndLike(
+            self.devices_, self._predicted, popularity, columns, names, like_weight=like
+        )
 
     def _popularity(self) -> np.ndarray:
         """Estimate how many raters items have, from the released sums of weights.
 
         Item weights are the same for everybody here, so every device can do so.
         """
-        noise_scale = 0.0 if self._design() == "L" else WEIGHT_SCALE / self.epsilon
         return correct_popularity(
-            self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
+            self.facts_.popularity.astype(np.float64), self.devices_.gamma, self._noise_scale()
         )
+
+    def _noise_scale(self) -> float:
+        """Return the scale of the noise on the released sums of weights; 0 where they have none."""
+        return 0.0
 
     def _predicted(self, users: np.ndarray) -> np.ndarray:
         return np.asarray(
@@ -340,6 +357,12 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         check(self)
 
 
+def counted(train: Ratings, weights: PrivacyWeights, noise: Noise, epsilon: float) -> np.ndarray:
+    """Return how much weight items have, as estimated from one sum with noise."""
+    released = noisy_weights(train, weights, noise, epsilon) / WEIGHT_UNITS
+    return deconvolve(released, 1.0 / epsilon).size_biased
+
+
 @dataclass(eq=False, repr=False)
 class HDPSum(SumOptions, OneRound):
     """Secure sums: the recommender sees only sums over users, with the whole noise.
@@ -347,6 +370,9 @@ class HDPSum(SumOptions, OneRound):
     Every rating has W_ij * epsilon pure differential privacy against a change of its value and
     three quarters of that against its presence, where only sums over users are seen; which items a
     user rated is hidden too.
+
+    From choices (clicks, purchases) it learns what many people choose, by one sum of weights on
+    which all that presence costs is spent. Lists are that and each person's own taste.
 
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
@@ -363,8 +389,33 @@ class HDPSum(SumOptions, OneRound):
         rng: An int, a numpy Generator, or None for another result every time.
     """
 
+    takes_implicit: ClassVar[bool] = True
+
     def _design(self) -> str:
         return "A"
+
+    def _ask(
+        self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None
+    ) -> tuple[ItemFacts, int]:
+        if not train.implicit:
+            return super()._ask(train, weights, features)
+        noise, n_items = SeededNoise(seed_of(self.rng), stream=3), train.n_items
+        if self.max_ratings is not None:
+            draws = SeededNoise(seed_of(self.rng), stream=4).uniforms(len(train))
+            train, weights = bound_in_sums(train, weights, self.max_ratings, draws)
+        epsilon = PRESENCE_SHARE * self.epsilon
+        facts = ItemFacts(
+            catalogue=fingerprint(train.items, features),
+            mean=MIDDLE,
+            bias=np.zeros(n_items, np.float32),
+            variance=np.zeros(n_items, np.float32),
+            popularity=counted(train, weights, noise, epsilon).astype(np.float32),
+        )
+        return facts, int((weight_units(weights.for_ratings(train)) == 0).sum())
+
+    def _noise_scale(self) -> float:
+        share = PRESENCE_SHARE if self.implicit_ else 1.0 / WEIGHT_SCALE
+        return 1.0 / (share * self.epsilon)
 
     def _facts(
         self, survey: Survey, answer: SumContribution, features: ItemFeatures | None

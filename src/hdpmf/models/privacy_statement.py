@@ -38,7 +38,7 @@ def setting_of(model: Estimator) -> Setting:
         ConfigError: The model's class belongs to no registered method.
     """
     setting = Setting.from_params(_method(model).name, model.get_params())
-    return replace(setting, scale=model.catalogue_.scale)
+    return replace(setting, scale=model.catalogue_.scale, implicit=model.implicit_)
 
 
 def statement_of_model(

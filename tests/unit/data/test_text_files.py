@@ -67,7 +67,7 @@ def test_every_layout_reads_the_same(read: Reader, content: str) -> None:
         ("1\t2\t3\n1\t3\t4\t5\t6\n", "row 2 has more than 3 fields"),
         ("1,2,3\n1,3,4,5,6\n", "3 fields"),
         ('user,item,rating\n1,2,"3\n', "a quote is not closed"),
-        ("1,2,3,4,5\n", "3 or 4 columns"),
+        ("1,2,3,4,5\n", "3 to 4 columns"),
         ("just text\n", "no column 'user'"),
         ("user,item,rating,rating\n1,1,1,1\n", "same name|more than one"),
         (b"1,2,3\n1,\xff\xfe,3\n", "UTF-8"),

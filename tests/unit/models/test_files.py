@@ -100,7 +100,7 @@ def test_the_recommenders_part_has_nothing_private(model, saved, split, weights)
     text = (saved / "recommender" / "model.json").read_text()
     facts = json.loads(text)
     assert "12345" not in text
-    assert set(facts["about"]) == {"model", "parameters", "privacy"}
+    assert set(facts["about"]) == {"model", "parameters", "privacy", "implicit"}
     assert facts["about"]["privacy"]["status"] == "nominal"
 
 

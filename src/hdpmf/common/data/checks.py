@@ -5,6 +5,7 @@ Errors name rows and never show a rating.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -93,6 +94,9 @@ ScaleLike = RatingScale | tuple[float, float] | tuple[float, float, float]
 IMPLICIT_SCALE = RatingScale(0.0, 1.0)
 """Of implicit feedback, where every value is 1: somebody chose something."""
 
+THUMBS = RatingScale(0.0, 1.0, 1.0)
+"""Down and up, as columns of booleans have them."""
+
 
 RngLike: TypeAlias = int | np.random.Generator
 
@@ -126,6 +130,9 @@ def numbers(name: str, values: Any) -> NDArray[np.float32]:
 def times(name: str, timestamps: Any) -> NDArray[np.int64]:
     """Bring times into seconds since 1970."""
     array = np.asarray(timestamps)
+    if array.dtype.kind == "O":  # date objects and the like
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            array = array.astype("datetime64[s]")
     if array.dtype.kind == "M":
         if bool(np.isnat(array).any()):
             row = int(np.flatnonzero(np.isnat(array))[0]) + 1
@@ -141,7 +148,11 @@ def times(name: str, timestamps: Any) -> NDArray[np.int64]:
             raise RatingsError(
                 f"{name}: column 'timestamp', row {bad[0] + 1:,}: the time is missing or absurd"
             )
-    return array.astype(np.int64)
+    seconds = array.astype(np.int64)
+    # Seconds reach this in the year 5138; milliseconds, micro- and nanoseconds did in 1973.
+    while len(seconds) and int(seconds.min()) >= 10**11:
+        seconds = seconds // 1000
+    return seconds
 
 
 def codes(

@@ -59,12 +59,18 @@ _NAMES = {
         "song", "songid", "track", "trackid", "game", "gameid",
     ),
     "rating": ("rating", "stars", "score", "overall", "bookrating"),
-    "timestamp": ("timestamp", "time", "date", "datetime", "ratedat", "createdat"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "when", "ratedat", "createdat"),
 }  # fmt: skip
 
 
-def match_columns(names: Sequence[str], layout: Layout, origin: str) -> dict[str, str]:
-    """Return the names of columns by ours; ``origin`` is what they are from."""
+def match_columns(
+    names: Sequence[str], layout: Layout, origin: str, dated: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the names of columns by ours; ``origin`` is what they are from.
+
+    ``dated`` are columns that hold dates by their type: where no name says which one has the times,
+    a single one does.
+    """
     wanted, implicit = dict(layout.columns or {}), layout.implicit
     strange = set(wanted) - set(COLUMNS)
     if strange:
@@ -79,6 +85,8 @@ def match_columns(names: Sequence[str], layout: Layout, origin: str) -> dict[str
         if ours == "rating" and implicit:
             continue
         candidates = _candidates(names, ours, wanted.get(ours))
+        if ours == "timestamp" and not candidates and ours not in wanted and len(dated) == 1:
+            candidates = list(dated)
         if len(candidates) == 1:
             found[ours] = candidates[0]
         elif len(candidates) > 1:
@@ -103,6 +111,13 @@ def match_columns(names: Sequence[str], layout: Layout, origin: str) -> dict[str
     else:
         _report_use(names, found, wanted, origin)
     return found
+
+
+def dated_columns(schema: Mapping[str, pl.DataType]) -> list[str]:
+    """Return the columns whose type is a date, or a date and a time."""
+    import polars as pl
+
+    return [name for name, kind in schema.items() if kind in (pl.Date, pl.Datetime)]
 
 
 def _report_use(
@@ -146,7 +161,11 @@ def _listed(names: Sequence[str]) -> str:
     return ("columns " + ", ".join(shown)) if shown else f"{len(names)} columns without names"
 
 
-_DATES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_DATES = tuple(
+    f"{day}{hour}"
+    for day in ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y")
+    for hour in (" %H:%M:%S%.f", " %H:%M", "")
+)
 
 
 def parse_ids(series: pl.Series) -> pl.Series:
@@ -167,6 +186,8 @@ def _numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
     """Numbers as they are, or from text; the first row that has none is named."""
     import polars as pl
 
+    if _is_thumbs(series):
+        return series.cast(pl.String).str.strip_chars().str.to_lowercase() == "true"
     if series.dtype == pl.String:
         numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
     elif series.dtype == pl.Object:  # a column of pandas that lost its type
@@ -183,6 +204,16 @@ def _numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
             "(or check the separator)"
         )
     return numbers
+
+
+def _is_thumbs(series: pl.Series) -> bool:
+    """Return True for a column of booleans, or of the words true and false."""
+    import polars as pl
+
+    if series.dtype != pl.String:
+        return series.dtype == pl.Boolean
+    words = series.str.strip_chars().str.to_lowercase()
+    return len(words) > 0 and bool(words.is_in(("true", "false")).all())
 
 
 def _is_number(value: object) -> bool:
@@ -213,11 +244,13 @@ class Columns:
         frame: The ids, and ratings and times if there are any.
         missing: Of the rows that were left out, how many have nothing in each column.
         n_dropped: How many rows were left out.
+        thumbs: Whether the ratings are booleans, up or down: 1 and 0 here.
     """
 
     frame: pl.DataFrame
     missing: Mapping[str, int]
     n_dropped: int
+    thumbs: bool = False
 
     def get(self, ours: str) -> NDArray[Any] | None:
         """Return the numbers of a column, or None where there is none."""
@@ -273,6 +306,7 @@ def take_columns(
     columns = {ours: frame[theirs] for ours, theirs in found.items()}
     if written:
         columns |= {ours: parse_ids(columns[ours]) for ours in ("user", "item")}
+    thumbs = "rating" in columns and _is_thumbs(columns["rating"])
     if "rating" in columns:
         columns["rating"] = _numbers(columns["rating"], "rating", origin).cast(pl.Float64)
     if "timestamp" in columns:
@@ -283,7 +317,7 @@ def take_columns(
             if "timestamp" in (layout.columns or ()) or _normalized(times.name) in _USUAL:
                 raise
             notify(f"{origin}: column '{times.name}' holds no times, so it is left out")
-    return Columns(pl.DataFrame(columns), counts, n_rows - len(frame))
+    return Columns(pl.DataFrame(columns), counts, n_rows - len(frame), thumbs)
 
 
 # Texts that spreadsheets and other programs write where there is no number.
@@ -314,13 +348,14 @@ def joined_columns(parts: Iterable[Columns], origin: str) -> Columns:
     """
     import polars as pl
 
-    kept, counts, n_dropped = [], Counter[str](), 0
+    kept, counts, n_dropped, thumbs = [], Counter[str](), 0, True
     for part in parts:
+        thumbs = thumbs and part.thumbs
         texts = pl.col(pl.String).exclude(*_NUMBERS).cast(pl.Categorical)
         kept.append(part.frame.with_columns(texts, pl.col("^rating$").cast(pl.Float32)))
         counts.update(part.missing)
         n_dropped += part.n_dropped
-    return Columns(pl.concat(kept, how="vertical_relaxed"), counts, n_dropped)
+    return Columns(pl.concat(kept, how="vertical_relaxed"), counts, n_dropped, thumbs)
 
 
 def ratings_frame(data: Any, layout: Layout, origin: str) -> pl.DataFrame:
@@ -388,7 +423,12 @@ def _frame_of_matrix(matrix: Any, layout: Layout, origin: str) -> pl.DataFrame:
             f"{len(matrix.shape)}"
         )
     entries = matrix.tocoo()
-    if np.asarray(entries.data).dtype.kind not in "biuf":
+    kind = np.asarray(entries.data).dtype.kind
+    if kind == "b" and not layout.implicit:
+        raise RatingsError(
+            f"{origin}: a matrix of booleans says who chose what; say so with {hint('implicit')}"
+        )
+    if kind not in "biuf":
         raise RatingsError(
             f"{origin}: a matrix of ratings must hold numbers, not {entries.data.dtype}"
         )

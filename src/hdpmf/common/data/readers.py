@@ -21,6 +21,7 @@ from hdpmf.common.data.columns import (
     COLUMNS,
     Columns,
     Layout,
+    dated_columns,
     is_known,
     joined_columns,
     match_columns,
@@ -55,14 +56,14 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 def read_batches(
     path: str | os.PathLike[str],
     origin: str,
-    columns: Callable[[Sequence[str]], Sequence[str]] = lambda names: names,
+    columns: Callable[[Mapping[str, pl.DataType]], Sequence[str]] = list,
 ) -> Iterator[pl.DataFrame]:
     """Yield the table in batches of rows: neither it nor the file has to fit in memory.
 
     Args:
         path: The file.
         origin: What it is called, for messages.
-        columns: Chooses those that are read; what it raises is raised here.
+        columns: Chooses those that are read, by names and types; what it raises is raised here.
 
     Raises:
         RatingsError: It cannot be decoded, or would take far more memory than its size explains.
@@ -79,11 +80,11 @@ def read_batches(
     foreign = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
     try:
         scanned = pl.scan_parquet(Path(path), glob=False, hive_partitioning=False)
-        names = scanned.collect_schema().names()
+        schema = scanned.collect_schema()
         n_rows = int(scanned.select(pl.len()).collect().item())
     except foreign as error:
         raise problem from error
-    chosen = list(columns(names))
+    chosen = list(columns(schema))
     left -= 8 * n_rows * len(chosen)
     first, rows = 0, _FIRST_ROWS  # few at first: each may be a long text
     while left >= 0 and (first < n_rows or first == 0):
@@ -123,8 +124,8 @@ def _batches(path: str | os.PathLike[str], origin: str, layout: Layout) -> Itera
     """Yield the columns of a Parquet file, of a large one in batches."""
     found: dict[str, str] = {}
 
-    def chosen(names: Sequence[str]) -> list[str]:
-        found.update(match_columns(names, layout, origin))
+    def chosen(schema: Mapping[str, pl.DataType]) -> list[str]:
+        found.update(match_columns(list(schema), layout, origin, dated_columns(schema)))
         return list(found.values())
 
     first = 1
@@ -223,11 +224,14 @@ def _names_in(fields: Sequence[bytes], origin: str) -> list[str]:
 
 def _names_of(fields: Sequence[bytes], origin: str, layout: Layout) -> list[str]:
     """Return our names for the columns of a file without a header."""
-    if not (2 if layout.implicit else 3) <= len(fields) <= len(COLUMNS):
+    fewest = 3 if layout.implicit is False else 2
+    if not fewest <= len(fields) <= len(COLUMNS):
         raise RatingsError(
-            f"{origin}: a file without a header has 3 or 4 columns (user, item, rating, timestamp) "
-            f"but this one has {len(fields)}; check the separator or add a header line"
+            f"{origin}: a file without a header has {fewest} to 4 columns (user, item, rating, "
+            f"timestamp) but this one has {len(fields)}; check the separator or add a header line"
         )
+    if layout.implicit and len(fields) == 3 and _is_time(fields[2]):
+        return ["user", "item", "timestamp"]
     return list(COLUMNS[: len(fields)])
 
 
@@ -295,12 +299,12 @@ def _not_utf8(origin: str) -> RatingsError:
 
 def _begins_with_names(fields: list[bytes], implicit: bool | None) -> bool:
     """Check that a first line holds column names: in place of the rating it has no number."""
-    if len(fields) > 2:
-        return not _is_number(fields[2])
-    return not implicit or all(
-        is_known(field.decode(errors="replace"), ours)
-        for field, ours in zip(fields, COLUMNS, strict=False)
-    )
+    if implicit is False or (len(fields) > 2 and not implicit):
+        return len(fields) < 3 or not _is_number(fields[2])
+    # Without ratings: what anybody calls users or items; or words, which few ids are.
+    texts = [field.decode(errors="replace") for field in fields]
+    known = any(is_known(text, ours) for text in texts for ours in COLUMNS)
+    return known or not any(map(str.isdigit, "".join(texts)))
 
 
 def _unquote(field: bytes) -> bytes:
@@ -309,13 +313,19 @@ def _unquote(field: bytes) -> bytes:
 
 
 def _is_number(field: bytes) -> bool:
-    if not field:
-        return True  # a rating that is missing, and the message about it will say so
+    if not field or field.strip().lower() in (b"true", b"false"):
+        return True  # a rating that is missing, and the message about it will say so; or a thumb
     try:
         float(field)
     except ValueError:
         return False
     return True
+
+
+def _is_time(field: bytes) -> bool:
+    """Tell a date, or a number of seconds since 1970 after 1973, from a count of clicks."""
+    digits = field.strip()
+    return not digits.isdigit() or int(digits) >= 10**8
 
 
 def write_ratings(ratings: Ratings, path: str | os.PathLike[str]) -> None:

@@ -14,13 +14,20 @@ from hdpmf.common.base.progress import facts_html, frame_of
 from hdpmf.common.data import checks, splits
 from hdpmf.common.data.checks import (
     IMPLICIT_SCALE,
+    THUMBS,
     Duplicates,
     RatingScale,
     ScaleLike,
     check_duplicates,
     pair_keys,
 )
-from hdpmf.common.data.columns import Layout, Missing, match_columns, take_columns
+from hdpmf.common.data.columns import (
+    Layout,
+    Missing,
+    dated_columns,
+    match_columns,
+    take_columns,
+)
 from hdpmf.common.data.ids import Codes, Id, IdIndex, as_text
 from hdpmf.common.data.items import ItemTable
 from hdpmf.errors import RatingsError
@@ -28,7 +35,10 @@ from hdpmf.errors import RatingsError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
-    """Ratings of items by users, checked once and never changed.
+    """Ratings of items by users, or choices without ratings, checked once and never changed.
+
+    Clicks, purchases and plays are choices: ``implicit`` tells, ``values`` are all 1 then and say
+    nothing.
 
     Rows are kept as positions (codes) in two id indexes, so that tables cut from one another stay
     comparable. A row number in an error message counts from 1. Make one with `of`, `from_arrays` or
@@ -45,7 +55,9 @@ class Ratings:
         item_table: Public facts about the items, or None. It may list items nobody rated.
         name: What to call these ratings in tables and messages.
         implicit: Whether these are no ratings but choices (clicks, purchases): each value is 1, on
-            the scale 0..1, and says no more than that the pair is there.
+            the scale 0..1, and says no more than that the pair is there. Whoever learns from
+            ``values`` asks this first.
+        columns: What the data that was read calls its columns, by ours, where the caller said so.
     """
 
     users: IdIndex
@@ -58,6 +70,7 @@ class Ratings:
     item_table: ItemTable | None = None
     name: str = "ratings"
     implicit: bool = False
+    columns: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.values)
@@ -101,7 +114,8 @@ class Ratings:
                 user, item, rating and, if known, timestamp; a SciPy matrix of users by items; a
                 NumPy array or a list of tuples with a rating per row: user, item, rating and, if
                 known, timestamp; or a path, as for `read`.
-            scale: The public scale as ``(low, high)``; one to five where it is not given.
+            scale: The public scale as ``(low, high)``; where it is not given, one to five, and two
+                steps for thumbs: a column of booleans is 1 for up and 0 for down.
             columns: What the frame calls its columns, as ``{"user": "customer", "rating":
                 "stars"}``; common names are known.
             duplicates: What becomes of several ratings of one item by one user: an ``error``, or
@@ -127,18 +141,20 @@ class Ratings:
 
             label = "ratings" if name is None else name
             frame = ratings_frame(data, layout, label)
-            found = take_columns(frame, match_columns(frame.columns, layout, label), label, layout)
+            names = match_columns(frame.columns, layout, label, dated_columns(frame.schema))
+            found = take_columns(frame, names, label, layout)
         found.report_missing(label)
-        return cls.from_arrays(
+        made = cls.from_arrays(
             found.frame["user"],
             found.frame["item"],
             found.get("rating"),
             timestamps=found.get("timestamp"),
-            scale=scale,
+            scale=THUMBS if scale is None and found.thumbs else scale,
             duplicates=duplicates,
             name=label,
             item_table=item_table,
         )
+        return made if columns is None else made._derive(columns=dict(columns))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], **options: Any) -> Ratings:
@@ -146,7 +162,8 @@ class Ratings:
 
         What separates the fields, and whether there is a header, is seen in the first line. Without
         a header the columns are user, item, rating and timestamp, of which the last two may be
-        absent. Ids are integers where all of a column come back as they are written, else text:
+        absent; of choices (``implicit=True``) a third column is the time where it looks like one.
+        Ids are integers where all of a column come back as they are written, else text:
         ``007`` stays ``007``.
 
         Args:
@@ -401,7 +418,11 @@ path."""
 
 
 def as_ratings(
-    data: RatingsLike, scale: ScaleLike | None = None, *, implicit: bool | None = False
+    data: RatingsLike,
+    scale: ScaleLike | None = None,
+    *,
+    implicit: bool | None = False,
+    columns: Mapping[str, str] | None = None,
 ) -> Ratings:
     """The ratings that `Ratings.of` makes of data, or the same ones where it is ratings already.
 
@@ -409,5 +430,13 @@ def as_ratings(
         data: What holds them.
         scale: Their public scale, where the data is no `Ratings`, which know their own.
         implicit: See `Ratings.of`.
+        columns: What earlier data called its columns: used where this has all of them.
     """
-    return data if isinstance(data, Ratings) else Ratings.of(data, scale=scale, implicit=implicit)
+    if isinstance(data, Ratings):
+        return data
+    if columns is not None:
+        names: Iterable[Any] = getattr(
+            data, "column_names", getattr(data, "columns", ())
+        )  # Arrow's
+        columns = columns if set(columns.values()) <= set(names) else None
+    return Ratings.of(data, scale=scale, implicit=implicit, columns=columns)

@@ -27,6 +27,9 @@ MEAN_SHARE = Fraction(1, 50)
 WEIGHT_SCALE = 4
 """Scale of the noise on a sum of weights, over epsilon: presence costs W epsilon / 4 there."""
 
+PRESENCE_SHARE = 0.75
+"""What presence costs of W epsilon in one round of sums; of choices it all goes into weights."""
+
 UNSTATED_LEVELS = 1000
 """Steps of a scale that states none."""
 

@@ -357,7 +357,8 @@ def person_costs(
 ) -> PersonCosts:
     """Return the cost of one training for the average, median and heaviest person of a table."""
     people = People(ratings, weights)
-    abouts = (method_named(setting.method).claim(view).about, "presence")
+    about = "presence" if setting.implicit else method_named(setting.method).claim(view).about
+    abouts = (about, "presence")
 
     def of(person: int) -> PersonCost:
         costs = (

@@ -23,7 +23,13 @@ from hdpmf.common.methods import METHODS, Claim, method_named
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.accounting import accountants as e
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
-from hdpmf.common.privacy.coding import WEIGHT_UNITS, Channel, make_coding, sum_channels
+from hdpmf.common.privacy.coding import (
+    PRESENCE_SHARE,
+    WEIGHT_UNITS,
+    Channel,
+    make_coding,
+    sum_channels,
+)
 from hdpmf.errors import ConfigError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -271,6 +277,9 @@ def _moved_entries(per_weight: float, moves: list[float]) -> list[e.Event]:
 
 
 def _sums(setting: Setting, view: View, subject: Subject) -> Observation:
+    if setting.implicit:
+        of_presence = replace(setting, epsilon=PRESENCE_SHARE * setting.epsilon)
+        return replace(_counts(of_presence, view, subject), reference="proofs/hdp-sum.md")
     if view == "messages":
         return _open(_UNSUMMED, "proofs/hdp-sum.md")
     coding = make_coding(setting.coding, setting.scale, setting.epsilon)
@@ -306,8 +315,10 @@ def _counts(setting: Setting, view: View, subject: Subject) -> Observation:
         return Observation(
             e.NothingSent(), "everything", "Values are in nothing that is sent.", reference
         )
+    units = _units(setting, subject, in_weight=True)
+    moves = [*units, *_pushed_out(setting, subject, units)]
     return Observation(
-        e.Composed(tuple(_moved_entries(setting.epsilon, _units(setting, subject)))),
+        e.Composed(tuple(_moved_entries(setting.epsilon, moves))),
         "everything",
         "One sum of weights with discrete Laplace noise.",
         reference,

@@ -42,6 +42,7 @@ class Setting:
         max_ratings: Of ``hdp-bit``: most ratings of a person that are sent; of ``hdp-sum``: as much
             weight as so many ratings of weight 1 have; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
+        implicit: Whether it is run on choices without ratings.
     """
 
     method: str
@@ -54,6 +55,7 @@ class Setting:
     coding: str = "auto"
     scale: RatingScale = STARS
     max_ratings: int | None = None
+    implicit: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "noise_budget"):
