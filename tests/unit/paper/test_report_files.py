@@ -113,12 +113,18 @@ def test_latex_follows_the_papers_layout(full_store):
         "table1.tex",
         "table2.tex",
         "table3.tex",
+        "table3_warm.tex",
         "figure_ablation.tex",
+        "figure_ablation_warm.tex",
         "table_no_features.tex",
+        "table_no_features_warm.tex",
         "lists_lists.tex",
     }
-    table = files["table3.tex"]
-    assert "\\multicolumn{2}{c}{MSE} & \\multicolumn{2}{c}{MAE}" in table
+    table, everything = files["table3_warm.tex"], files["table3.tex"]
+    assert "\\multicolumn{2}{c}{warm MSE} & \\multicolumn{2}{c}{warm MAE}" in table
+    assert "(warm: test ratings whose user and item are in training)" in table
+    assert "\\multicolumn{2}{c}{MSE} & \\multicolumn{2}{c}{MAE}" in everything
+    assert "warm" not in everything
     shown = [
         name for name, method in METHODS.items() if name != "hdpmf-r" and not method.lists_only
     ]
@@ -128,7 +134,9 @@ def test_latex_follows_the_papers_layout(full_store):
     with Store(full_store) as store:
         cells = collect(store, "table3")
     for cell in cells:
-        assert f"{cell.mse.mean:.4f} $\\pm$ {cell.mse.std:.4f}" in table
+        for metric, shown in (("mse", table), ("mse_all", everything)):
+            summary = cell.metrics[metric]
+            assert f"{summary.mean:.4f} $\\pm$ {summary.std:.4f}" in shown
     bold = [line for line in table.splitlines() if "\\textbf{" in line]
     assert len(bold) == 3  # HDPMF, everywhere but on ML-1M
     assert all(" HDPMF & \\textbf{" in line for line in bold)
@@ -140,6 +148,7 @@ def test_latex_follows_the_papers_layout(full_store):
     for text in files.values():
         assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
         assert text.count("\\begin") == text.count("\\end")
+    assert "\\label{tab:figure-ablation-warm}" in files["figure_ablation_warm.tex"]
     assert "\\label{tab:figure-ablation}" in files["figure_ablation.tex"]
     assert "$[\\epsilon_{uc}, \\epsilon_{um})$ & $[0.1,0.5)$" in files["table2.tex"]
     assert "$1 - f_{uc} - f_{um}$ & $0.09$" in files["table2.tex"]

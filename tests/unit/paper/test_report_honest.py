@@ -165,7 +165,7 @@ def test_the_fourth_finding_counts_who_beats_whom(tmp_path, fill_store: Fill, ex
 
     text = paper_findings(read_content(fill_store(tmp_path, chosen, change=change)))[3]
     assert (
-        "by MSE at epsilon 1 and K = 10, HDP-Sum beats HDPMF, PDPMF and DPMF on all of "
+        "by warm MSE at epsilon 1 and K = 10, HDP-Sum beats HDPMF, PDPMF and DPMF on all of "
         "MovieLens 100K and" in text
     )
     assert (

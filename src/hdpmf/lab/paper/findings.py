@@ -130,7 +130,7 @@ def _order(content: Content) -> str:
         if pair.metric == "mse":
             groups[pair.better.label, pair.worse.label].append(pair)
     if not groups:
-        return f"The paper's order of methods by MSE holds on {_titles(pairs)}."
+        return f"The paper's order of methods by warm MSE holds on {_titles(pairs)}."
     # HDPMF against PDPMF is what the paper is about, so it comes first.
     ranked = sorted(groups.items(), key=lambda item: (item[0] != ("PDPMF", "HDPMF"), -len(item[1])))
     parts = [
@@ -142,7 +142,7 @@ def _order(content: Content) -> str:
     papers = content.experiments["table3"].tuning.grids.items() >= GRIDS.items()
     grid = "the paper's own grid" if papers else "the grid of this run"
     return (
-        "The paper's order of methods does not hold everywhere: by MSE, with hyper-parameters "
+        "The paper's order of methods does not hold everywhere: by warm MSE, with hyper-parameters "
         f"chosen over {grid}, "
         f"{'; '.join(parts)}."
     )
@@ -190,7 +190,7 @@ def _trivial(content: Content) -> str:
     ]
     worse = words(list(details.values()))
     text = "A device that sends nothing at all, each user's own mean at epsilon 0,"
-    scope = f"by MSE at K = {max(content.factors)}"
+    scope = f"by warm MSE at K = {max(content.factors)}"
     if not better:
         return f"{text} is {scope} behind the best private method of the paper on {worse}."
     text += f" beats every private method of the paper {scope} on {words(better)}"
@@ -256,7 +256,7 @@ def _proved_designs(content: Content) -> str:
     ]
     epsilon = content.experiments["table3"].epsilon
     text = (
-        f"Of the designs with a proof, by MSE at epsilon {plain(epsilon)} and K = "
+        f"Of the designs with a proof, by warm MSE at epsilon {plain(epsilon)} and K = "
         f"{designs[0].factors}, {'; '.join(parts)}"
     )
     label, charged = _honest_hdpmf(content, rivals)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from os import PathLike
 
 from hdpmf.lab.experiments import Cell, Experiment
+from hdpmf.lab.experiments.summary import paired_test
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
 from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals, statements
@@ -97,18 +98,20 @@ def paper_latex(content: Content) -> dict[str, bytes]:
         both = bool(duels(cells))
         emphasis = _ahead(cells) if both else lowest_bold(cells)
         rule = _BOLD if both else LOWEST
-        name = f"{experiment.name}.tex"
-        files[name] = accuracy_latex(experiment, cells, emphasis, rule, note)
+        files |= accuracy_latex(experiment, cells, emphasis, rule, note)
     return files | list_files(content)
 
 
 def _ahead(cells: list[Cell]) -> Emphasis:
     """Emphasize HDPMF where it is ahead of PDPMF."""
-    tests = duels(cells)
+    rivals = {(cell.dataset, cell.factors): cell for cell in cells if cell.method == "pdpmf"}
 
     def emphasis(cell: Cell, metric: str) -> tuple[bool, int]:
-        duel = tests.get((metric, cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
-        return (False, 0) if duel is None else (duel.gain > 0, duel.test.stars)
+        rival = rivals.get((cell.dataset, cell.factors)) if cell.method == "hdpmf" else None
+        if rival is None or {cell.status, rival.status} != {"done"}:
+            return False, 0
+        ours, theirs = cell.metrics[metric], rival.metrics[metric]
+        return ours.mean < theirs.mean, paired_test(ours.values, theirs.values).stars
 
     return emphasis
 

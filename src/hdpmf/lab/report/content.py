@@ -21,7 +21,11 @@ from hdpmf.lab.experiments.expansion import (
 )
 from hdpmf.lab.experiments.summary import RANKING
 
-METRIC_LABELS = {"mse": "MSE", "mae": "MAE"}
+METRIC_LABELS = {"mse": "warm MSE", "mae": "warm MAE"}
+"""The paper's measure: over test ratings whose user and item were in training."""
+
+ALL_LABELS = {"mse_all": "MSE", "mae_all": "MAE"}
+"""Over all test ratings."""
 
 NDCG = "ndcg_at_10"
 
@@ -364,11 +368,13 @@ def highest(cells: Iterable[Cell]) -> Cell | None:
     return max((cell for cell in cells if math.isfinite(ndcg(cell))), key=ndcg, default=None)
 
 
-def lowest(cells: Iterable[Cell]) -> set[tuple[str, str, str, int]]:
+def lowest(
+    cells: Iterable[Cell], metrics: Iterable[str] = METRIC_LABELS
+) -> set[tuple[str, str, str, int]]:
     """Return where a method has the lowest error of all: measure, data set, method and K."""
     best: dict[tuple[str, str, int], Cell] = {}
     for cell in cells:
-        for metric in METRIC_LABELS if cell.status == "done" else ():
+        for metric in metrics if cell.status == "done" else ():
             key = (metric, cell.dataset, cell.factors)
             if key not in best or cell.metrics[metric].mean < best[key].metrics[metric].mean:
                 best[key] = cell

@@ -21,7 +21,15 @@ from hdpmf.lab.experiments import Cell, Experiment, Summary
 from hdpmf.lab.experiments.store import METRICS
 from hdpmf.lab.report import content as read
 from hdpmf.lab.report import overview, tables
-from hdpmf.lab.report.content import METRIC_LABELS, NDCG, Content, four, list_metrics, lowest
+from hdpmf.lab.report.content import (
+    ALL_LABELS,
+    METRIC_LABELS,
+    NDCG,
+    Content,
+    four,
+    list_metrics,
+    lowest,
+)
 from hdpmf.lab.report.tables import HONEST_FIGURE, RATERS, Point, points
 
 PACKAGE = "hdpmf.lab.report"
@@ -139,9 +147,7 @@ def latex_files(content: Content) -> dict[str, bytes]:
     files = {"datasets.tex": latex("datasets.tex", content=content)} if content.datasets else {}
     for experiment in error_tables(content):
         cells = content.error_cells(experiment)
-        files[f"{experiment.name}.tex"] = accuracy_latex(
-            experiment, cells, lowest_bold(cells), LOWEST
-        )
+        files |= accuracy_latex(experiment, cells, lowest_bold(cells), LOWEST)
     return files | list_files(content)
 
 
@@ -160,27 +166,32 @@ def list_files(content: Content) -> dict[str, bytes]:
 
 def lowest_bold(cells: list[Cell]) -> Emphasis:
     """Emphasize the lowest error of each data set and K."""
-    best = lowest(cells)
+    best = lowest(cells, ALL_LABELS | METRIC_LABELS)
     return lambda cell, metric: ((metric, cell.dataset, cell.method, cell.factors) in best, 0)
 
 
 def accuracy_latex(
     experiment: Experiment, cells: list[Cell], emphasis: Emphasis, rule: str, note: str = ""
-) -> bytes:
-    """Return a table with methods down, measures and K across.
+) -> dict[str, bytes]:
+    """Return tables with methods down, measures and K across: over all test ratings, and warm ones.
 
     The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note``
     ends it. Where a paper has methods, the others have a dagger.
     """
-    return latex(
-        "accuracy.tex",
-        experiment=experiment,
-        cells=cells,
-        emphasis=emphasis,
-        rule=rule,
-        note=note,
-        in_paper=bool(experiment.paper_methods),
-    )
+    return {
+        f"{experiment.name}{suffix}.tex": latex(
+            "accuracy.tex",
+            metrics=labels,
+            suffix=suffix,
+            experiment=experiment,
+            cells=cells,
+            emphasis=emphasis,
+            rule=rule,
+            note=note,
+            in_paper=bool(experiment.paper_methods),
+        )
+        for suffix, labels in (("", ALL_LABELS), ("_warm", METRIC_LABELS))
+    }
 
 
 def latex(template: str, package: str = PACKAGE, **facts: Any) -> bytes:

@@ -92,7 +92,7 @@ def overview(content: Content) -> dict[str, Any] | None:
     datasets = list(dict.fromkeys(cell.dataset for cell in cells))
     units, relative_to = _units(cells, datasets)
     marks = _marks(content, cells, units)
-    axis = f"error relative to {relative_to} (MSE, log)" if relative_to else "MSE (log)"
+    axis = f"error relative to {relative_to} (warm MSE, log)" if relative_to else "warm MSE (log)"
     return {
         "drawings": [
             _draw(marks, axis, "broad", 940, 400),
@@ -124,7 +124,7 @@ def _marks(content: Content, cells: Sequence[Cell], units: dict[str, float]) -> 
                 low=min(ratios),
                 middle=math.exp(sum(map(math.log, ratios)) / len(ratios)),
                 high=max(ratios),
-                description=f"{mine[0].label}: honest epsilon {honest}. MSE: {errors}",
+                description=f"{mine[0].label}: honest epsilon {honest}. Warm MSE: {errors}",
             )
         )
     return marks
