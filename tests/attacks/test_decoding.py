@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hdpmf.common.base.msgpack import fits_in_memory
-from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.protocol import (
     BitContribution,
     CatalogueTable,
@@ -21,7 +20,7 @@ from hdpmf.common.protocol import (
     decode,
     encode,
 )
-from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.errors import ProtocolError
 
 LONG = 4_000_000
@@ -80,13 +79,6 @@ def test_a_message_takes_no_more_memory_than_is_fair_before_it_is_checked(name: 
 
 
 def test_honest_messages_fit():
-    n = 30_000
-    items = IdIndex([f"film {number:06d}" for number in range(n)])
-    titles = tuple(f"A film of the name {number} (1999)" for number in range(n))
-    table = ItemTable(items, titles, (("Action", "Comedy", "Drama"),) * n, (1999,) * n)
-    data = encode(catalogue_table(items, RatingScale(1.0, 5.0, 0.5), table))
-    assert len(data) > 1_000_000
-    assert fits_in_memory(data)
     nothing = np.zeros(1_000_000, np.int64)
     units = np.ones(1_000_000, np.int64)
     data = encode(BitContribution(senders=nothing, items=nothing, units=units, plus=nothing))

@@ -73,12 +73,12 @@ def test_versions_are_shown_made_and_the_same_on_a_device(
 def test_what_cannot_be_is_said_and_nothing_changes(
     call: Call, folder: Path, tmp_path: Path, options: list[str], words: str
 ) -> None:
-    before = (folder / "catalogue.msgpack").read_bytes()
+    before = (folder / "catalogue.json").read_bytes()
     given = [str(tmp_path / option) if option.endswith(".csv") else option for option in options]
     done = call("recommender", "items", folder, *given, "--json")
     assert done.code != 0
     assert words in done.json["error"]["message"]
-    assert (folder / "catalogue.msgpack").read_bytes() == before
+    assert (folder / "catalogue.json").read_bytes() == before
 
 
 def test_a_plain_copy_of_the_folder_goes_on_as_the_first(

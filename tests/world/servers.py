@@ -125,7 +125,7 @@ class ServerPair:
     @property
     def published_keys(self) -> PublishedKeys:
         """Both servers' lists of keys, as a recommender would publish them now."""
-        return PublishedKeys(leader=self.leader.signed_keys(), helper=self.helper.signed_keys())
+        return PublishedKeys.of(self.leader.signed_keys(), self.helper.signed_keys())
 
     def _open(self) -> None:
         self.databases = [ServerDatabase(self.url(role)) for role in ("leader", "helper")]

@@ -25,6 +25,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     ReportShare,
     id_from_text,
 )
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.key_list import (
     KeyList,
     PublishedKeys,
@@ -223,7 +224,9 @@ def owner(world: Rotating) -> DeviceStore:
 def make_list(world: Rotating, role: int, serial: int, not_after: int, pair: KeyPair) -> bytes:
     """A list that a server has really signed."""
     keys = KeyList(
-        serial=serial, not_after=not_after, configs=HpkeConfigList((pair.config,)).encode()
+        serial=serial,
+        not_after=not_after,
+        configs=to_base64(HpkeConfigList((pair.config,)).encode()),
     )
     return SignedKeyList.make(keys, world.pair.signing[role].sign).to_bytes()
 
@@ -257,8 +260,8 @@ def test_an_older_list_is_refused_whoever_brings_it(world: Rotating) -> None:
     assert any("older than the one before" in line for line in world.logged)
     assert world.key_ids == [(1, 1)]
     assert store.device.server_keys == {
-        world.pair.servers.leader.signing: world.pair.published_keys.leader,
-        world.pair.servers.helper.signing: world.pair.published_keys.helper,
+        world.pair.servers.leader.signing: world.pair.leader.signed_keys(),
+        world.pair.servers.helper.signing: world.pair.helper.signed_keys(),
     }
 
 
@@ -299,10 +302,10 @@ def test_a_leader_that_says_outdated_gets_nothing_by_it(world: Rotating) -> None
         gone = KeyList(  # both servers say that the first key is erased, though it is not
             serial=int(world.now) + 99,
             not_after=START + DAY,
-            configs=HpkeConfigList((ring.config,)).encode(),
+            configs=to_base64(HpkeConfigList((ring.config,)).encode()),
         )
         lists.append(SignedKeyList.make(gone, signing.sign).to_bytes())
-    world.show(PublishedKeys(leader=lists[0], helper=lists[1]))
+    world.show(PublishedKeys.of(lists[0], lists[1]))
     while world.key_ids[-1] == (0, 0) and world.now < START + PERIOD - 60:
         until_sent(device, world, len(world.uploads) + 1)
     world.otherwise = 201
@@ -372,17 +375,22 @@ def test_nobody_else_makes_the_helpers_list(world: Rotating, forger: str) -> Non
     """With its own key in the helper's place the leader would read everything."""
     store = owner(world)
     real = world.pair.published_keys
+    assert real.leader is not None
     mine = make_list(world, 0, int(world.now) + 9, START + 5 * DAY, KeyPair.generate(9))
     stranger = SignedKeyList.make(
         KeyList(
             serial=START,
             not_after=START + DAY,
-            configs=HpkeConfigList((KeyPair.generate(0).config,)).encode(),
+            configs=to_base64(HpkeConfigList((KeyPair.generate(0).config,)).encode()),
         ),
         lambda data: bytes(64),
     ).to_bytes()
-    other = {"the leader's list": real.leader, "another key": mine, "a stranger's": stranger}
-    world.show(PublishedKeys(leader=real.leader, helper=other.get(forger, b"")))
+    other = {
+        "the leader's list": real.leader.to_bytes(),
+        "another key": mine,
+        "a stranger's": stranger,
+    }
+    world.show(PublishedKeys.of(real.leader.to_bytes(), other.get(forger, b"")))
     device = reporter(store, world, 0.5)
     live(device, world, PERIOD - 1000)
     assert world.uploads == []  # there is no other key that it falls back to
@@ -400,7 +408,7 @@ def test_an_old_list_is_not_used_for_ever(world: Rotating) -> None:
     servers = world.pair.servers
     soon = START + 1000
     lists = [make_list(world, role, START, soon, KeyPair.generate(0)) for role in (0, 1)]
-    world.show(PublishedKeys(leader=lists[0], helper=lists[1]))
+    world.show(PublishedKeys.of(lists[0], lists[1]))
     live(reporter(store, world, 0.5), world, PERIOD + 200)
     assert world.uploads == []
     assert actions(store) == ["agreed", "returned"]

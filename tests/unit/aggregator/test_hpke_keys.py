@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
-from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList, Problem, Role
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem, Role
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError
@@ -42,7 +42,7 @@ def shown(keys: HpkeKeyRing, now: float) -> KeyList:
 
 
 def ids(keys: HpkeKeyRing, now: float) -> list[int]:
-    return [config.id for config in HpkeConfigList.decode(shown(keys, now).configs).hpke_configs]
+    return [config.id for config in shown(keys, now).keys]
 
 
 def nothing(begun: int) -> bool:
@@ -156,7 +156,7 @@ def test_killed_anywhere_in_a_rotation(
         died = killed_at(place, monkeypatch, lambda: keys.rotate(NOW + DAY, erase=erase))  # noqa: B023
         again = ring(folder)
         on_disk = read_signed_list((folder / LIST_FILE).read_bytes(), SIGNING.public, "it")
-        first = HpkeConfigList.decode(on_disk.configs).hpke_configs[0]
+        first = on_disk.keys[0]
         assert again.open(seal(first, INFO, AAD, b"x"), INFO, AAD) == b"x"
         follow_key_list(again.signed_list(NOW + DAY), known, card)
         assert ids(again, NOW + DAY)[0] == again.config.id

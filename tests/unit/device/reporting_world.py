@@ -16,6 +16,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Role,
 )
 from hdpmf.common.protocol import CatalogueTable, Survey, decode, encode
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.key_list import KeyList, PublishedKeys, SignedKeyList
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.survey_task import survey_circuit
@@ -55,10 +56,10 @@ def key_lists(leader: KeyPair, helper: KeyPair) -> bytes:
     """The lists of keys that these servers have signed, as a recommender publishes them."""
     lists = []
     for key in (leader, helper):
-        configs = HpkeConfigList((key.config,)).encode()
+        configs = to_base64(HpkeConfigList((key.config,)).encode())
         keys = KeyList(serial=1, not_after=START + 1000 * PERIOD, configs=configs)
         lists.append(SignedKeyList.make(keys, signing_key(key).sign).to_bytes())
-    return PublishedKeys(leader=lists[0], helper=lists[1]).to_bytes()
+    return PublishedKeys.of(lists[0], lists[1]).to_bytes()
 
 
 SERVERS = Servers(leader=server("Leaders", KEYS[0], "a"), helper=server("Helpers", KEYS[1], "b"))

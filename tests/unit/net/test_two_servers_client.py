@@ -20,7 +20,9 @@ from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import (
     MAX_LIST,
     SIGNED_KEYS_MEDIA_TYPE,
+    KeyList,
     PublishedKeys,
+    SignedKeyList,
 )
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import DapError, TransportError
@@ -163,11 +165,14 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
 
 
 KEYS = {"kind": SIGNED_KEYS_MEDIA_TYPE}
+LIST = SignedKeyList(
+    keys=KeyList(serial=1, not_after=2, configs="AAA"), signature="unchecked"
+).to_bytes()
 
 
 def test_lists_of_keys_are_asked_for() -> None:
-    far = Far(answering(200, bytes(MAX_LIST), **KEYS))
-    assert far.client.signed_keys() == PublishedKeys(leader=bytes(MAX_LIST), helper=bytes(MAX_LIST))
+    far = Far(answering(200, LIST, **KEYS))
+    assert far.client.signed_keys() == PublishedKeys.of(LIST, LIST)
     assert [sent.method for sent in far.seen] == ["GET", "GET"]
 
 
@@ -209,7 +214,7 @@ class Here:
         return b"sum"
 
     def signed_keys(self) -> bytes:
-        return self._name.encode()
+        return LIST
 
 
 def test_servers_in_this_process_do_the_same() -> None:
@@ -223,4 +228,4 @@ def test_servers_in_this_process_do_the_same() -> None:
         ("leader", "begin", TASK, JOB, b"request"),
     ]
     assert servers.collection(TASK, JOB) == b"sum"
-    assert servers.signed_keys() == PublishedKeys(leader=b"leader", helper=b"helper")
+    assert servers.signed_keys() == PublishedKeys.of(LIST, LIST)

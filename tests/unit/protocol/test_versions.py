@@ -25,6 +25,7 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.errors import ConfigError, ProtocolError
 
@@ -140,10 +141,10 @@ def test_no_byte_of_a_chain_can_be_changed(items: CatalogueVersion, data: st.Dat
 FAULTS: list[tuple[str, CatalogueVersion, str]] = [
     ("a gap", replace(THREE, links=(THREE.links[0], THREE.links[2])), "version 2 is missing"),
     ("the first is gone", replace(THREE, links=THREE.links[1:]), "version 1 is missing"),
-    ("another past", resigned(THREE, 1, previous=b"\0" * 32), "version 2 does not follow"),
+    ("another past", resigned(THREE, 1, previous="A" * 43), "version 2 does not follow"),
     (
         "a past before the first",
-        resigned(THREE, 0, previous=b"\0" * 32),
+        resigned(THREE, 0, previous="A" * 43),
         "version 1 does not follow",
     ),
     ("fewer items", resigned(THREE, 1, items=2), "fewer items"),
@@ -181,16 +182,16 @@ FAULTS: list[tuple[str, CatalogueVersion, str]] = [
     ("another scale", replace(THREE, table=replace(THREE.table, scale_high=10.0)), "version 1"),
     (
         "a forged signature",
-        replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b"\1" * 64))),
+        replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature="A" * 86))),
         "version 3 is not signed",
     ),
     (
         "no signature",
-        replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=b""))),
+        replace(THREE, links=(*THREE.links[:2], replace(THREE.links[2], signature=""))),
         "not signed",
     ),
     ("somebody else signs", resigned(THREE, 2, OTHER), "version 3 is not signed"),
-    ("another key", replace(THREE, key=OTHER.public), "version 1 is not signed"),
+    ("another key", replace(THREE, key=to_base64(OTHER.public)), "version 1 is not signed"),
 ]
 
 

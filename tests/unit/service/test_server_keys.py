@@ -11,7 +11,13 @@ import pytest
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.protocol.key_list import PublishedKeys, read_published_keys
+from hdpmf.common.protocol.documents import to_base64
+from hdpmf.common.protocol.key_list import (
+    KeyList,
+    PublishedKeys,
+    SignedKeyList,
+    read_published_keys,
+)
 from hdpmf.errors import TransportError
 from hdpmf.lab.simulate.simulate import ServersHere
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -108,9 +114,12 @@ def test_servers_that_were_away_at_first_are_asked_again_soon(shop: Shop) -> Non
     assert shop.shown == shop.pair.published_keys
 
 
-def flipped(signed: bytes) -> bytes:
-    """A list with another bit in its signature."""
-    return signed[:-20] + bytes([signed[-20] ^ 1]) + signed[-19:]
+def flipped(signed: Any) -> SignedKeyList:
+    """A list with another signature."""
+    return SignedKeyList(keys=signed.keys, signature=to_base64(bytes(64)))
+
+
+RUBBISH = SignedKeyList(keys=KeyList(serial=1, not_after=2, configs="AA"), signature="rubbish")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +127,7 @@ def flipped(signed: bytes) -> bytes:
     [
         lambda real: PublishedKeys(leader=real.leader, helper=real.leader),
         lambda real: PublishedKeys(leader=flipped(real.leader), helper=real.helper),
-        lambda real: PublishedKeys(leader=b"rubbish", helper=real.helper),
+        lambda real: PublishedKeys(leader=RUBBISH, helper=real.helper),
     ],
     ids=["another server's", "changed", "rubbish"],
 )

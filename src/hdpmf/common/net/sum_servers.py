@@ -111,7 +111,7 @@ class TwoServers:
 
     def signed_keys(self) -> PublishedKeys:
         """As in ``SumServers``."""
-        return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
+        return PublishedKeys.of(self._leader.signed_keys(), self._helper.signed_keys())
 
 
 class ServerClient:

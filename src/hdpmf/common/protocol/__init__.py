@@ -18,7 +18,13 @@ Nothing in this package computes anything private; it defines, checks and encode
 import msgspec
 
 from hdpmf.common.base import msgpack
-from hdpmf.common.protocol.catalogue import AnyCatalogue, CatalogueTable, CatalogueVersion
+from hdpmf.common.protocol.catalogue import (
+    AnyCatalogue,
+    CatalogueTable,
+    CatalogueVersion,
+    read_catalogue,
+)
+from hdpmf.common.protocol.documents import Document
 from hdpmf.common.protocol.messages import (
     BitContribution,
     BudgetReport,
@@ -56,7 +62,7 @@ __all__ = [
     "learning_rate_at",
 ]
 
-Message = (
+_Packed = (
     Plan
     | BudgetReport
     | Opening
@@ -67,25 +73,30 @@ Message = (
     | SumContribution
     | BitContribution
     | ItemFacts
-    | AnyCatalogue
     | Task
 )
+
+Message = _Packed | AnyCatalogue
 """Anything that either side may say."""
 
 MAX_BYTES = 512 * 1024 * 1024
 """No message may be longer: a hostile peer must not be able to fill the memory."""
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=msgpack.array_to_plain)
-_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
-    Message, dec_hook=msgpack.array_from_plain
+_DECODER: msgspec.msgpack.Decoder[_Packed] = msgspec.msgpack.Decoder(
+    _Packed, dec_hook=msgpack.array_from_plain
 )
 
 
 def encode(message: Message) -> bytes:
     """The message as bytes."""
+    if isinstance(message, Document):
+        return message.to_bytes()
     return _ENCODER.encode(message)
 
 
 def decode(data: bytes) -> Message:
     """Return the message in ``data``; ProtocolError unless it is exactly one valid message."""
+    if data[:1] == b"{":
+        return read_catalogue(data)
     return msgpack.read(_DECODER, data, MAX_BYTES, ProtocolError, "a message of this protocol")

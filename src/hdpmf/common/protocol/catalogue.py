@@ -12,14 +12,23 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
-from hdpmf.common.protocol.messages import MAX_ITEMS, _Message, check_scale
+from hdpmf.common.protocol.documents import (
+    SIGNATURE_SIZE,
+    Document,
+    canonical,
+    from_base64,
+    labelled_digest,
+    read_document,
+    to_base64,
+)
+from hdpmf.common.protocol.messages import MAX_ITEMS, check_scale
 from hdpmf.errors import ConfigError, ProtocolError, RatingsError
 
 MAX_GENRES = 256
@@ -29,8 +38,10 @@ MAX_VERSIONS = 4096
 
 MAX_RATING = 1_000_000
 
+KEY_SIZE = 32
 
-class CatalogueTable(_Message, frozen=True):
+
+class CatalogueTable(Document, frozen=True, tag="items"):
     """Recommender to device: the items, in their order, and public facts about them.
 
     Attributes:
@@ -60,7 +71,7 @@ class CatalogueTable(_Message, frozen=True):
                 len(getattr(self, name)) in (0, n), f"{name} must be one per item or none"
             )
         low, high = self.scale_low, self.scale_high
-        check_scale(self, low, high, self.scale_step)
+        check_scale(self._require, low, high, self.scale_step)
         self._require(
             max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}"
         )
@@ -79,20 +90,20 @@ class CatalogueLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """
 
     number: int
-    previous: bytes
+    previous: str
     items: int
     retired: tuple[int, ...]
-    content: bytes
-    signature: bytes
+    content: str
+    signature: str
 
     @property
     def digest(self) -> bytes:
-        """Of everything but the signature; so of all versions before, too."""
-        plain = [self.number, self.previous, self.items, self.retired, self.content]
-        return sha256(b"hdpmf catalogue version " + msgspec.msgpack.encode(plain)).digest()
+        """Of the version with an empty signature; so of all versions before, too."""
+        plain = canonical(msgspec.structs.replace(self, signature=""))
+        return labelled_digest("catalogue version", plain)
 
 
-class CatalogueVersion(_Message, frozen=True):
+class CatalogueVersion(Document, frozen=True, tag="catalogue"):
     """Recommender to device: the newest version of the items, and the signed chain to it.
 
     ``catalogue.check_chain`` checks the chain; a device takes what follows from its own.
@@ -105,13 +116,13 @@ class CatalogueVersion(_Message, frozen=True):
 
     table: CatalogueTable
     links: tuple[CatalogueLink, ...]
-    key: bytes
+    key: str
 
     def _check(self) -> None:
         self._require(
             1 <= len(self.links) <= MAX_VERSIONS, f"a catalogue has 1 to {MAX_VERSIONS} versions"
         )
-        self._require(len(self.key) == 32, "a key has 32 bytes")
+        from_base64(self.key, KEY_SIZE)
         self._require(
             self.links[-1].items == len(self.table.ids),
             "the last version must have all of the items",
@@ -120,6 +131,13 @@ class CatalogueVersion(_Message, frozen=True):
 
 AnyCatalogue = CatalogueTable | CatalogueVersion
 """The items, in a simulation without any signed version."""
+
+
+def read_catalogue(data: bytes) -> AnyCatalogue:
+    """Return the catalogue in a document; its chain is not checked."""
+    kind: Any = AnyCatalogue
+    found: AnyCatalogue = read_document(kind, data, "a catalogue")
+    return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -209,7 +227,6 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
 
 Sign = Callable[[bytes], bytes]
 C = TypeVar("C", "CatalogueTable", "CatalogueVersion", "AnyCatalogue")
-_DOMAIN = b"hdpmf signs a catalogue version "
 
 
 def table_of(items: AnyCatalogue) -> CatalogueTable:
@@ -247,7 +264,8 @@ def version_at(items: C, number: int) -> C:
 
 def signed_first(table: CatalogueTable, sign: Sign, key: bytes) -> CatalogueVersion:
     """The first version of a catalogue, with its signature."""
-    return CatalogueVersion(table=table, links=(_signed(_first(table), sign),), key=key)
+    links = (_signed(_first(table), sign),)
+    return CatalogueVersion(table=table, links=links, key=to_base64(key))
 
 
 def next_version(
@@ -281,11 +299,11 @@ def next_version(
     last = items.links[-1]
     link = CatalogueLink(
         number=last.number + 1,
-        previous=last.digest,
+        previous=to_base64(last.digest),
         items=len(table.ids),
         retired=tuple(sorted(retired)),
         content=next(_contents(table, [len(table.ids)])),
-        signature=b"",
+        signature="",
     )
     return CatalogueVersion(table=table, links=(*items.links, _signed(link, sign)), key=items.key)
 
@@ -295,7 +313,8 @@ def check_chain(items: CatalogueVersion) -> None:
     from hdpmf.common.protocol.identity import verifies  # the library does without its extra
 
     retired: set[int] = set()
-    before = b""
+    before = ""
+    key = from_base64(items.key, KEY_SIZE)
     n_items = 0
     contents = _contents(items.table, [link.items for link in items.links])
     for number, link in enumerate(items.links, start=1):
@@ -322,12 +341,11 @@ def check_chain(items: CatalogueVersion) -> None:
             next(contents) == link.content,
             f"the items are not those that version {number} is about",
         )
-        good = len(link.signature) == 64 and verifies(
-            items.key, link.signature, _DOMAIN + link.digest
-        )
+        signature = from_base64(link.signature)
+        good = len(signature) == SIGNATURE_SIZE and verifies(key, signature, link.digest)
         _require(good, f"version {number} is not signed by the key of the catalogue")
         retired |= set(link.retired)
-        before = link.digest
+        before = to_base64(link.digest)
         n_items = link.items
 
 
@@ -364,29 +382,30 @@ def _first(table: CatalogueTable) -> CatalogueLink:
     n_items = len(table.ids)
     content = next(_contents(table, [n_items]))
     return CatalogueLink(
-        number=1, previous=b"", items=n_items, retired=(), content=content, signature=b""
+        number=1, previous="", items=n_items, retired=(), content=content, signature=""
     )
 
 
 def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:
-    return msgspec.structs.replace(link, signature=sign(_DOMAIN + link.digest))
+    return msgspec.structs.replace(link, signature=to_base64(sign(link.digest)))
 
 
-def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[bytes]:
-    """Yield the digest of the scale and the first items, for each of these ascending numbers."""
-    scale = (table.integer_ids, float(table.scale_low), float(table.scale_high), table.scale_step)
-    state = sha256(b"hdpmf catalogue " + msgspec.msgpack.encode(scale))
+def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[str]:
+    """Yield the digest of the scale and the first items, for each of these ascending numbers.
+
+    Of lines of canonical JSON: ``[integer_ids, low, high, step]``, and ``[id, title, genres,
+    year]`` for each item.
+    """
+    scale = [table.integer_ids, table.scale_low, table.scale_high, table.scale_step]
+    state = sha256(canonical(scale))
     titles, genres, years = _columns(table)
     done = 0
     for size in sizes:
         for position in range(done, min(size, len(table.ids))):
-            state.update(
-                msgspec.msgpack.encode(
-                    (table.ids[position], titles[position], genres[position], years[position])
-                )
-            )
+            item = [table.ids[position], titles[position], genres[position], years[position]]
+            state.update(b"\n" + canonical(item))
         done = max(done, size)
-        yield state.digest()
+        yield to_base64(state.digest())
 
 
 def _columns(

@@ -15,12 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
-from msgspec import Meta
 
-from hdpmf.common.base.msgpack import read
+from hdpmf.common.protocol.documents import (
+    Document,
+    Text,
+    Whole,
+    canonical,
+    from_base64,
+    labelled_digest,
+    read_document,
+    to_base64,
+)
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import PrioError, ProtocolError, TransportError
 
@@ -37,7 +45,6 @@ VALID_SECONDS = 7 * 86_400
 """Seconds for which a list may be used. A list is signed anew after half of them at the latest."""
 
 _LATEST = 250_000_000_000  # in the year 9892: later ones have no date
-_LABEL = b"hdpmf hpke keys 1 "
 
 
 class KeyList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,61 +53,75 @@ class KeyList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     Attributes:
         serial: Larger than that of every list before; about the time when it was made.
         not_after: Unix time from which nothing is encrypted by this list.
-        configs: DAP's HpkeConfigList, encoded; the first one is to be used.
+        configs: DAP's HpkeConfigList, encoded (base64url); the first one is to be used.
     """
 
-    serial: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    not_after: Annotated[int, Meta(ge=0, lt=1 << 53)]
-    configs: bytes
+    serial: Whole
+    not_after: Whole
+    configs: Text
+
+    @property
+    def keys(self) -> tuple[HpkeConfig, ...]:
+        """The keys; ProtocolError if they cannot be read."""
+        from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
+
+        try:
+            return HpkeConfigList.decode(from_base64(self.configs)).hpke_configs
+        except PrioError as error:
+            raise ProtocolError(f"refused: the list of keys: {error}") from None
 
 
-class SignedKeyList(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A list as it travels: the very bytes that were signed, and the signature."""
+class SignedKeyList(Document, frozen=True, tag="key list"):
+    """A list, and its signature (base64url) by the key on the server's card."""
 
-    statement: bytes
-    signature: bytes
+    keys: KeyList
+    signature: Text
 
     @classmethod
     def make(cls, keys: KeyList, sign: Callable[[bytes], bytes]) -> Self:
         """Sign a list."""
-        statement = msgspec.msgpack.encode(keys)
-        return cls(statement=statement, signature=sign(_LABEL + statement))
-
-    def to_bytes(self) -> bytes:
-        """Encode it."""
-        return msgspec.msgpack.encode(self)
+        return cls(keys=keys, signature=to_base64(sign(_digest(keys))))
 
 
-class PublishedKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PublishedKeys(Document, frozen=True, tag="keys"):
     """The signed lists of both servers, as a recommender publishes them for devices.
 
     Attributes:
-        leader: Empty if it could not be reached yet.
+        leader: None if it could not be reached yet.
         helper: The same.
     """
 
-    leader: bytes = b""
-    helper: bytes = b""
+    leader: SignedKeyList | None = None
+    helper: SignedKeyList | None = None
 
-    def to_bytes(self) -> bytes:
-        """Encode them."""
-        return msgspec.msgpack.encode(self)
+    @classmethod
+    def of(cls, leader: bytes, helper: bytes) -> Self:
+        """Put two lists together as the servers gave them, empty for none; they are not checked."""
+        parts = [
+            _read(data, "the list of a server's keys") if data else None
+            for data in (leader, helper)
+        ]
+        return cls(leader=parts[0], helper=parts[1])
 
 
 MAX_PUBLISHED = 2 * MAX_LIST + 64
 """Bytes of both lists."""
 
-_PUBLISHED = msgspec.msgpack.Decoder(PublishedKeys)
-_SIGNED = msgspec.msgpack.Decoder(SignedKeyList)
-_STATEMENT = msgspec.msgpack.Decoder(KeyList)
+
+def _digest(keys: KeyList) -> bytes:
+    return labelled_digest("key list", canonical(keys))
+
+
+def _read(data: bytes, whose: str) -> SignedKeyList:
+    return read_document(SignedKeyList, data, whose, MAX_LIST)
 
 
 def read_published_keys(data: bytes) -> PublishedKeys:
     """Return what a recommender has published, unchecked; ProtocolError if it is something else."""
-    return read(_PUBLISHED, data, MAX_PUBLISHED, ProtocolError, "the lists of two servers' keys")
+    return read_document(PublishedKeys, data, "the lists of two servers' keys", MAX_PUBLISHED)
 
 
-def read_key_list(data: bytes, server: Server) -> KeyList:
+def read_key_list(data: bytes | SignedKeyList, server: Server) -> KeyList:
     """Return a list that the server of this card has signed.
 
     Raises:
@@ -109,27 +130,23 @@ def read_key_list(data: bytes, server: Server) -> KeyList:
     return read_signed_list(data, server.signing, _whose(server))
 
 
-def read_signed_list(data: bytes, public: str, whose: str) -> KeyList:
+def read_signed_list(data: bytes | SignedKeyList, public: str, whose: str) -> KeyList:
     """Return a list that this key (hexadecimal) has signed; ``whose`` is for people.
 
     Raises:
         ProtocolError: It is none, or another key signed it.
     """
-    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
     from hdpmf.common.protocol.identity import verifies  # needs an extra
 
-    signed = read(_SIGNED, data, MAX_LIST, ProtocolError, whose)
-    if not verifies(bytes.fromhex(public), signed.signature, _LABEL + signed.statement):
+    signed = _read(data, whose) if isinstance(data, bytes) else data
+    signature = from_base64(signed.signature)
+    if not verifies(bytes.fromhex(public), signature, _digest(signed.keys)):
         raise ProtocolError(f"refused: {whose} is not signed by the key on its card")
-    keys = read(_STATEMENT, signed.statement, MAX_LIST, ProtocolError, whose)
-    try:
-        HpkeConfigList.decode(keys.configs)
-    except PrioError as error:
-        raise ProtocolError(f"refused: {whose}: {error}") from None
-    return keys
+    _ = signed.keys.keys  # can be read
+    return signed.keys
 
 
-def follow_key_list(data: bytes, before: bytes, server: Server) -> KeyList:
+def follow_key_list(data: bytes | SignedKeyList, before: bytes, server: Server) -> KeyList:
     """Return a list that may follow the one that was known before (empty for none).
 
     Raises:
@@ -150,15 +167,14 @@ def follow_key_list(data: bytes, before: bytes, server: Server) -> KeyList:
     )
 
 
-def config_of(server: Server, signed: bytes, now: float) -> HpkeConfig:
+def config_of(server: Server, signed: bytes | SignedKeyList | None, now: float) -> HpkeConfig:
     """Return the key to encrypt to, of a list that is valid now.
 
     Raises:
-        TransportError: No list is here (``signed`` is empty), or its time is over.
+        TransportError: No list is here, or its time is over.
         ProtocolError: The list is none, or has no key that we can encrypt to.
     """
     from hdpmf.common.aggregation.two_servers.dap.hpke import is_supported
-    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfigList
 
     if not signed:
         raise TransportError(f"{_whose(server)} has not come yet; nothing is encrypted without it")
@@ -168,7 +184,7 @@ def config_of(server: Server, signed: bytes, now: float) -> HpkeConfig:
             f"{_whose(server)} was valid until {time_text(keys.not_after)}, and no newer one has "
             "come; nothing is encrypted by an old list"
         )
-    for config in HpkeConfigList.decode(keys.configs).hpke_configs:
+    for config in keys.keys:
         if is_supported(config):
             return config
     raise ProtocolError(f"refused: {_whose(server)} has no key for X25519 and AES-128-GCM")

@@ -11,6 +11,7 @@ The conversation of the paper's scheme is drawn in the package; that of the one-
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -73,16 +74,18 @@ def check_vectors(message: _Message, *names: str) -> None:
         )
 
 
-def check_scale(message: _Message, low: float, high: float, step: float | None = None) -> None:
+def check_scale(
+    require: Callable[[bool, str], None], low: float, high: float, step: float | None = None
+) -> None:
     """These must be a rating scale."""
-    message._require(
+    require(
         math.isfinite(low) and math.isfinite(high) and low < high,
         "the rating scale must have low < high",
     )
-    message._require(
+    require(
         step is None or (_positive(step) and step <= high - low), "the scale's step must fit it"
     )
-    message._require(
+    require(
         step is None or (high - low) / step <= MAX_LEVELS, f"a scale has at most {MAX_LEVELS} steps"
     )
 
@@ -123,7 +126,7 @@ class Plan(_Message, frozen=True):
         for name in ("learning_rate", "epsilon"):
             self._require(_positive(getattr(self, name)), f"{name} must be a positive number")
         self._require(math.isfinite(self.reg) and self.reg >= 0, "reg must be 0 or more")
-        check_scale(self, self.scale_low, self.scale_high)
+        check_scale(self._require, self.scale_low, self.scale_high)
 
 
 class BudgetReport(_Message, frozen=True):
@@ -242,7 +245,7 @@ class Survey(_Message, frozen=True):
         self._require(1 <= self.n_items <= MAX_ITEMS, f"n_items must be from 1 to {MAX_ITEMS}")
         self._require(self.contributors >= 1, "contributors must be at least 1")
         self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
-        check_scale(self, self.scale_low, self.scale_high, self.scale_step)
+        check_scale(self._require, self.scale_low, self.scale_high, self.scale_step)
 
 
 class SumContribution(_Message, frozen=True):

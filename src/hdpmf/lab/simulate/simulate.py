@@ -106,7 +106,7 @@ class ServersHere:
 
     def signed_keys(self) -> PublishedKeys:
         """The lists of both servers' keys."""
-        return PublishedKeys(leader=self._leader.signed_keys(), helper=self._helper.signed_keys())
+        return PublishedKeys.of(self._leader.signed_keys(), self._helper.signed_keys())
 
     def close(self) -> None:
         """Do nothing: no connection is open."""

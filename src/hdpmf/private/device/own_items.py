@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-import msgspec
 import numpy as np
 
 from hdpmf.common.data import RatingScale
@@ -60,7 +59,7 @@ def load_catalogue(
         )
     items = read_item_table(path)
     try:
-        data = msgspec.msgpack.encode(catalogue_table(items.index, chosen, items))
+        data = catalogue_table(items.index, chosen, items).to_bytes()
         found = pinned(data)
     except ProtocolError as error:
         raise RatingsError(str(error)) from error

@@ -25,6 +25,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Problem,
 )
 from hdpmf.common.base.files import atomic_write, read_file
+from hdpmf.common.protocol.documents import from_base64, to_base64
 from hdpmf.common.protocol.key_list import (
     VALID_SECONDS,
     KeyList,
@@ -209,7 +210,7 @@ class HpkeKeyRing:
         """Return True if a list names these keys, and is valid for long enough."""
         if not names or keys.not_after < now + VALID_SECONDS / 2:
             return False
-        return keys.configs == self._configs_of(names)
+        return from_base64(keys.configs) == self._configs_of(names)
 
     def _configs_of(self, names: list[bytes]) -> bytes:
         found = self._load()
@@ -222,7 +223,7 @@ class HpkeKeyRing:
         keys = KeyList(
             serial=max(int(now), 0 if before is None else before[1].serial + 1),
             not_after=int(now) + VALID_SECONDS,
-            configs=self._configs_of(names),
+            configs=to_base64(self._configs_of(names)),
         )
         signed = SignedKeyList.make(keys, self._signing.sign).to_bytes()
         atomic_write(self._list, signed)
@@ -269,8 +270,7 @@ class PartnerKeys:
         """Take its signed list; raise ProtocolError if it is older, forged or of somebody else."""
         keys = follow_key_list(signed, self._list, self._card)
         self._list = signed
-        configs = HpkeConfigList.decode(keys.configs).hpke_configs
-        self._ids = frozenset(config.id for config in configs)
+        self._ids = frozenset(config.id for config in keys.keys)
         self.outdated = False
 
 

@@ -5,7 +5,7 @@
     folder/
       config.toml           name, pace; made once, edited by hand
       format                version of this layout
-      catalogue.msgpack     the items, with all their versions
+      catalogue.json        the items, with all their versions
       catalogue.key         signing key of the catalogue (secret); devices pin its public half
       devices.json          the enrolled devices; nobody else reads it
       tls/                  certificates and their keys

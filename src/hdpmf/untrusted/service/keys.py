@@ -15,6 +15,7 @@ from hdpmf.common.base.files import atomic_write, lock_file, read_file, storage_
 from hdpmf.common.data import ItemTable
 from hdpmf.common.protocol import CatalogueVersion, encode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import KEY_BYTES, Identity, PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, require_two_hosts
 from hdpmf.errors import ConfigError, ProtocolError, StorageError
@@ -103,7 +104,7 @@ def pin_servers(
     return keys
 
 
-CATALOGUE, KEY = "catalogue.msgpack", "catalogue.key"
+CATALOGUE, KEY = "catalogue.json", "catalogue.key"
 
 
 def make_catalogue_key(folder: Path) -> Identity:
@@ -168,7 +169,7 @@ def change_items(
 def _signed(folder: ServiceFolder) -> tuple[CatalogueVersion, Identity]:
     """The catalogue as it is, with its key."""
     items, key = folder.items, catalogue_key(folder.path)
-    if key.public != items.key:
+    if to_base64(key.public) != items.key:
         raise ConfigError(
             f"{folder.path} has another key than the one that signed its catalogue; restore a "
             "backup"

@@ -8,7 +8,7 @@ no part in any of this.
 
 from __future__ import annotations
 
-from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, HpkeConfigList, Report
+from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, Report
 from hdpmf.common.protocol.key_list import (
     config_of,
     follow_key_list,
@@ -54,8 +54,8 @@ class ServerKeyLists:
             except ProtocolError as error:
                 refused = error
             else:
-                if signed != known:
-                    lists = self._store.device.server_keys | {server.signing: signed}
+                if signed.to_bytes() != known:
+                    lists = self._store.device.server_keys | {server.signing: signed.to_bytes()}
                     self._store.change_device(server_keys=lists)
         if refused is not None:
             raise refused
@@ -84,8 +84,8 @@ class ServerKeyLists:
         known = self._known(server)
         if not known:
             return True  # nobody has said otherwise
-        keys = HpkeConfigList.decode(read_key_list(known, server).configs)
-        return any(config.id == config_id for config in keys.hpke_configs)
+        keys = read_key_list(known, server).keys
+        return any(config.id == config_id for config in keys)
 
     def _known(self, server: Server) -> bytes:
         """The newest list of a server; empty if there is none."""

@@ -23,6 +23,7 @@ from hdpmf.common.protocol.catalogue import (
     digests_of,
     known_items,
     number_of,
+    read_catalogue,
     table_of,
     version_at,
 )
@@ -191,8 +192,8 @@ def pinned(
     catalogue = pinned_by(digest, namespace, apart)
     if catalogue is None:
         try:
-            items: AnyCatalogue = msgspec.msgpack.decode(data, type=AnyCatalogue)
-        except (msgspec.MsgspecError, ProtocolError) as error:
+            items = read_catalogue(data)
+        except ProtocolError as error:
             raise StorageError(
                 "the pinned item table cannot be read: the store is damaged"
             ) from error

@@ -117,7 +117,7 @@ class PinnedItems:
             ProtocolError: It cannot be used, or is for another scale.
         """
         check_ids(table_of(items))
-        data = msgspec.msgpack.encode(items)
+        data = items.to_bytes()
         with self._database.transaction():
             known = self.now
             try:
