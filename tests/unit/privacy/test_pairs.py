@@ -23,6 +23,7 @@ from hdpmf.common.privacy.pairs import (
     make_plan,
     pair_rows,
     presence_rho,
+    value_rho,
     value_rows,
 )
 from hdpmf.errors import PrivacyError
@@ -107,16 +108,54 @@ def test_one_history_for_another_costs_at_most_two_and_for_values_four_times_as_
     assert rho_between(plan, sent(plan, own), sent(plan, other)) <= most
 
 
-@given(histories(), st.data())
+@given(histories(), st.sampled_from([1 / 4, 1 / 16, 1]), st.data())
 @settings(max_examples=300, deadline=None)
-def test_the_presence_of_a_rating_costs_at_most_its_bound(
-    own: Histories, data: st.DataObject
+def test_presence_and_value_of_a_rating_cost_at_most_their_bounds(
+    own: Histories, kappa: float, data: st.DataObject
 ) -> None:
-    plan = plan_of()
+    plan = plan_of(kappa)
     which = data.draw(st.integers(0, len(own.items) - 1))
     beta, gamma = float(own.beta[0]), float(own.gamma[which])
-    found = rho_between(plan, sent(plan, own), sent(plan, without(own, which)))
-    assert found <= presence_rho(plan, beta, gamma)
+    here = sent(plan, own)
+    assert rho_between(plan, here, sent(plan, without(own, which))) <= presence_rho(
+        plan, beta, gamma
+    )
+    for star in range(1, 6):
+        stars = own.stars.copy()
+        stars[which] = star
+        found = rho_between(plan, here, sent(plan, replace(own, stars=stars)))
+        assert found <= value_rho(plan, beta, gamma)
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1 / 4, 1 / 16, 1 / 64]))
+@settings(max_examples=200, deadline=None)
+def test_rows_under_one_more_rating_keep_what_the_proof_uses(seed: int, kappa: float) -> None:
+    """Histories made to hurt: some at their caps, many light ones, one that pushes them out."""
+    rng = np.random.default_rng(seed)
+    limit, count = 1 << 14, int(rng.integers(1, 300))
+    caps = np.floor(rng.choice([0.05, 0.5, 1.0], count + 1) * math.sqrt(kappa * limit))
+    weights = rng.choice([1, 2, 50, 5_000], count + 1)
+    start, limits, caps = np.array([0, count + 1]), np.array([limit]), caps.astype(np.int64)
+    more = fill(start, weights, caps, limits)
+    less = np.zeros(count + 1, np.int64)
+    less[1:] = fill(np.array([0, count]), weights[1:], caps[1:], limits)
+    assert (more[1:] <= less[1:]).all()
+    cap, most = int(caps[0]), int(caps.max())
+    assert ((more - less) ** 2).sum() <= ((math.sqrt(2) * cap + 1) if cap else 0) ** 2
+    moved = (less @ less) ** 2 + (more @ more) ** 2 - 2 * (less @ more) ** 2
+    room = 4 * (limit + 2 * most - 1) * cap**2 - 2 * cap**4
+    unit = math.sqrt(2 * limit + 2 * most**2 - 1)
+    assert moved <= ((math.sqrt(max(room, 0)) + unit) if cap else 0) ** 2
+
+
+def test_of_clicks_a_rating_pays_its_weight_of_the_bound() -> None:
+    """The paper's theorem: 4 kappa W^2 rho, for every weight that is sent."""
+    plan = make_plan(6_040, 3_706, 1.388, stars=False)
+    for weight in (1.0, 0.36, 0.1, 1 / 64):
+        for beta, gamma in ((weight, 1.0), (1.0, weight), (weight**0.5, weight**0.5)):
+            most = 4 * plan.kappa * weight**2 * plan.rho
+            assert presence_rho(plan, beta, gamma) <= most
+            assert value_rho(plan, beta, gamma) <= most
 
 
 @pytest.mark.parametrize("kappa", [1 / 4, 1 / 16])

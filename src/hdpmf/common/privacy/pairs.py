@@ -295,37 +295,57 @@ def presence_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> floa
         beta: The person's weight.
         gamma: The item's.
     """
-    limit = math.floor(beta * limit_of(PAIR_BITS))
-    most = math.floor(math.sqrt(beta * plan.kappa * limit_of(PAIR_BITS)))
-    own = math.floor(gamma * math.sqrt(beta * plan.kappa * limit_of(PAIR_BITS)))
-    # What is left of the limit is less than the next unit of an entry would take.
-    shared = max(0, limit - 2 * max(most - 1, 0) - own**2)
-    pairs = (limit**2 - shared**2) / (2 * plan.pairs**2)
-    limit = math.floor(beta**2 * limit_of(LINEAR_BITS))
-    reach = beta * math.sqrt(plan.kappa * limit_of(LINEAR_BITS))
-    own, most = math.floor(gamma * reach), math.floor(reach)
-    moved = min(limit, 2 * max(most - 1, 0) + 2 * own**2)
+    limit, own, _ = _linear_reach(plan, beta, gamma)
+    # The last unit of a row may be lost beside what is made room for.
+    moved = min((math.sqrt(2) * own + 1) ** 2, 2.0 * limit) if own else 0.0
     linear = moved / (2 * plan.linear**2)
-    values = 0.0
-    if plan.values:
-        # The own mean moves, too, and with it every other value.
-        mean = _mean_moves(gamma, reach, limit)
-        step = math.sqrt(moved) + mean + math.sqrt(plan.items + 1)
-        values = min(step**2, 4.0 * limit) / (2 * plan.values**2)
-    return float(pairs + linear + values)
+    return linear + _pairs_rho(plan, beta, gamma) + _values_rho(plan, beta, gamma, present=False)
 
 
-def _mean_moves(gamma: float, reach: float, limit: int) -> float:
-    """Bound how far a row of values moves where one more rating moves the person's own mean.
+def value_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> float:
+    """Bound what the value of one rating costs, for every history; as ``presence_rho``."""
+    return _pairs_rho(plan, beta, gamma) + _values_rho(plan, beta, gamma, present=True)
+
+
+def _linear_reach(plan: PairsPlan, beta: float, gamma: float) -> tuple[int, int, float]:
+    """Return the limit of a linear row's sum of squares, a rating's cap in it, and a whole one."""
+    reach = beta * math.sqrt(plan.kappa * limit_of(LINEAR_BITS))
+    return math.floor(beta**2 * limit_of(LINEAR_BITS)), math.floor(gamma * reach), reach
+
+
+def _pairs_rho(plan: PairsPlan, beta: float, gamma: float) -> float:
+    limit = math.floor(beta * limit_of(PAIR_BITS))
+    reach = math.sqrt(beta * plan.kappa * limit_of(PAIR_BITS))
+    most, own = math.floor(reach), math.floor(gamma * reach)
+    if own == 0:
+        return 0.0
+    moved = 4 * (limit + 2 * most - 1) * own**2 - 2 * own**4
+    far = math.sqrt(max(0, moved)) + math.sqrt(2 * limit + 2 * most**2 - 1)
+    return min(far**2, 2.0 * limit**2) / (4 * plan.pairs**2)
+
+
+def _values_rho(plan: PairsPlan, beta: float, gamma: float, *, present: bool) -> float:
+    if not plan.values:
+        return 0.0
+    limit, own, reach = _linear_reach(plan, beta, gamma)
+    # The own mean moves, too, and with it every other value, and each may be cut otherwise.
+    step = 2.0 * own if present else math.sqrt(2) * own + 1
+    step += _mean_moves(gamma, reach, limit, present=present) + math.sqrt(plan.items + 1)
+    return min(step**2, 4.0 * limit) / (2 * plan.values**2)
+
+
+def _mean_moves(gamma: float, reach: float, limit: int, *, present: bool) -> float:
+    """Bound how far a row of values moves where one rating moves the person's own mean.
 
     With s the sum of the others' gammas the mean is off the middle by at most ``2 s / (4 + s)``
-    stars, so that it moves by at most ``gamma (2 + 2 s / (4 + s)) / (4 + s + gamma)``. The row is
-    no longer than the root of the limit, and of s times an entry's reach.
+    stars, so that one rating more moves it by at most ``gamma (2 + 2 s / (4 + s)) / (4 + s +
+    gamma)``, and another value of one by at most ``4 gamma / (4 + s + gamma)``. The row is no
+    longer than the root of the limit, and of s times an entry's reach.
     """
     sums = np.linspace(0.0, 64.0, 6401)
     lengths = np.minimum(np.sqrt(sums) * reach, math.sqrt(limit)) + MEAN_ENTRY
     # On a grid of s every factor is taken at the end where it is larger.
-    far = 2.0 + 2.0 * sums[1:] / (OWN_MEAN + sums[1:])
+    far = 4.0 if present else 2.0 + 2.0 * sums[1:] / (OWN_MEAN + sums[1:])
     moves = gamma * far / (OWN_MEAN + gamma + sums[:-1]) / REACH * lengths[1:]
     beyond = gamma * 4.0 / (OWN_MEAN + 64.0) / REACH * (math.sqrt(limit) + MEAN_ENTRY)
     return float(max(moves.max(), beyond))
