@@ -169,7 +169,9 @@ def _by_reports(
     client = _TimedDoor(address, authority, told)
     for store in stores:
         pin_servers(store, pair, same_host=True)
-    warm = prio3_sum_vec(4, 8, 5)  # what Numba has compiled is loaded once when a device starts
+    warm = prio3_sum_vec(
+        4, 255, 5, b""
+    )  # what Numba has compiled is loaded once when a device starts
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
     reporters = [
         Participant(store, client, recommender=address, every=POLL_EVERY) for store in stores

@@ -25,10 +25,10 @@ import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio import (
     NONCE_SIZE,
+    SEED_SIZE,
     Prio3,
     prio3_one_rating,
     prio3_sum_vec,
-    prio3_sum_vec_multiproof,
 )
 
 CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
@@ -69,7 +69,7 @@ def numbers(entries: int, bits: int) -> Draw:
 
 def measure(name: str, vdaf: Prio3, draw: Draw, reports: int) -> dict[str, Any]:
     """One row of the table."""
-    rng, key = np.random.default_rng(0), secrets.token_bytes(vdaf.seed_size)
+    rng, key = np.random.default_rng(0), secrets.token_bytes(SEED_SIZE)
     field, circuit = vdaf.field, vdaf.circuit
     totals = [np.zeros(circuit.output_length, field.dtype) for _ in range(2)]
     plain, laps = np.zeros(circuit.output_length, np.int64), []
@@ -123,10 +123,10 @@ def main() -> None:
             ratings(items),
         ),
         *(
-            (f"SumVec of {bits} bits, {how}", make(entries, bits), numbers(entries, bits))
-            for make, how in (
-                (prio3_sum_vec_multiproof, "Field64, 3 proofs"),
-                (prio3_sum_vec, "Field128, 1 proof"),
+            (
+                f"SumVec of {bits} bits, Field64, 3 proofs",
+                prio3_sum_vec(entries, 2**bits - 1, None, b""),
+                numbers(entries, bits),
             )
             for bits in (7, 10)
         ),

@@ -185,7 +185,7 @@ def make_task(
 @cache
 def _warm() -> None:
     """Load what computes, before the time of a task begins."""
-    prio = prio3_sum_vec(SMALL.entries, SMALL.bits, SMALL.chunk)
+    prio = prio3_sum_vec(SMALL.entries, 255, SMALL.chunk, b"")
     prio.shard(prio.circuit.encode(np.zeros(SMALL.entries, np.int64)), bytes(16))
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.prio import NONCE_SIZE, prio3_one_rating
+from hdpmf.common.aggregation.two_servers.prio import NONCE_SIZE, SEED_SIZE, prio3_one_rating
 from tests.deploy.hosts import DELAY, DISK, LOSS, Hosts, lacking
 from tests.deploy.page import ROOT, Line, section, unit_command
 
@@ -418,8 +418,8 @@ def _compile() -> None:
     """What a new installation compiles at the first report: a period of seconds has no time for
     it.
     """
-    prio = prio3_one_rating(FILMS, codes=(-2, -1, 0, 1, 2), rulers=(-2, -1, 0, 1, 2), task=b"")
-    key, nonce, nobody = bytes(prio.seed_size), bytes(NONCE_SIZE), np.zeros(FILMS, dtype=np.int64)
+    prio = prio3_one_rating(FILMS, codes=(-2, -1, 0, 1, 2), rulers=(-2, -1, 0, 1, 2), context=b"")
+    key, nonce, nobody = bytes(SEED_SIZE), bytes(NONCE_SIZE), np.zeros(FILMS, dtype=np.int64)
     report = prio.shard(prio.circuit.encode(nobody, nobody), nonce)
     both = [
         prio.prepare(key, at, nonce, report.public_share, share)

@@ -52,11 +52,11 @@ NUMBERS: dict[str, dict[str, object]] = {
     "untrusted.aggregator.hpke_keys": {"ROTATE_SECONDS": 604_800.0},
     "common.aggregation.two_servers.prio.one_rating": {"LARGEST_WEIGHT, _DIGITS": (64, 9)},
     "common.aggregation.two_servers.prio.arithmetic": {
-        "MODULUS64, MODULUS128": (2**64 - 2**32 + 1, 2**128 - 28 * 2**64 + 1),
+        "MODULUS": 2**64 - 2**32 + 1,
     },
     "common.aggregation.two_servers.prio.prio3": {
-        "NONCE_SIZE, _VERSION, _LEADER, _VECTOR": (16, 8, 0, 1),
-        "_PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART": (2, 3, 4, 5, 6, 7),
+        "NONCE_SIZE, SEED_SIZE, _VERSION, _LEADER, _VECTOR": (16, 32, 18, 0, 1),
+        "_PROOF, _JOINT, _MASKS, _QUERY, _JOINT_SEED, _JOINT_PART": (2, 3, 4, 5, 6, 7),
     },
 }
 

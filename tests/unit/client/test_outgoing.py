@@ -21,4 +21,4 @@ def test_what_recommenders_send_no_client_sends() -> None:
 def test_a_report_is_made_for_one_rating_per_item_only() -> None:
     entries = np.zeros(4, np.int64), np.zeros(4, np.int64)
     with pytest.raises(ProtocolError, match="at most one rating per item"):
-        split_report(prio3_sum_vec(4, 3), entries, bytes(16), at=3600)
+        split_report(prio3_sum_vec(4, 7, None, b""), entries, bytes(16), at=3600)

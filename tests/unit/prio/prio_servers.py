@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio import Prio3, ReportShares
+from hdpmf.common.aggregation.two_servers.prio import SEED_SIZE, Prio3, ReportShares
 
 NONCE = bytes(range(16))
 
 
 def key_of(vdaf: Prio3) -> bytes:
     """A verify key."""
-    return bytes(range(vdaf.seed_size))
+    return bytes(range(SEED_SIZE))
 
 
 def check(vdaf: Prio3, report: ReportShares, nonce: bytes = NONCE) -> list[np.ndarray]:

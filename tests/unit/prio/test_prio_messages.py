@@ -13,7 +13,7 @@ from hdpmf.common.aggregation.two_servers.prio import (
     ReportShares,
     SumVec,
     prio3_one_rating,
-    prio3_sum_vec_multiproof,
+    prio3_sum_vec,
 )
 from hdpmf.errors import ConfigError, PrioError
 from tests.unit.prio.prio_servers import NONCE, check, key_of, sum_of
@@ -105,7 +105,7 @@ def test_a_large_message_is_refused_before_anything_is_read(report: ReportShares
 
 @pytest.mark.parametrize("servers", [2, 3, 5])
 def test_any_number_of_servers_sum_the_same(servers: int):
-    vdaf = Prio3(SumVec(FIELD64, 3, 4), 1, proofs=3, servers=servers)
+    vdaf = Prio3(SumVec(3, 15), 1, proofs=3, context=b"", servers=servers)
     vectors = [[1, 2, 3], [15, 0, 7]]
     assert sum_of(vdaf, [vdaf.circuit.encode(np.array(one)) for one in vectors]) == [16, 2, 10]
 
@@ -114,14 +114,14 @@ def test_servers_and_their_number_are_checked(report: ReportShares):
     with pytest.raises(ConfigError, match="no server 2"):
         VDAF.prepare(key_of(VDAF), 2, NONCE, report.public_share, report.input_shares[0])
     with pytest.raises(ConfigError, match="servers"):
-        Prio3(VDAF.circuit, 1, proofs=3, servers=1)
+        Prio3(VDAF.circuit, 1, proofs=3, context=b"", servers=1)
     with pytest.raises(ConfigError, match="bits"):
-        SumVec(FIELD64, 3, 63)
+        SumVec(3, 1 << 62)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 9, 100, None])
 def test_sum_vec_adds_up_and_refuses_what_is_no_bit(chunk: int | None):
-    vdaf = prio3_sum_vec_multiproof(4, 5, chunk)
+    vdaf = prio3_sum_vec(4, 31, chunk, b"")
     rows = [[0, 1, 30, 31], [31, 31, 31, 31], [7, 0, 0, 9]]
     assert sum_of(vdaf, [vdaf.circuit.encode(row) for row in rows]) == [38, 32, 61, 71]
     for lie in (2, -1, (FIELD64.modulus + 1) // 2):
@@ -129,7 +129,7 @@ def test_sum_vec_adds_up_and_refuses_what_is_no_bit(chunk: int | None):
         with pytest.raises(PrioError, match="proof does not hold"):
             check(vdaf, vdaf.shard(bits, NONCE))
     for row in ([0, 0, 0, 32], [0, 0, -1, 0], [1, 2, 3]):
-        with pytest.raises(PrioError, match="5 bits"):
+        with pytest.raises(PrioError, match="up to 31"):
             vdaf.circuit.encode(row)
 
 

@@ -141,7 +141,7 @@ def test_the_circuit_is_bound_to_the_task() -> None:
     nonce = bytes(16)
     report = prio.shard(prio.circuit.encode(np.full(7, 64), np.full(7, 4)), nonce)
     other = prio_of(task, bytes(32))
-    key = bytes(prio.seed_size)
+    key = bytes(32)
     parts = [
         other.prepare(key, i, nonce, report.public_share, share)[1]
         for i, share in enumerate(report.input_shares)

@@ -56,7 +56,7 @@ class OneRating(
 class SumOfVectors(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sum-vec", kw_only=True
 ):
-    """Prio3SumVec of the draft, for clients that are not ours: Field128, one proof.
+    """Prio3SumVecWithMultiproof of the draft, for clients that are not ours: three proofs.
 
     Attributes:
         bits: Of each number.
@@ -161,14 +161,18 @@ def task_id(document: bytes) -> bytes:
     return sha256(b"hdpmf task " + document).digest()
 
 
+_CONTEXT = b"hdpmf"
+"""What is before a task's id in all randomness of its reports."""
+
+
 def prio_of(task: Task, task_id: bytes) -> Prio3:
     """The cryptography of a task."""
     from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating, prio3_sum_vec
 
-    circuit = task.circuit
+    circuit, context = task.circuit, _CONTEXT + task_id
     if isinstance(circuit, SumOfVectors):
-        return prio3_sum_vec(circuit.entries, circuit.bits, circuit.chunk)
-    return prio3_one_rating(circuit.items, circuit.codes, circuit.rulers, task_id)
+        return prio3_sum_vec(circuit.entries, (1 << circuit.bits) - 1, circuit.chunk, context)
+    return prio3_one_rating(circuit.items, circuit.codes, circuit.rulers, context)
 
 
 TASK_MEDIA_TYPE = "application/hdpmf-task"

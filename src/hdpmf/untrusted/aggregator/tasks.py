@@ -17,7 +17,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Problem,
     Role,
 )
-from hdpmf.common.aggregation.two_servers.prio import Prio3
+from hdpmf.common.aggregation.two_servers.prio import SEED_SIZE, Prio3
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey
 from hdpmf.common.privacy.sampling import grid_scale
 from hdpmf.common.protocol import Task, decode
@@ -186,7 +186,7 @@ class AggregatorTask:
     @property
     def public_share_size(self) -> int:
         """Size of the public share in bytes."""
-        return 2 * self.prio.seed_size
+        return self.prio.public_share_size
 
     def in_time(self, time: int) -> bool:
         """Return True if a report may have this time: within the task, and rounded."""
@@ -291,7 +291,7 @@ class TaskStore:
             self._purged.add(row.number)
         task = _read_task(row.document)
         prio = prio_of(task, row.id)
-        key = self._keys.verify_key(row.id, prio.seed_size)
+        key = self._keys.verify_key(row.id, SEED_SIZE)
         collector = HpkeConfig.decode(bytes.fromhex(task.collector.hpke))
         return AggregatorTask(row.number, row.id, task, prio, key, collector)
 

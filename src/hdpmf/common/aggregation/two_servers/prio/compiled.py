@@ -20,17 +20,9 @@ from numba.extending import intrinsic, overload, register_jitable
 from hdpmf.common.aggregation.two_servers.prio import arithmetic
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
     add,
-    add64,
-    add128,
-    get,
     mul,
-    mul64,
-    mul128,
-    put,
     rating_constraints,
     sub,
-    sub64,
-    sub128,
     wide_mul,
 )
 from hdpmf.common.aggregation.two_servers.prio.plain import RATE_LANES, ROTATIONS, ROUNDS
@@ -38,8 +30,7 @@ from hdpmf.common.aggregation.two_servers.prio.plain import RATE_LANES, ROTATION
 _LANE = ir.IntType(64)
 
 for _formula in (
-    *(add64, sub64, arithmetic.reduce64, mul64, add128, sub128, mul128),
-    *(arithmetic.add_words, arithmetic.montgomery),
+    *(add, sub, mul, arithmetic.reduce, arithmetic.add_words),
     *(arithmetic.digit_constraint, rating_constraints),
 ):
     register_jitable(_formula)
@@ -65,46 +56,6 @@ def _wide_product(left: Any, right: Any) -> Any:
     return lambda left, right: _wide_mul(left, right)
 
 
-def _is_pair(kind: Any) -> bool:
-    return isinstance(getattr(kind, "dtype", kind), types.Record) or isinstance(
-        kind, types.UniTuple
-    )
-
-
-@overload(get, strict=False)
-def _get(vector: Any, index: Any) -> Any:
-    if _is_pair(vector):
-        return lambda vector, index: (vector[index].low, vector[index].high)
-    return lambda vector, index: vector[index]
-
-
-@overload(put, strict=False)
-def _put(vector: Any, index: Any, element: Any) -> Any:
-    def put_pair(vector: Any, index: Any, element: Any) -> None:
-        vector[index].low = element[0]
-        vector[index].high = element[1]
-
-    def put_word(vector: Any, index: Any, element: Any) -> None:
-        vector[index] = element
-
-    return put_pair if _is_pair(vector) else put_word
-
-
-@overload(add, strict=False)
-def _add(a: Any, b: Any) -> Any:
-    return (lambda a, b: add128(a, b)) if _is_pair(a) else (lambda a, b: add64(a, b))
-
-
-@overload(sub, strict=False)
-def _sub(a: Any, b: Any) -> Any:
-    return (lambda a, b: sub128(a, b)) if _is_pair(a) else (lambda a, b: sub64(a, b))
-
-
-@overload(mul, strict=False)
-def _mul(a: Any, b: Any) -> Any:
-    return (lambda a, b: mul128(a, b)) if _is_pair(a) else (lambda a, b: mul64(a, b))
-
-
 _STRANDS = 16
 
 
@@ -113,7 +64,7 @@ def add_vectors(a: Any, b: Any) -> Any:
     """Element by element."""
     out = np.empty_like(a)
     for i in range(len(a)):
-        put(out, i, add(get(a, i), get(b, i)))
+        out[i] = add(a[i], b[i])
     return out
 
 
@@ -122,7 +73,7 @@ def sub_vectors(a: Any, b: Any) -> Any:
     """Element by element."""
     out = np.empty_like(a)
     for i in range(len(a)):
-        put(out, i, sub(get(a, i), get(b, i)))
+        out[i] = sub(a[i], b[i])
     return out
 
 
@@ -131,7 +82,7 @@ def mul_vectors(a: Any, b: Any) -> Any:
     """Element by element."""
     out = np.empty_like(a)
     for i in range(len(a)):
-        put(out, i, mul(get(a, i), get(b, i)))
+        out[i] = mul(a[i], b[i])
     return out
 
 
@@ -139,13 +90,13 @@ def mul_vectors(a: Any, b: Any) -> Any:
 def powers(base: Any, count: Any) -> Any:
     """The first powers of a vector's only element, from the first one on."""
     out = np.empty(count, base.dtype)
-    power = get(base, 0)
+    power = base[0]
     for i in range(min(count, _STRANDS)):
-        put(out, i, power)
-        power = mul(power, get(base, 0))
+        out[i] = power
+        power = mul(power, base[0])
     # Sixteen strands: a product need not wait for the one before it.
     for i in range(_STRANDS, count):
-        put(out, i, mul(get(out, i - _STRANDS), get(out, _STRANDS - 1)))
+        out[i] = mul(out[i - _STRANDS], out[_STRANDS - 1])
     return out
 
 
@@ -154,9 +105,9 @@ def combine_rows(factors: Any, rows: Any) -> Any:
     """The sum of a matrix's rows, each times its factor."""
     out = np.zeros(rows.shape[1], rows.dtype)
     for i in range(len(factors)):
-        factor = get(factors, i)
+        factor = factors[i]
         for j in range(rows.shape[1]):
-            put(out, j, add(get(out, j), mul(factor, get(rows, (i, j)))))
+            out[j] = add(out[j], mul(factor, rows[i, j]))
     return out
 
 
@@ -177,16 +128,16 @@ def transform(rows: Any, reversal: Any, roots: Any) -> Any:
     for row in range(len(rows)):
         # The first rounds would only copy, because coefficients from ``length`` on are zero.
         for i in range(size):
-            put(out, (row, i), get(rows, (row, reversal[i // copies])))
+            out[row, i] = rows[row, reversal[i // copies]]
         half = copies
         while half < size:
             step = size // (2 * half)
             for start in range(0, size, 2 * half):
                 for i in range(half):
-                    low = get(out, (row, start + i))
-                    high = mul(get(out, (row, start + half + i)), get(roots, i * step))
-                    put(out, (row, start + i), add(low, high))
-                    put(out, (row, start + half + i), sub(low, high))
+                    low = out[row, start + i]
+                    high = mul(out[row, start + half + i], roots[i * step])
+                    out[row, start + i] = add(low, high)
+                    out[row, start + half + i] = sub(low, high)
             half *= 2
     return out
 
@@ -197,7 +148,7 @@ def sum_of_products(points: Any) -> Any:
     out = np.zeros(points.shape[1], points.dtype)
     for pair in range(0, len(points), 2):
         for i in range(points.shape[1]):
-            put(out, i, add(get(out, i), mul(get(points, (pair, i)), get(points, (pair + 1, i)))))
+            out[i] = add(out[i], mul(points[pair, i], points[pair + 1, i]))
     return out
 
 
@@ -208,46 +159,26 @@ def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -
     for slot in range(len(valued)):
         for i in range(points.shape[1]):
             term = rating_constraints(points, factors, valued, constants, slot, i)
-            put(out, i, add(get(out, i), term))
+            out[i] = add(out[i], term)
     return out
 
 
 @njit(nogil=True, cache=True)
-def at_point(
-    polynomial: Any, point: Any, one: Any, reversal: Any, roots: Any, inverse: Any, scale: Any
-) -> Any:
-    """Return a polynomial at a point and at roots of unity, and how values there make the first.
+def lagrange(point: Any, nodes: Any, scales: Any) -> Any:
+    """How values of a short polynomial at nodes make its value at a point.
 
     Args:
-        polynomial: Its coefficients; there may be more than roots.
-        point: A vector of one element.
-        one: 1, as such a vector.
-        reversal: As for ``transform``, for as many coefficients as there are roots.
-        roots: As for ``transform``.
-        inverse: The same of the inverse root.
-        scale: The inverse of the number of roots, as a vector of one element.
-
-    Returns:
-        Weights: with these, values of a short polynomial at the roots make its value at the point;
-        the polynomial at the roots; the polynomial at the point; the point to the number of roots.
+        scales: For each node the inverse of the product of its differences to the others.
     """
-    span = len(reversal)
-    count = max(span + 1, len(polynomial))
-    power = np.empty(count, polynomial.dtype)
-    put(power, 0, get(one, 0))
-    further = powers(point, count - 1)
-    for i in range(1, count):
-        put(power, i, get(further, i - 1))
-    folded = np.zeros((1, span), polynomial.dtype)
-    value = np.zeros(1, polynomial.dtype)
-    for i in range(len(polynomial)):
-        put(folded, (0, i % span), add(get(folded, (0, i % span)), get(polynomial, i)))
-        put(value, 0, add(get(value, 0), mul(get(polynomial, i), get(power, i))))
-    outputs = transform(folded, reversal, roots)[0]
-    weights = transform(power[:span].copy().reshape(1, span), reversal, inverse)[0]
-    for i in range(span):
-        put(weights, i, mul(get(weights, i), get(scale, 0)))
-    return weights, outputs, value, power[span : span + 1]
+    out = np.empty_like(nodes)
+    before = after = np.uint64(1)
+    for i in range(len(nodes)):
+        out[i] = mul(scales[i], before)
+        before = mul(before, sub(point[0], nodes[i]))
+    for i in range(len(nodes) - 1, -1, -1):
+        out[i] = mul(out[i], after)
+        after = mul(after, sub(point[0], nodes[i]))
+    return out
 
 
 @njit(cache=True)
@@ -263,7 +194,7 @@ def strided_dot(a: Any, b: Any, begin: Any, step: Any) -> Any:
         low, carry = arithmetic.add_words(low, more, np.uint64(0))
         high, carry = arithmetic.add_words(high, much_more, carry)
         over += carry
-    return sub64(arithmetic.reduce64(low, high), over << np.uint64(32))  # 2^128 = -2^32
+    return sub(arithmetic.reduce(low, high), over << np.uint64(32))  # 2^128 = -2^32
 
 
 @njit(nogil=True, cache=True)
@@ -275,25 +206,23 @@ def rating_inputs(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any)
         for slot in range(slots):
             full = calls if (calls - 1) * slots + slot < items else calls - 1
             wires = strided_dot(weights[1 : full + 1], vector, part * items + slot, slots)
-            seed = mul64(weights[0], seeds[part * slots + slot])
-            out[part * slots + slot] = add64(seed, wires)
+            seed = mul(weights[0], seeds[part * slots + slot])
+            out[part * slots + slot] = add(seed, wires)
     return out
 
 
 @njit(nogil=True, cache=True)
-def rating_result(
-    outputs: Any, vector: Any, factors: Any, joint: Any, items: Any, slots: Any
-) -> Any:
-    """What calls of ``OneRatingPerItem`` give, less scores and subtotals, with their factors."""
-    out = np.zeros(1, vector.dtype)
+def rating_result(outputs: Any, vector: Any, factors: Any, items: Any, slots: Any) -> Any:
+    """What calls of ``OneRatingPerItem`` give, less scores and subtotals with their factors."""
+    out = np.empty_like(outputs)
     for call in range(len(outputs)):
         first = call * slots
         here = factors[3 * slots : 3 * slots + min(slots, items - first)]
-        claimed = add64(
+        claimed = add(
             strided_dot(here, vector, 3 * items + first, 1),
-            mul64(factors[4 * slots], vector[4 * items + call]),
+            mul(factors[4 * slots], vector[4 * items + call]),
         )
-        out[0] = add64(out[0], mul64(joint[1 + call], sub64(outputs[call], claimed)))
+        out[call] = sub(outputs[call], claimed)
     return out
 
 
@@ -304,8 +233,8 @@ def rating_values(factors: Any, polynomials: Any) -> Any:
     out = np.empty((slots, polynomials.shape[1]), factors.dtype)
     for slot in range(slots):
         for k in range(polynomials.shape[1]):
-            code = mul64(factors[3 * slots + slot], polynomials[0, k])
-            out[slot, k] = add64(code, mul64(factors[4 * slots], polynomials[1, k]))
+            code = mul(factors[3 * slots + slot], polynomials[0, k])
+            out[slot, k] = add(code, mul(factors[4 * slots], polynomials[1, k]))
     return out
 
 
@@ -315,9 +244,9 @@ def rating_outputs(vector: Any, items: Any, upper: Any) -> Any:
     out = np.zeros(2 * items + 1, vector.dtype)
     for i in range(items):
         out[i] = vector[3 * items + i]
-        out[items + i] = add64(vector[i], mul64(vector[items + i], upper[0]))
+        out[items + i] = add(vector[i], mul(vector[items + i], upper[0]))
     for i in range(4 * items, len(vector)):
-        out[2 * items] = add64(out[2 * items], vector[i])
+        out[2 * items] = add(out[2 * items], vector[i])
     return out
 
 

@@ -1,20 +1,19 @@
-"""The two prime fields of the draft (arrays, bytes, transforms), and the expandable hash.
+"""Field64 of the draft (arrays, bytes, polynomials by their values), and the expandable hash.
 
 That is TurboSHAKE128 (RFC 9861): Keccak-p[1600] with 12 rounds. The draft's XofTurboShake128 hashes
-``len(tag) | tag | seed | binder`` with domain byte 1.
+``len(tag) | tag | len(seed) | seed | binder`` with domain byte 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio import plain
-from hdpmf.common.aggregation.two_servers.prio.arithmetic import MODULUS64, MODULUS128
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import MODULUS
 from hdpmf.errors import PrioError
 
 _engine: Any = plain
@@ -45,7 +44,8 @@ Buffer = bytes | memoryview
 
 def xof_lanes(tag: bytes, seed: bytes, binder: Sequence[Buffer], count: int) -> np.ndarray:
     """The first ``count`` words of 64 bits; the binder is given in parts."""
-    return turboshake128((bytes([len(tag)]), tag, seed, *binder), _DOMAIN, count)
+    sizes = len(tag).to_bytes(2, "little"), bytes([len(seed)])
+    return turboshake128((sizes[0], tag, sizes[1], seed, *binder), _DOMAIN, count)
 
 
 def derive_seed(tag: bytes, seed: bytes, binder: Sequence[Buffer], size: int) -> bytes:
@@ -68,50 +68,31 @@ def turboshake128(message: Sequence[Buffer], domain: int, count: int) -> np.ndar
     return out[:count]
 
 
-_GENERATOR = 7  # of the multiplicative group of either field
+_GENERATOR = 7  # of the multiplicative group
 
 
-@dataclass(frozen=True)
 class Field:
-    """A prime field whose elements are one or two words."""
+    """Field64: an element is a word, below the modulus."""
 
-    name: str
-    modulus: int
-    words: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return 8 * self.words
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """An array's type."""
-        if self.words == 1:
-            return np.dtype(np.uint64)
-        return np.dtype([("low", np.uint64), ("high", np.uint64)])
+    name = "Field64"
+    modulus = MODULUS
+    size = 8
+    """Bytes of an element."""
+    dtype: np.dtype[Any] = np.dtype(np.uint64)
 
     def vector(self, values: Sequence[int]) -> np.ndarray:
         """Public whole numbers, negative ones too, as elements."""
-        joined = b"".join((value % self.modulus).to_bytes(self.size, "little") for value in values)
-        return np.frombuffer(joined, self.dtype).copy()
+        return np.array([value % self.modulus for value in values], self.dtype)
 
     def secret(self, values: np.ndarray) -> np.ndarray:
         """Secret whole numbers (int64) as elements; the same steps whatever their sign."""
-        above, below = (np.zeros(values.size, self.dtype) for _ in range(2))
-        for out, part in ((above, np.maximum(values, 0)), (below, np.maximum(-values, 0))):
-            out.view(np.uint64)[:: self.words] = part.ravel().astype(np.uint64)
-        return self.sub(above, below).reshape(values.shape)
+        above, below = (part.astype(self.dtype) for part in (values.clip(0), (-values).clip(0)))
+        return self.sub(above, below)
 
     def integers(self, vector: np.ndarray) -> list[int]:
         """The whole numbers of elements, the nearest to zero."""
-        encoded = self.encode(vector)
         half = self.modulus // 2
-        found = (
-            int.from_bytes(encoded[i : i + self.size], "little")
-            for i in range(0, len(encoded), self.size)
-        )
-        return [value - self.modulus if value > half else value for value in found]
+        return [value - self.modulus if value > half else value for value in vector.tolist()]
 
     def encode(self, vector: np.ndarray) -> bytes:
         """Elements as bytes, little-endian."""
@@ -124,8 +105,9 @@ class Field:
                 f"expected {count} elements of {self.name} in {count * self.size} bytes, not "
                 f"{len(encoded)}"
             )
-        vector = np.frombuffer(bytearray(encoded), self.dtype)
-        if not bool(self._below(vector).all()):
+        words = np.frombuffer(bytearray(encoded), np.uint64)
+        vector = self.elements_of(words)
+        if len(vector) != count:
             raise PrioError(
                 f"a number is not an element of {self.name}: it is not below the modulus"
             )
@@ -135,25 +117,16 @@ class Field:
         """Return pseudorandom elements, by rejection sampling."""
         spare = 0
         while True:
-            lanes = xof_lanes(tag, seed, (binder,), (count + spare) * self.words)
+            lanes = xof_lanes(tag, seed, (binder,), (count + spare) * self.size // 8)
             found = self.elements_of(lanes)
             if len(found) >= count:  # no mutant: a longer stream begins with the same elements
                 return found[:count]
             spare += 1 + count - len(found)
 
-    def elements_of(self, lanes: np.ndarray) -> np.ndarray:
+    def elements_of(self, words: np.ndarray) -> np.ndarray:
         """The elements among random words."""
-        vector = lanes.view(self.dtype)
-        below = self._below(vector)
-        return vector if bool(below.all()) else vector[below]
-
-    def _below(self, vector: np.ndarray) -> np.ndarray:
-        if self.words == 1:
-            return np.asarray(vector < np.uint64(self.modulus))
-        high = np.uint64(self.modulus >> 64)  # the modulus has a low word of 1
-        return np.asarray(
-            (vector["high"] < high) | ((vector["high"] == high) & (vector["low"] == 0))
-        )
+        below = words < np.uint64(self.modulus)
+        return words if bool(below.all()) else words[below]
 
     def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Element by element; shapes must be the same."""
@@ -179,52 +152,37 @@ class Field:
         """The sum of products, as a vector of one element."""
         return self.combine(a, b.reshape(-1, 1))
 
-    def total(self, vector: np.ndarray) -> np.ndarray:
-        """The sum of a vector, as a vector of one element."""
-        return self.dot(np.full(len(vector), self.vector([1])[0]), vector)
-
     def powers(self, base: np.ndarray, count: int) -> np.ndarray:
         """So many powers of a vector's only element, from the first one on."""
         return np.asarray(kernels().powers(base, count))
 
-    def evaluate(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """Evaluate polynomials (rows of coefficients) at the ``size`` powers of a root of unity."""
-        return np.asarray(
-            kernels().transform(rows, _reversal(rows.shape[1]), _roots(self, size, False))
-        )
+    def transform(self, rows: np.ndarray, roots: np.ndarray) -> np.ndarray:
+        """As the kernel: polynomials, rows of coefficients, at the powers of a root of unity."""
+        return np.asarray(kernels().transform(rows, _reversal(rows.shape[1]), roots))
 
-    def at_point(
-        self, polynomial: np.ndarray, point: np.ndarray, span: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """As the kernel ``at_point``, with the ``span`` powers of a root of unity."""
-        one, scale = _one(self), _inverse(self, span)
-        roots, inverse = _roots(self, span, False), _roots(self, span, True)
-        found = kernels().at_point(polynomial, point, one, _reversal(span), roots, inverse, scale)
-        return tuple(map(np.asarray, found))  # type: ignore[return-value]
+    def lagrange(self, point: np.ndarray, nodes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """As the kernel."""
+        return np.asarray(kernels().lagrange(point, nodes, scales))
 
-    def is_one(self, element: np.ndarray) -> bool:
-        """Return True if a public vector's only element is 1."""
-        return element.tobytes() == _one(self).tobytes()
+    def extend(self, rows: np.ndarray, size: int) -> np.ndarray:
+        """Polynomials, given by values at all powers of a root of unity, at those of another."""
+        span = rows.shape[1]
+        inverse = np.concatenate([_roots(self, span)[:1], _roots(self, span)[:0:-1]])[: span // 2]
+        scaled = self.times(pow(span, -1, self.modulus), rows)
+        return self.transform(self.transform(scaled, inverse), _roots(self, size)[: size // 2])
 
-    def are_zero(self, vector: np.ndarray) -> bool:
-        """Return True if all elements, which may be known, are 0."""
-        return vector.tobytes() == bytes(vector.nbytes)
+    def weights(self, point: np.ndarray, size: int, count: int) -> np.ndarray:
+        """How a polynomial's first ``count`` values make its value at a point.
 
-    def interpolate(self, rows: np.ndarray) -> np.ndarray:
-        """The coefficients behind such values."""
-        size = rows.shape[1]
-        found = np.asarray(kernels().transform(rows, _reversal(size), _roots(self, size, True)))
-        return self.times(pow(size, -1, self.modulus), found)
+        Its values are those at the ``size`` powers of a root of unity, and it has no more than
+        ``count`` coefficients.
+        """
+        return self.lagrange(point, _roots(self, size)[:count], _scales(self, size, count))
 
-
-@cache
-def _one(field: Field) -> np.ndarray:
-    return field.vector([1])
-
-
-@cache
-def _inverse(field: Field, number: int) -> np.ndarray:
-    return field.vector([pow(number, -1, field.modulus)])
+    def every(self, values: np.ndarray, size: int, step: int, count: int) -> np.ndarray:
+        """Every ``step``-th value of such a polynomial, ``count`` of them after the first one."""
+        rest = self.combine(values, _rest(self, len(values), size, step, count))
+        return np.concatenate([values[step::step][:count], rest])
 
 
 @cache
@@ -236,15 +194,41 @@ def _reversal(size: int) -> np.ndarray:
 
 
 @cache
-def _roots(field: Field, size: int, inverse: bool) -> np.ndarray:
+def _roots(field: Field, size: int) -> np.ndarray:
+    """The powers of a root of unity, from 1 on."""
     root = pow(_GENERATOR, (field.modulus - 1) // size, field.modulus)
-    if inverse:
-        root = pow(root, -1, field.modulus)
     found = [1]
-    while len(found) < size // 2:
+    while len(found) < size:
         found.append(found[-1] * root % field.modulus)
     return field.vector(found)
 
 
-FIELD64 = Field("Field64", MODULUS64, 1)
-FIELD128 = Field("Field128", MODULUS128, 2)
+@cache
+def _scales(field: Field, size: int, count: int) -> np.ndarray:
+    """The scales of the kernel ``lagrange`` for the first ``count`` of these roots.
+
+    The product over j != k of w^k - w^j, with the products P(k) of the first w^i - 1, is
+    w^(k (k - 1) / 2) P(k) for j < k, and (-w^k)^r P(r) for the r that are above.
+    """
+    prime, roots = field.modulus, _roots(field, size).tolist()
+    products = [1]
+    for root in roots[1:count]:
+        products.append(products[-1] * (root - 1) % prime)
+    found = []
+    for k in range(count):
+        rest = count - 1 - k
+        power = roots[(k * (k - 1) // 2 + k * rest) % size]
+        found.append(pow((-1) ** rest * power * products[k] * products[rest], -1, prime))
+    return field.vector(found)
+
+
+@cache
+def _rest(field: Field, known: int, size: int, step: int, count: int) -> np.ndarray:
+    """How known values make those of ``Field.every`` that are not among them; a column each."""
+    roots = _roots(field, size)
+    missing = [place for place in range(step, step * count + 1, step) if place >= known]
+    columns = [field.weights(roots[place : place + 1], size, known) for place in missing]
+    return np.stack(columns, axis=1) if columns else np.empty((known, 0), field.dtype)
+
+
+FIELD64 = Field()

@@ -14,11 +14,11 @@ the whole number that is nearest to zero.
 
 **Soundness.** A call checks ``slots`` items. Its constraints, 4 slots + 1, are polynomials in wires
 that do not depend on randomness; the gadget adds them with the powers of one random r as factors,
-so that a fault in a call leaves a polynomial in r that is not 0, of degree at most 4 slots + 1. The
-circuit adds the calls with independent random factors. So a proof's joint randomness hides a fault
-with probability at most (4 slots + 2) / p: ``random_degree``. The gadget's degree is that of a
-digit's constraint, 9, or that of the levels'. With 3,706 items and five levels there are 31 calls
-of 120 slots, and three proofs in Field64 fail with probability 2^-163 (``soundness_bits``).
+so that a fault in a call leaves a polynomial in r that is not 0, of degree at most 4 slots + 1.
+Each call is an output of its own. So a proof's joint randomness hides a fault with probability at
+most (4 slots + 1) / p: ``random_degree``. The gadget's degree is that of a digit's constraint, 9,
+or that of the levels'. With 3,706 items and five levels there are 31 calls of 120 slots, and three
+proofs in Field64 fail with probability 2^-163 (``soundness_bits``).
 
 That the gadget knows r is no loss: r is fixed, by hashes of the shares, before the proof is made,
 so the proof system's theorem holds for the circuit with that r. Servers compute r again before they
@@ -27,13 +27,12 @@ decide (``Prio3.verify``).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import UPPER
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field, kernels
+from hdpmf.common.aggregation.two_servers.prio.field import Field, kernels
 from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
@@ -50,7 +49,7 @@ class OneRatingPerItem(Circuit):
     ``codes`` are the whole numbers that levels stand for in scores, ``rulers`` those in the total.
     """
 
-    field: Field = FIELD64
+    random_length = 1
 
     def __init__(self, items: int, codes: Sequence[int], rulers: Sequence[int]) -> None:
         self.codes = tuple(map(int, codes))
@@ -68,8 +67,8 @@ class OneRatingPerItem(Circuit):
         self.calls = -(-items // self.slots)
         self.arity = 3 * self.slots
         self.length = 4 * items + self.calls
-        self.random_length = 1 + self.calls
-        self.random_degree = 4 * self.slots + 2
+        self.outputs = self.calls
+        self.random_degree = 4 * self.slots + 1
         self._constants = self.field.vector(range(_CONSTANTS))
         self._polynomials = np.stack(
             [_through(values, self.field) for values in (self.codes, self.rulers)]
@@ -126,12 +125,12 @@ class OneRatingPerItem(Circuit):
         own = factors[: 3 * self.slots].reshape(3, self.slots)
         return np.asarray(kernels().sum_of_constraints(points, own, valued, self._constants))
 
-    def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """The calls with their factors, less the scores and subtotals, which are no wires."""
+    def result(
+        self, called: np.ndarray, vector: np.ndarray, joint: np.ndarray, shares: int
+    ) -> np.ndarray:
+        """The calls, less the scores and subtotals, which are no wires."""
         factors = self._factors(joint)
-        return np.asarray(
-            kernels().rating_result(outputs, vector, factors, joint, self.items, self.slots)
-        )
+        return np.asarray(kernels().rating_result(called, vector, factors, self.items, self.slots))
 
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """Scores, weights, total."""
@@ -149,7 +148,7 @@ class OneRatingPerItem(Circuit):
 
     def _factors(self, joint: np.ndarray) -> np.ndarray:
         """Return powers of the first random element, one per constraint."""
-        return self.field.powers(joint[:1], 4 * self.slots + 1)
+        return self.field.powers(joint, 4 * self.slots + 1)
 
 
 def _cut(vector: np.ndarray, size: int) -> list[np.ndarray]:
@@ -175,13 +174,15 @@ def _through(values: Sequence[int], field: Field) -> np.ndarray:
     return field.vector(total)
 
 
-def prio3_one_rating(items: int, codes: Sequence[int], rulers: Sequence[int], task: bytes) -> Prio3:
+def prio3_one_rating(
+    items: int, codes: Sequence[int], rulers: Sequence[int], context: bytes
+) -> Prio3:
     """Prio3 with the circuit ``OneRatingPerItem``.
 
-    The task and the circuit's parameters are hashed into all randomness, so that the proof of a
+    The circuit's parameters follow the application's context in every hash, so that the proof of a
     report for another task, or for other parameters, does not hold.
     """
     circuit = OneRatingPerItem(items, codes, rulers)
-    stated = repr((items, circuit.codes, circuit.rulers, circuit.slots, len(task))).encode() + task
-    context = hashlib.sha256(stated).digest()
-    return Prio3(circuit, 0xFFFF1001, proofs=3, seed_size=32, context=context)
+    table = (*circuit.codes, *circuit.rulers, circuit.levels, items)  # read it from the end
+    stated = b"".join(number.to_bytes(4, "big", signed=True) for number in table)
+    return Prio3(circuit, 0xFFFF1001, proofs=3, context=context + stated)

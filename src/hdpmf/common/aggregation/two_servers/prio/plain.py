@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
-    add,
-    get,
-    mul,
-    put,
-    rating_constraints,
-    sub,
-)
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import add, mul, rating_constraints, sub
 
 RATE_LANES = 21
 """Words that the hash takes or gives at a time."""
@@ -37,7 +30,6 @@ ROUNDS = (
 )
 
 
-_ALL = slice(None)
 _X, _Y = np.divmod(np.arange(25), 5)
 _LEFT = np.array(ROTATIONS, np.uint64).ravel()
 _RIGHT = (np.uint64(64) - _LEFT) % np.uint64(64)
@@ -48,25 +40,19 @@ _NEXT, _SECOND = (5 * ((_X + step) % 5) + _Y for step in (1, 2))
 _ONE, _REST = np.uint64(1), np.uint64(63)
 
 
-def _each(formula: Any, a: Any, b: Any) -> Any:
-    out = np.empty_like(a)
-    put(out, _ALL, formula(get(a, _ALL), get(b, _ALL)))
-    return out
-
-
 def add_vectors(a: Any, b: Any) -> Any:
     """Element by element."""
-    return _each(add, a, b)
+    return add(a, b)
 
 
 def sub_vectors(a: Any, b: Any) -> Any:
     """Element by element."""
-    return _each(sub, a, b)
+    return sub(a, b)
 
 
 def mul_vectors(a: Any, b: Any) -> Any:
     """Element by element."""
-    return _each(mul, a, b)
+    return mul(a, b)
 
 
 def powers(base: Any, count: Any) -> Any:
@@ -76,17 +62,14 @@ def powers(base: Any, count: Any) -> Any:
     done = 1
     while done < count:
         more = min(done, count - done)
-        last = get(out, slice(done - 1, done))
-        put(out, slice(done, done + more), mul(get(out, slice(0, more)), last))
+        out[done : done + more] = mul(out[:more], out[done - 1])
         done += more
     return out
 
 
 def combine_rows(factors: Any, rows: Any) -> Any:
     """The sum of a matrix's rows, each times its factor."""
-    terms = np.empty(rows.shape, rows.dtype)
-    put(terms, _ALL, mul(get(factors, (_ALL, None)), get(rows, _ALL)))
-    return _sum_of_rows(terms)
+    return _sum_of_rows(mul(factors[:, None], rows))
 
 
 def _sum_of_rows(rows: Any) -> Any:
@@ -95,7 +78,7 @@ def _sum_of_rows(rows: Any) -> Any:
         return np.zeros(rows.shape[1], rows.dtype)
     while len(rows) > 1:
         half = len(rows) // 2
-        summed = add_vectors(rows[:half], rows[half : 2 * half])
+        summed = add(rows[:half], rows[half : 2 * half])
         rows = np.concatenate([summed, rows[2 * half :]])
     return rows[0]
 
@@ -107,40 +90,38 @@ def transform(rows: Any, reversal: Any, roots: Any) -> Any:
     out = np.repeat(rows[:, reversal], half, axis=1)
     while half < size:
         pairs = out.reshape(len(rows), size // (2 * half), 2, half)
-        low = get(pairs, (_ALL, _ALL, 0))
-        high = mul(get(pairs, (_ALL, _ALL, 1)), get(roots, slice(0, None, size // (2 * half))))
-        total, difference = add(low, high), sub(low, high)
-        put(pairs, (_ALL, _ALL, 0), total)
-        put(pairs, (_ALL, _ALL, 1), difference)
+        low, high = pairs[:, :, 0], mul(pairs[:, :, 1], roots[:: size // (2 * half)])
+        pairs[:, :, 0], pairs[:, :, 1] = add(low, high), sub(low, high)
         half *= 2
     return out
 
 
 def sum_of_products(points: Any) -> Any:
     """The sum over pairs of rows of their products."""
-    return _sum_of_rows(mul_vectors(points[::2], points[1::2]))
+    return _sum_of_rows(mul(points[::2], points[1::2]))
 
 
 def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
     """The constraints of ``OneRatingPerItem`` at many points, over all slots."""
     slots, n_points = np.arange(len(valued))[:, None], np.arange(points.shape[1])
-    terms = np.empty((len(valued), points.shape[1]), points.dtype)
-    put(terms, _ALL, rating_constraints(points, factors, valued, constants, slots, n_points))
-    return _sum_of_rows(terms)
+    return _sum_of_rows(rating_constraints(points, factors, valued, constants, slots, n_points))
 
 
-def at_point(
-    polynomial: Any, point: Any, one: Any, reversal: Any, roots: Any, inverse: Any, scale: Any
-) -> Any:
-    """A polynomial at a point and at roots of unity, as ``compiled.at_point``."""
-    span = len(reversal)
-    power = np.concatenate([one, powers(point, max(span, len(polynomial) - 1))])
-    folded = np.zeros((-(-len(polynomial) // span), span), polynomial.dtype)
-    folded.reshape(-1)[: len(polynomial)] = polynomial
-    outputs = transform(_sum_of_rows(folded).reshape(1, -1), reversal, roots)[0]
-    value = combine_rows(polynomial, power[: len(polynomial), None])
-    weights = transform(power[:span].reshape(1, -1), reversal, inverse)[0]
-    return mul_vectors(weights, np.repeat(scale, span)), outputs, value, power[span : span + 1]
+def lagrange(point: Any, nodes: Any, scales: Any) -> Any:
+    """How values of a short polynomial at nodes make its value at a point."""
+    differences = sub(np.repeat(point, len(nodes)), nodes)
+    before, after = _products_before(differences), _products_before(differences[::-1])[::-1]
+    return mul(mul(before, after), scales)
+
+
+def _products_before(factors: Any) -> Any:
+    """For each factor the product of those before it."""
+    out = np.concatenate([np.ones(1, factors.dtype), factors[:-1]])
+    step = 1
+    while step < len(out):
+        out[step:] = mul(out[step:], out[:-step])
+        step *= 2
+    return out
 
 
 def _by_call(part: Any, slots: Any) -> Any:
@@ -157,15 +138,11 @@ def rating_inputs(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any)
     return combine_rows(weights, rows)
 
 
-def rating_result(
-    outputs: Any, vector: Any, factors: Any, joint: Any, items: Any, slots: Any
-) -> Any:
-    """What calls of ``OneRatingPerItem`` give, less scores and subtotals, with their factors."""
-    scores = combine_rows(joint[1:], _by_call(vector[3 * items : 4 * items], slots))
-    claimed = combine_rows(factors[3 * slots : 4 * slots], scores[:, None])
-    subtotals = combine_rows(joint[1:], vector[4 * items :, None])
-    claimed = add_vectors(claimed, mul_vectors(factors[4 * slots :], subtotals))
-    return sub_vectors(combine_rows(joint[1:], outputs[:, None]), claimed)
+def rating_result(outputs: Any, vector: Any, factors: Any, items: Any, slots: Any) -> Any:
+    """What calls of ``OneRatingPerItem`` give, less scores and subtotals with their factors."""
+    scores = _by_call(vector[3 * items : 4 * items], slots).T
+    claimed = combine_rows(factors[3 * slots : 4 * slots], scores)
+    return sub(outputs, add(claimed, mul(vector[4 * items :], factors[4 * slots])))
 
 
 def rating_values(factors: Any, polynomials: Any) -> Any:

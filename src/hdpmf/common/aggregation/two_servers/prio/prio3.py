@@ -1,4 +1,4 @@
-"""Prio3 (draft-irtf-cfrg-vdaf-08): one upload, checked by servers of which none sees it.
+"""Prio3 (draft-irtf-cfrg-vdaf-20): one upload, checked by servers of which none sees it.
 
 ::
 
@@ -21,15 +21,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, FIELD128, Buffer, derive_seed
+from hdpmf.common.aggregation.two_servers.prio.field import Buffer, derive_seed
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, decide, prove, query
 from hdpmf.errors import ConfigError, PrioError
 
 NONCE_SIZE = 16
-_VERSION = 8
+SEED_SIZE = 32
+"""Bytes of seeds and of the verify key."""
+_VERSION = 18  # of the encoding: drafts 18 to 20 have the same one
 _LEADER = 0
 # What randomness is for.
-_VECTOR, _PROOF, _JOINT, MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)
+_VECTOR, _PROOF, _JOINT, _MASKS, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,8 @@ class Prio3:
     Args:
         identifier: Of the kind, as the draft numbers them.
         proofs: How many, each with its own randomness.
+        context: Of the application; shares of one context are refused in another.
         servers: How many, the leader included.
-        seed_size: Bytes of seeds and of the verify key.
-        context: Shares of one context are refused in another. The draft has none in this version.
     """
 
     def __init__(
@@ -65,37 +66,41 @@ class Prio3:
         identifier: int,
         *,
         proofs: int,
+        context: bytes,
         servers: int = 2,
-        seed_size: int = 16,
-        context: bytes = b"",
     ) -> None:
-        if not (2 <= servers <= 255 and 1 <= proofs <= 255 and len(context) <= 247):
+        if not (2 <= servers <= 255 and 1 <= proofs <= 255 and len(context) <= 65_527):
             raise ConfigError(
-                "there are 2 to 255 servers, 1 to 255 proofs and at most 247 bytes of context"
+                "there are 2 to 255 servers, 1 to 255 proofs and at most 65,527 bytes of context"
             )
         self.circuit = circuit
         self.field = circuit.field
         self.proofs = proofs
         self.servers = servers
-        self.seed_size = seed_size
+        # Without joint randomness nothing is blinded, and a public share is empty.
+        self.blind_size = SEED_SIZE if circuit.random_length else 0
         self._context = bytes([_VERSION, 0]) + identifier.to_bytes(4, "big"), context
 
     @property
     def random_size(self) -> int:
         """Bytes of randomness that sharing takes."""
-        return self.seed_size * (3 * self.servers - 1)
+        return self.servers * (SEED_SIZE + self.blind_size)
 
     def input_share_size(self, server: int) -> int:
         """Bytes of a server's share."""
         elements = self.circuit.length + self.proofs * self.circuit.proof_length
-        return self.seed_size + (
-            elements * self.field.size if server == _LEADER else 2 * self.seed_size
-        )
+        own = elements * self.field.size if server == _LEADER else SEED_SIZE
+        return own + self.blind_size
+
+    @property
+    def public_share_size(self) -> int:
+        """Bytes of the public share."""
+        return self.servers * self.blind_size
 
     @property
     def prepare_share_size(self) -> int:
         """Bytes that a server gives to the others for each report."""
-        return self.proofs * self.circuit.verifier_length * self.field.size + self.seed_size
+        return self.proofs * self.circuit.verifier_length * self.field.size + self.blind_size
 
     def shard(
         self, vector: np.ndarray, nonce: bytes, randomness: bytes | None = None
@@ -104,35 +109,32 @@ class Prio3:
         self._check_size("nonce", nonce, NONCE_SIZE)
         randomness = secrets.token_bytes(self.random_size) if randomness is None else randomness
         self._check_size("randomness", randomness, self.random_size)
-        seeds = _split(randomness, self.seed_size)
-        helpers = [seeds[3 * i : 3 * i + 3] for i in range(self.servers - 1)]
-        leader_blind, prove_seed = seeds[-2:]
+        each = SEED_SIZE + self.blind_size
+        helpers = _split(randomness[: each * (self.servers - 1)], each)
+        leader_blind, prove_seed = randomness[-each:-SEED_SIZE], randomness[-SEED_SIZE:]
 
         leader_vector = vector
         parts = []
-        for server, (vector_seed, _, blind) in enumerate(helpers, 1):
-            share = self._vector_share(server, vector_seed)
+        for server, helper in enumerate(helpers, 1):
+            share = self._vector_share(server, helper[:SEED_SIZE])
             leader_vector = self.field.sub(leader_vector, share)
-            parts.append(self._joint_part(server, blind, self.field.encode(share), nonce))
+            encoded = self.field.encode(share)
+            parts.append(self._joint_part(server, helper[SEED_SIZE:], encoded, nonce))
         encoded = self.field.encode(leader_vector)
         parts.insert(_LEADER, self._joint_part(_LEADER, leader_blind, encoded, nonce))
 
         joints = self._joints(self._joint_seed(parts))
-        prove_seeds = self._expand(
-            MASKS, prove_seed, bytes([self.proofs]), self.circuit.arity * self.proofs
-        )
+        masks = self._rows(_MASKS, prove_seed, b"", self.circuit.arity)
         proof = np.concatenate(
             [
-                prove(self.circuit, vector, wire_seeds, joint)
-                for wire_seeds, joint in zip(
-                    prove_seeds.reshape(self.proofs, -1), joints, strict=True
-                )
+                prove(self.circuit, vector, seeds, joint)
+                for seeds, joint in zip(masks, joints, strict=True)
             ]
         )
-        for server, (_, proof_seed, _) in enumerate(helpers, 1):
-            proof = self.field.sub(proof, self._proof_share(server, proof_seed))
+        for server, helper in enumerate(helpers, 1):
+            proof = self.field.sub(proof, self._proof_share(server, helper[:SEED_SIZE]))
         leader = encoded + self.field.encode(proof) + leader_blind
-        return ReportShares(b"".join(parts), [leader, *(b"".join(helper) for helper in helpers)])
+        return ReportShares(b"".join(parts), [leader, *helpers])
 
     def prepare(
         self, verify_key: bytes, server: int, nonce: bytes, public_share: bytes, input_share: bytes
@@ -145,24 +147,28 @@ class Prio3:
             raise ConfigError(
                 f"there is no server {server}: they are numbered from 0 to {self.servers - 1}"
             )
-        self._check_size("verify key", verify_key, self.seed_size)
+        self._check_size("verify key", verify_key, SEED_SIZE)
         self._check_size("nonce", nonce, NONCE_SIZE)
-        self._check_size("public share", public_share, self.servers * self.seed_size)
+        self._check_size("public share", public_share, self.public_share_size)
         self._check_size("input share", input_share, self.input_share_size(server))
-        vector, proofs, encoded = self._open(server, input_share)
+        body = memoryview(input_share)[: len(input_share) - self.blind_size]
+        vector, proofs, encoded = self._open(server, body)
 
-        parts = _split(public_share, self.seed_size)
-        parts[server] = self._joint_part(server, input_share[-self.seed_size :], encoded, nonce)
-        joint_seed = self._joint_seed(parts)
-        points = self._expand(_QUERY, verify_key, bytes([self.proofs]) + nonce, self.proofs)
+        blind = input_share[len(body) :]
+        part = self._joint_part(server, blind, encoded, nonce)
+        before, after = server * self.blind_size, (server + 1) * self.blind_size
+        joint_seed = self._joint_seed([public_share[:before], part, public_share[after:]])
         verifiers = [
-            query(self.circuit, vector, proof, points[i : i + 1], joint, self.servers)
-            for i, (proof, joint) in enumerate(
-                zip(proofs.reshape(self.proofs, -1), self._joints(joint_seed), strict=True)
+            query(self.circuit, vector, proof, random, joint, self.servers)
+            for proof, random, joint in zip(
+                proofs.reshape(self.proofs, -1),
+                self._rows(_QUERY, verify_key, nonce, self.circuit.query_length),
+                self._joints(joint_seed),
+                strict=True,
             )
         ]
-        part = self.field.encode(np.concatenate(verifiers)) + parts[server]
-        return Preparation(self.circuit.truncate(vector), joint_seed), part
+        share = self.field.encode(np.concatenate(verifiers)) + part
+        return Preparation(self.circuit.truncate(vector), joint_seed), share
 
     def verify(self, prepare_shares: Sequence[bytes]) -> bytes:
         """Combine the servers' messages; raise PrioError if the vector is not valid."""
@@ -175,10 +181,9 @@ class Prio3:
         parts = []
         for share in prepare_shares:
             self._check_size("part of the check", share, self.prepare_share_size)
-            verifiers = self.field.add(
-                verifiers, self.field.decode(share[: -self.seed_size], count)
-            )
-            parts.append(share[-self.seed_size :])
+            end = len(share) - self.blind_size
+            verifiers = self.field.add(verifiers, self.field.decode(share[:end], count))
+            parts.append(share[end:])
         joint_seed = self._joint_seed(parts)
         for verifier, joint in zip(
             verifiers.reshape(self.proofs, -1), self._joints(joint_seed), strict=True
@@ -200,41 +205,39 @@ class Prio3:
             total = self.field.add(total, self.field.decode(encoded, self.circuit.output_length))
         return self.field.integers(total)
 
-    def _open(self, server: int, input_share: bytes) -> tuple[np.ndarray, np.ndarray, Buffer]:
+    def _open(self, server: int, body: memoryview) -> tuple[np.ndarray, np.ndarray, Buffer]:
         if server != _LEADER:
-            vector_seed, proof_seed, _ = _split(input_share, self.seed_size)
-            vector = self._vector_share(server, vector_seed)
-            return vector, self._proof_share(server, proof_seed), self.field.encode(vector)
-        view = memoryview(input_share)
+            vector = self._vector_share(server, bytes(body))
+            return vector, self._proof_share(server, bytes(body)), self.field.encode(vector)
         end = self.circuit.length * self.field.size
-        vector = self.field.decode(view[:end], self.circuit.length)
-        proofs = self.field.decode(
-            view[end : -self.seed_size], self.circuit.proof_length * self.proofs
-        )
-        return vector, proofs, view[:end]
+        vector = self.field.decode(body[:end], self.circuit.length)
+        proofs = self.field.decode(body[end:], self.circuit.proof_length * self.proofs)
+        return vector, proofs, body[:end]
 
     def _vector_share(self, server: int, seed: bytes) -> np.ndarray:
         return self._expand(_VECTOR, seed, bytes([server]), self.circuit.length)
 
     def _proof_share(self, server: int, seed: bytes) -> np.ndarray:
-        return self._expand(
-            _PROOF, seed, bytes([self.proofs, server]), self.circuit.proof_length * self.proofs
-        )
+        return self._rows(_PROOF, seed, bytes([server]), self.circuit.proof_length).ravel()
 
     def _joints(self, joint_seed: bytes) -> np.ndarray:
-        """Joint randomness, a row for each proof."""
-        count = self.circuit.random_length * self.proofs
-        return self._expand(_JOINT, joint_seed, bytes([self.proofs]), count).reshape(
-            self.proofs, -1
-        )
+        return self._rows(_JOINT, joint_seed, b"", self.circuit.random_length)
+
+    def _rows(self, usage: int, seed: bytes, binder: bytes, length: int) -> np.ndarray:
+        """So many random elements for each proof."""
+        found = self._expand(usage, seed, bytes([self.proofs]) + binder, length * self.proofs)
+        return found.reshape(self.proofs, length)
 
     def _joint_part(self, server: int, blind: bytes, share: Buffer, nonce: bytes) -> bytes:
-        return derive_seed(
-            self._tag(_JOINT_PART), blind, (bytes([server]), nonce, share), self.seed_size
-        )
+        if not self.blind_size:
+            return b""
+        binder = bytes([server]), nonce, share
+        return derive_seed(self._tag(_JOINT_PART), blind, binder, SEED_SIZE)
 
     def _joint_seed(self, parts: Sequence[bytes]) -> bytes:
-        return derive_seed(self._tag(_JOINT_SEED), bytes(self.seed_size), parts, self.seed_size)
+        if not self.blind_size:
+            return b""
+        return derive_seed(self._tag(_JOINT_SEED), bytes(SEED_SIZE), parts, SEED_SIZE)
 
     def _expand(self, usage: int, seed: bytes, binder: bytes, count: int) -> np.ndarray:
         return self.field.expand(self._tag(usage), seed, binder, count)
@@ -254,13 +257,6 @@ def _split(joined: bytes, size: int) -> list[bytes]:
     return [joined[i : i + size] for i in range(0, len(joined), size)]
 
 
-def prio3_sum_vec(entries: int, bits: int, chunk: int | None = None, *, servers: int = 2) -> Prio3:
-    """The draft's Prio3SumVec: Field128, one proof."""
-    return Prio3(SumVec(FIELD128, entries, bits, chunk), 2, proofs=1, servers=servers)
-
-
-def prio3_sum_vec_multiproof(
-    entries: int, bits: int, chunk: int | None = None, *, proofs: int = 3
-) -> Prio3:
-    """The draft's Prio3SumVecWithMultiproof: Field64, half the bytes, at least three proofs."""
-    return Prio3(SumVec(FIELD64, entries, bits, chunk), 0xFFFFFFFF, proofs=proofs)
+def prio3_sum_vec(entries: int, largest: int, chunk: int | None, context: bytes) -> Prio3:
+    """The draft's Prio3SumVecWithMultiproof: Field64, three proofs."""
+    return Prio3(SumVec(entries, largest, chunk), 0xFFFFFFFF, proofs=3, context=context)

@@ -1,10 +1,11 @@
-"""Proofs that a shared vector is valid: FlpGeneric (Boneh et al. 2019, theorem 4.3), and SumVec.
+"""Proofs that a shared vector is valid: FlpBBCGGI19 (Boneh et al. 2019, theorem 4.3).
 
 A *circuit* says which vectors are valid: it calls one *gadget*, a polynomial of low degree, several
-times on wires that are affine in the vector, and is 0 (with high probability over the joint
-randomness) only for valid vectors. The prover interpolates each wire over the calls and sends the
-gadget of these polynomials, itself a polynomial; servers read the gadget's outputs from it, and
-check it at one random point.
+times on wires that are affine in the vector, and its outputs are all 0 (but for a small probability
+over the joint randomness) only for valid vectors. The prover interpolates each wire over the calls
+and sends the gadget of these polynomials, itself a polynomial, by its values at roots of unity.
+Servers read the gadget's outputs from it, add the circuit's outputs with random factors that no
+device can know, and check the polynomial at one random point.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import Field, kernels
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field
 from hdpmf.errors import ConfigError, PrioError
 
 
@@ -25,17 +26,19 @@ class Circuit(ABC):
         length: Elements of the vector that is shared.
         output_length: Elements that are summed.
         random_length: Elements of joint randomness per proof.
+        outputs: Elements that are 0 for a valid vector.
         arity: Wires of the gadget.
         degree: Of the gadget.
         calls: Of the gadget.
-        random_degree: An invalid vector makes the circuit 0 with at most this probability, times
+        random_degree: An invalid vector makes all outputs 0 with at most this probability, times
             the field's size.
     """
 
-    field: Field
+    field: Field = FIELD64
     length: int
     output_length: int
     random_length: int
+    outputs: int
     arity: int
     degree: int
     calls: int
@@ -65,8 +68,10 @@ class Circuit(ABC):
         """The gadget at many points: a row of ``points`` is a wire, a column is a point."""
 
     @abstractmethod
-    def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """Return the circuit's value, one element, from the gadget's outputs and the vector."""
+    def result(
+        self, called: np.ndarray, vector: np.ndarray, joint: np.ndarray, shares: int
+    ) -> np.ndarray:
+        """Return the circuit's outputs, from the gadget's ones and the vector."""
 
     @abstractmethod
     def truncate(self, vector: np.ndarray) -> np.ndarray:
@@ -79,8 +84,13 @@ class Circuit(ABC):
 
     @property
     def polynomial_length(self) -> int:
-        """Coefficients of the gadget's polynomial."""
+        """Values by which the gadget's polynomial is sent."""
         return self.degree * (self.span - 1) + 1
+
+    @property
+    def size(self) -> int:
+        """The roots of unity at the first of which these values are."""
+        return 1 << (self.polynomial_length - 1).bit_length()
 
     @property
     def proof_length(self) -> int:
@@ -92,15 +102,21 @@ class Circuit(ABC):
         """Elements that a server gives for each proof."""
         return self.arity + 2
 
+    @property
+    def query_length(self) -> int:
+        """Random elements that servers check a proof with: a point, and factors of outputs."""
+        return 1 + (self.outputs if self.outputs > 1 else 0)
+
 
 def soundness_bits(circuit: Circuit, proofs: int) -> float:
     """An invalid vector passes with probability at most 2 to the minus this (the draft's formula).
 
-    A proof fails to show it if the joint randomness hides the fault, or if the random point is a
-    root of the difference of the gadget's true polynomial and the one sent. Who tries n inputs has
-    n chances.
+    A proof fails to show it if the joint randomness hides the fault, if the factors of the outputs
+    do, or if the random point is a root of the difference of the gadget's true polynomial and the
+    one sent. Who tries n inputs has n chances of the first kind; the other two are drawn with the
+    servers' key, which no device knows.
     """
-    chances = circuit.random_degree + circuit.degree * (circuit.span - 1)
+    chances = circuit.random_degree + 1 + circuit.degree * (circuit.span - 1)
     return proofs * (math.log2(circuit.field.modulus - circuit.span) - math.log2(chances))
 
 
@@ -113,41 +129,41 @@ def best_chunk(elements: int, wires: int, degree: int) -> int:
 
 def prove(circuit: Circuit, vector: np.ndarray, seeds: np.ndarray, joint: np.ndarray) -> np.ndarray:
     """Prove validity. Seeds are random elements, one per wire, which hide the wires."""
-    field = circuit.field
-    rows = np.zeros((circuit.arity, circuit.span), field.dtype)
+    rows = np.zeros((circuit.arity, circuit.span), circuit.field.dtype)
     rows[:, 0] = seeds
     rows[:, 1 : circuit.calls + 1] = circuit.wires(vector, joint, 1).T
-    size = 1 << (circuit.polynomial_length - 1).bit_length()
-    points = field.evaluate(field.interpolate(rows), size)
-    polynomial = field.interpolate(circuit.gadget(points, joint).reshape(1, -1))[0]
-    return np.concatenate([seeds, polynomial[: circuit.polynomial_length]])
+    values = circuit.gadget(circuit.field.extend(rows, circuit.size), joint)
+    return np.concatenate([seeds, values[: circuit.polynomial_length]])
 
 
 def query(
     circuit: Circuit,
     vector: np.ndarray,
     proof: np.ndarray,
-    point: np.ndarray,
+    random: np.ndarray,
     joint: np.ndarray,
     shares: int,
 ) -> np.ndarray:
     """Return a server's verifier share, from its shares of vector and proof.
 
     Raises:
-        PrioError: At this point a wire would be seen; it is one of ``span`` points of the whole
-            field.
+        PrioError: At the random point a wire would be seen; it is one of ``span`` points of the
+            whole field.
     """
-    field = circuit.field
-    seeds = proof[: circuit.arity]
-    polynomial = proof[circuit.arity :]
-    weights, values, value, power = field.at_point(polynomial, point, circuit.span)
-    if field.is_one(power):
+    field, size, span, calls = circuit.field, circuit.size, circuit.span, circuit.calls
+    seeds, values = proof[: circuit.arity], proof[circuit.arity :]
+    point = random[-1:]
+    if pow(field.integers(point)[0], span, field.modulus) == 1:
         raise PrioError(
             "the random point of this report would show an input; the report cannot be checked"
         )
-    calls = circuit.calls
-    result = circuit.result(values[1 : calls + 1], vector, joint)
-    inputs = circuit.inputs(weights[: calls + 1], seeds, vector, joint, shares)
+    called = field.every(values, size, size // span, calls)
+    result = circuit.result(called, vector, joint, shares)
+    if circuit.outputs > 1:
+        result = field.dot(random[:-1], result)
+    weights = field.weights(point, span, span)[: calls + 1]
+    inputs = circuit.inputs(weights, seeds, vector, joint, shares)
+    value = field.dot(field.weights(point, size, len(values)), values)
     return np.concatenate([result, inputs, value])
 
 
@@ -155,63 +171,77 @@ def decide(circuit: Circuit, verifier: np.ndarray, joint: np.ndarray) -> bool:
     """Return True if the sum of all servers' verifier shares shows a valid vector."""
     found = circuit.gadget(verifier[1:-1].reshape(-1, 1), joint)
     difference = circuit.field.sub(found, verifier[-1:])
-    return circuit.field.are_zero(np.concatenate([verifier[:1], difference]))
+    return not (verifier[:1].any() or difference.any())
 
 
 class SumVec(Circuit):
-    """Vectors of ``entries`` numbers below 2^bits. Each bit b is checked by b (b - 1) = 0.
+    """The draft's circuit: vectors of numbers up to ``largest``, in bits.
+
+    The last bit of a number counts what makes all ones ``largest``.
 
     Args:
         chunk: Bits that a call of the gadget checks; without it that with the shortest proof.
     """
 
-    random_length = 1
     degree = 2
+    outputs = 1
 
-    def __init__(self, field: Field, entries: int, bits: int, chunk: int | None = None) -> None:
-        if entries < 1 or not 1 <= bits <= 62 or (chunk is not None and chunk < 1):
+    def __init__(
+        self, entries: int, largest: int, chunk: int | None = None, field: Field = FIELD64
+    ) -> None:
+        if entries < 1 or not 1 <= largest < 1 << 62 or (chunk is not None and chunk < 1):
             raise ConfigError(
                 "a vector has at least 1 entry of 1 to 62 bits, and a chunk at least 1 bit"
             )
         self.field = field
-        self.bits = bits
+        self.largest = largest
+        bits = largest.bit_length() - 1
+        self.weights = [*(1 << bit for bit in range(bits)), largest + 1 - (1 << bits)]
         self.output_length = entries
-        self.length = self.random_degree = entries * bits
+        self.length = entries * (bits + 1)
         self.chunk = best_chunk(self.length, 2, self.degree) if chunk is None else chunk
-        self.calls = -(-self.length // self.chunk)
+        self.calls = self.random_length = -(-self.length // self.chunk)
+        self.random_degree = self.chunk + 1
         self.arity = 2 * self.chunk
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """The bits of a vector, the lowest first."""
+        """The bits of a vector."""
         values = np.asarray(values, np.int64)
         if values.shape != (self.output_length,) or bool(
-            ((values < 0) | (values >> self.bits != 0)).any()
+            ((values < 0) | (values > self.largest)).any()
         ):
             raise PrioError(
-                f"expected {self.output_length} numbers of {self.bits} bits; nothing was shared"
+                f"expected {self.output_length} numbers up to {self.largest}; nothing was shared"
             )
-        return self.field.secret((values[:, None] >> np.arange(self.bits)) & 1).ravel()
+        bits = len(self.weights) - 1
+        last = (values >= 1 << bits).astype(np.int64)
+        lower = (values - last * self.weights[-1])[:, None] >> np.arange(bits) & 1
+        return self.field.secret(np.column_stack([lower, last]).ravel())
 
     def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """For each bit: the bit times a power of the joint randomness, and the bit less 1."""
+        """For each bit: the bit times a power of the call's randomness, and the bit less 1."""
         field = self.field
-        padded = np.zeros(self.calls * self.chunk, self.field.dtype)
+        padded = np.zeros(self.calls * self.chunk, field.dtype)
         padded[: self.length] = vector
+        factors = [field.powers(joint[call : call + 1], self.chunk) for call in range(self.calls)]
         less = field.vector([pow(shares, -1, field.modulus)])
         pairs = np.empty((len(padded), 2), field.dtype)
-        pairs[:, 0] = field.mul(field.powers(joint, len(padded)), padded)
+        pairs[:, 0] = field.mul(np.concatenate(factors), padded)
         pairs[:, 1] = field.sub(padded, np.full(len(padded), less[0]))
         return pairs.reshape(self.calls, self.arity)
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """The sum over pairs of wires of their products."""
-        return np.asarray(kernels().sum_of_products(points))
+        ones = self.field.vector([1] * self.chunk)
+        return self.field.combine(ones, self.field.mul(points[::2], points[1::2]))
 
-    def result(self, outputs: np.ndarray, vector: np.ndarray, joint: np.ndarray) -> np.ndarray:
+    def result(
+        self, called: np.ndarray, vector: np.ndarray, joint: np.ndarray, shares: int
+    ) -> np.ndarray:
         """The sum over all calls."""
-        return self.field.total(outputs)
+        return self.field.dot(self.field.vector([1] * self.calls), called)
 
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """The numbers behind the bits."""
-        weights = self.field.vector([1 << bit for bit in range(self.bits)])
-        return self.field.combine(weights, np.ascontiguousarray(vector.reshape(-1, self.bits).T))
+        rows = np.ascontiguousarray(vector.reshape(self.output_length, -1).T)
+        return self.field.combine(self.field.vector(self.weights), rows)
