@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from hdpmf.private.device.ledger import (
+    GRAIN_UNIT,
     MONTH,
-    SLACK_UNIT,
     UNIT,
     WHOLE,
     Limits,
@@ -64,7 +64,7 @@ def expected(lines: list[Line]) -> dict[str, Any]:
 
 
 def _costs(cost: Any) -> dict[str, int]:
-    return {"none": cost.none, "other": cost.other, "slack": cost.slack}
+    return {"none": cost.none, "other": cost.other, "grain": cost.grain}
 
 
 def drawn_case(draw: random.Random) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def main() -> None:
     for case in cases:
         case["expected"] = expected(answered(case))
     rows = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    FILE.write_text(f'{{"unit":{UNIT},"slackUnit":{SLACK_UNIT},"cases":[\n{rows}\n]}}\n')
+    FILE.write_text(f'{{"unit":{UNIT},"grainUnit":{GRAIN_UNIT},"cases":[\n{rows}\n]}}\n')
 
 
 if __name__ == "__main__":

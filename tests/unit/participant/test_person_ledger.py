@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+from hdpmf.common.privacy.accounting.person import gaussian
 from hdpmf.errors import PrivacyError
 from hdpmf.private.device.ledger import (
     MONTH,
@@ -83,12 +84,13 @@ def test_another_history_costs_twice_as_much_and_signed_rows_four_times() -> Non
         assert price.other == times * price.none
 
 
-def test_the_slack_is_above_the_proved_bound() -> None:
-    for deviation in (1, 2, 3, 10, 1000):
-        proved = 0.0202 / deviation**2 + 0.0061 / deviation**3
-        proved += math.exp(-2 * (math.pi * deviation) ** 2)
-        assert vector_price(1, deviation, signed=False, entries=7).slack >= 7 * proved
-        assert matrix_price(1, deviation, heads=4).slack >= 10 * proved
+def test_the_grain_is_that_of_the_accounting() -> None:
+    for deviation in (2, 3, 10, 1000):
+        rows = vector_price(1, deviation, signed=False, entries=7)
+        assert float(rows.grain) == pytest.approx(gaussian(0.0, [(deviation, 7)]).grain)
+        # Noise on the diagonal is less coarse, which is not counted.
+        pairs = [(deviation, 6), (deviation * math.sqrt(2), 4)]
+        assert matrix_price(1, deviation, heads=4).grain >= gaussian(0.0, pairs).grain
 
 
 def test_a_wish_counts_by_its_square() -> None:

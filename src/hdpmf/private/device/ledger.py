@@ -23,8 +23,8 @@ from hdpmf.errors import PrivacyError
 UNIT = 10**9
 """Amounts for a square of mu of 1."""
 
-SLACK_UNIT = 10**15
-"""Amounts for a total variation of 1 between noise as drawn and Gaussian noise that was rounded."""
+GRAIN_UNIT = 10**15
+"""Amounts for a grain of 1."""
 
 WHOLE = 1000
 """Wishes and items' weights are in thousandths."""
@@ -39,15 +39,16 @@ class Price(msgspec.Struct, frozen=True):
     Attributes:
         none: Their history against none.
         other: Their history against any other one.
-        slack: Total variation by which noise as drawn differs from rounded Gaussian noise.
+        grain: How coarse the noise is: the sum over numbers of one over its deviation's fourth
+            power (``accounting.person``).
     """
 
     none: Fraction = Fraction(0)
     other: Fraction = Fraction(0)
-    slack: Fraction = Fraction(0)
+    grain: Fraction = Fraction(0)
 
     def __add__(self, more: Price) -> Price:
-        return Price(self.none + more.none, self.other + more.other, self.slack + more.slack)
+        return Price(self.none + more.none, self.other + more.other, self.grain + more.grain)
 
 
 def vector_price(bound: int, deviation: int, *, signed: bool, entries: int) -> Price:
@@ -59,7 +60,7 @@ def vector_price(bound: int, deviation: int, *, signed: bool, entries: int) -> P
         entries: Of a row.
     """
     none = Fraction(bound, deviation**2)
-    return Price(none, none * (4 if signed else 2), _slack(deviation, entries))
+    return Price(none, none * (4 if signed else 2), Fraction(entries, deviation**4))
 
 
 def matrix_price(bound: int, deviation: int, *, heads: int) -> Price:
@@ -70,12 +71,7 @@ def matrix_price(bound: int, deviation: int, *, heads: int) -> Price:
         heads: Entries of a row.
     """
     none = Fraction(bound**2, 2 * deviation**2)
-    return Price(none, 2 * none, _slack(deviation, heads * (heads + 1) // 2))
-
-
-def _slack(deviation: int, entries: int) -> Fraction:
-    """Bound the total variation: .0202 / s^2 + .0061 / s^3 + e^(-2 pi^2 s^2) each, for s from 1."""
-    return Fraction(264 * entries, 10_000 * deviation**2)
+    return Price(none, 2 * none, Fraction(heads * (heads + 1) // 2, deviation**4))
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -84,15 +80,15 @@ class Cost(msgspec.Struct, frozen=True):
     Attributes:
         none: History against none.
         other: History against another one.
-        slack: In units of their own (``SLACK_UNIT``).
+        grain: In units of its own (``GRAIN_UNIT``).
     """
 
     none: int = 0
     other: int = 0
-    slack: int = 0
+    grain: int = 0
 
     def __add__(self, more: Cost) -> Cost:
-        return Cost(self.none + more.none, self.other + more.other, self.slack + more.slack)
+        return Cost(self.none + more.none, self.other + more.other, self.grain + more.grain)
 
 
 def cost_of(price: Price, wish: int) -> Cost:
@@ -100,11 +96,11 @@ def cost_of(price: Price, wish: int) -> Cost:
     if not 0 <= wish <= WHOLE:
         raise PrivacyError(f"a wish is from 0 to {WHOLE} thousandths, not {wish}")
     share = Fraction(wish, WHOLE) ** 2
-    # The noise stays as it is, so that the slack does.
+    # The noise stays as it is, so that its grain does.
     return Cost(
         _up(price.none * share * UNIT),
         _up(price.other * share * UNIT),
-        _up(price.slack * SLACK_UNIT),
+        _up(price.grain * GRAIN_UNIT),
     )
 
 
