@@ -243,7 +243,7 @@ def test_common_names_are_known_and_told(reader: Reader, tmp_path: Path) -> None
     with message_language("python", heard.append):
         assert Ratings.of(data).timestamps is None
     assert "'date' holds no times" in heard[-1]
-    with message_language("python", heard.append), pytest.raises(RatingsError, match="not a numb"):
+    with message_language("python", heard.append), pytest.raises(RatingsError, match="no time"):
         Ratings.of(data, columns={"timestamp": "date"})
     (tmp_path / "two").mkdir()
     data = reader.give(given | {"book": [1, 2, 3]}, tmp_path / "two")

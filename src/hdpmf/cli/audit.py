@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hdpmf.cli.options import (
     DATASET_NAMES,
+    DATASETS,
     MethodOptions,
     Seed,
     command,
@@ -35,7 +36,7 @@ class WorldOptions:
     """The data, and the seed of everything that is drawn."""
 
     data: Annotated[
-        str, data_option(f"The data set: {', '.join(DATASET_NAMES)}.", "NAME", words=DATASET_NAMES)
+        str, data_option(f"The data set: {', '.join(DATASET_NAMES)}.", "NAME", words=DATASETS)
     ] = "synthetic"
     seed: Seed = 0
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hdpmf.cli.options import DATASET_NAMES, Columns, argument, command, option
+from hdpmf.cli.options import DATASETS, Columns, argument, command, option
 from hdpmf.cli.output import Block, Result, Table
 from hdpmf.cli.rating_options import RatingsOptions
 from hdpmf.common.base.progress import progress_bar
@@ -30,7 +30,7 @@ _MOST_STEPS = 201
 
 @command
 def get_dataset(
-    name: Annotated[str, argument("A data set.", "NAME", words=DATASET_NAMES)],
+    name: Annotated[str, argument("A data set.", "NAME", words=DATASETS)],
     from_file: Annotated[
         Path | None, option("A local archive, instead of downloading.", "FILE", "--from")
     ] = None,
@@ -50,7 +50,7 @@ def get_dataset(
 @command
 def describe(
     name: Annotated[
-        str | None, argument("A data set, or a file.", "[NAME|FILE]", words=DATASET_NAMES)
+        str | None, argument("A data set, or a file.", "[NAME|FILE]", words=DATASETS)
     ] = None,
     column: Columns = None,
 ) -> Result:
@@ -62,7 +62,7 @@ def describe(
 
     if name is None:
         return _list()
-    if name in DATASET_NAMES:
+    if name in DATASETS:
         if column:
             raise ConfigError("--column describes files; a data set knows its own")
         facts = dataset_fields(name) | _ratings_facts(load_dataset(name))
@@ -70,13 +70,13 @@ def describe(
         facts = {"name": name} | _file_facts(name, column)
     else:
         raise DatasetError(
-            f"{name!r} is neither a file nor a data set; data sets are {', '.join(DATASET_NAMES)}"
+            f"{name!r} is neither a file nor a data set; data sets are {', '.join(DATASETS)}"
         )
     return Result(facts, _facts_text(facts, column or ()))
 
 
 def _list() -> Result:
-    rows = [dataset_fields(name) for name in DATASET_NAMES]
+    rows = [dataset_fields(name) for name in DATASETS]
     sizes = ("users", "items", "ratings")
     table = Table(
         ("name", "data set", *sizes, "where"),

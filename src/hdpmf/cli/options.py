@@ -5,7 +5,7 @@ Every ``hdpmf`` call imports this module, tab completion included: import nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from hdpmf.common.protocol.servers import Servers
 
 DATASET_NAMES = ("synthetic", "ml-100k", "ml-1m", "douban", "yelp", "yelp-sample")
-"""The names that ``hdpmf.common.data.dataset_names()`` returns (a test keeps them equal)."""
+"""The data sets that are ours (a test keeps them so); packages add some."""
+
+
+class _Datasets:
+    """All data sets by name, which are looked up when they are asked for."""
+
+    def __iter__(self) -> Iterator[str]:
+        from hdpmf.common.data import dataset_names
+
+        return iter(dataset_names())
+
+
+DATASETS = _Datasets()
 
 DATA_PANEL = "Data"
 MODEL_PANEL = "Model"
@@ -53,7 +65,7 @@ def option(
         metavar=metavar,
         help=text,
         show_default=default,
-        autocompletion=_completion(tuple(words)) if words else None,
+        autocompletion=_completion(words) if words else None,
         **more,
     )
 
@@ -66,11 +78,11 @@ run_option = partial(option, rich_help_panel=RUN_PANEL)
 
 def argument(text: str, metavar: str, words: Iterable[str] = (), **more: Any) -> Any:
     """Describe an argument, for the annotation of a parameter."""
-    completion = _completion(tuple(words)) if words else None
+    completion = _completion(words) if words else None
     return typer.Argument(metavar=metavar, help=text, autocompletion=completion, **more)
 
 
-def _completion(words: tuple[str, ...]) -> Callable[[str], list[str]]:
+def _completion(words: Iterable[str]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         return [word for word in words if word.startswith(incomplete)]
 
@@ -166,7 +178,7 @@ def _group_parameters(group: Any) -> dict[str, Parameter]:
 Method = Annotated[str, argument(f"One of: {', '.join(METHODS)}.", "METHOD", METHODS)]
 DatasetName = Annotated[
     str | None,
-    data_option(f"A data set: {', '.join(DATASET_NAMES)}.", "NAME", "--data", words=DATASET_NAMES),
+    data_option(f"A data set: {', '.join(DATASET_NAMES)}.", "NAME", "--data", words=DATASETS),
 ]
 Scale = Annotated[
     tuple[float, float] | None, data_option("The public rating scale.", "LOW HIGH", default="1 5")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
+from uuid import UUID
 
 import numpy as np
 
 from hdpmf.common.data import Id, IdIndex, ItemTable, Ratings, RatingsLike, as_ratings
 from hdpmf.common.data.checks import ScaleLike
+from hdpmf.common.data.ids import as_written
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint
@@ -61,7 +63,7 @@ def is_one_id(ids: Any) -> bool:
     """Return True for a single id, False for anything that may hold several."""
     if isinstance(ids, np.ndarray):
         return ids.ndim == 0
-    return isinstance(ids, (str, int, np.integer))
+    return isinstance(ids, (str, int, np.integer, UUID))
 
 
 def column(ids: Any, what: str = "user") -> Any:
@@ -74,7 +76,7 @@ def column(ids: Any, what: str = "user") -> Any:
         RatingsError: It is neither an id nor several.
     """
     if is_one_id(ids):
-        return [plain(ids[()]) if isinstance(ids, np.ndarray) else ids]
+        return as_written([plain(ids[()]) if isinstance(ids, np.ndarray) else ids])
     if isinstance(ids, np.ndarray) and ids.ndim == 1:
         return ids
     frame = hasattr(ids, "columns") or isinstance(ids, (np.ndarray, Mapping, Ratings))
@@ -85,7 +87,7 @@ def column(ids: Any, what: str = "user") -> Any:
             f"an array or a column of a frame, as frame[{what!r}]"
         )
     # Arrow's own iteration gives scalars of its own.
-    return ids.to_pylist() if hasattr(ids, "to_pylist") else list(ids)
+    return as_written(ids.to_pylist() if hasattr(ids, "to_pylist") else list(ids))
 
 
 def in_pairs(users: Any, items: Any) -> tuple[Any, Any]:

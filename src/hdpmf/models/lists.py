@@ -10,7 +10,7 @@ import numpy as np
 
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, RatingsLike
-from hdpmf.errors import RatingsError, hint
+from hdpmf.errors import ConfigError, RatingsError, hint
 from hdpmf.models.fitted import FittedModel, column, first_times, is_one_id
 from hdpmf.models.result_tables import RecommendedList, RecommendedLists
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
@@ -147,6 +147,12 @@ class Lists(FittedModel):
         """Yield each user with their list; memory does not grow with the number of users."""
         self._check_fitted()
         self._check_ranks()
+        if only is not None and not isinstance(only, ItemFilter):
+            raise ConfigError(
+                f'only is an ItemFilter, as ItemFilter(genres=["Drama"]), not {only!r}'
+            )
+        if now is not None and not isinstance(now, (int, float, np.number)):
+            raise ConfigError(f"now is a number of seconds since 1970, as time.time(), not {now!r}")
         codes = self._user_codes(column(users))
         model = self if now is None else self._at_time(now)
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)

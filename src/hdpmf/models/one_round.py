@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -75,6 +76,10 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
             )
         return wanted
     if isinstance(wanted, PathLike) or (isinstance(wanted, str) and wanted != "auto"):
+        if not Path(wanted).exists():
+            raise ConfigError(
+                f"features are a file, True, False or 'auto', and there is no file {str(wanted)!r}"
+            )
         try:
             return ItemFeatures.read(wanted, train.items)
         except NoFeaturesError as error:
@@ -82,6 +87,10 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
                 raise
             notify(f"{error}; lists show its titles, and no tastes in features are learned")
             return None
+    if not isinstance(wanted, (bool, str)):
+        raise ConfigError(
+            f"features are a file, ItemFeatures, True, False or 'auto', not {wanted!r}"
+        )
     if wanted is False or (wanted == "auto" and train.item_table is None):
         return None
     if train.item_table is None:

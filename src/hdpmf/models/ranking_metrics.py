@@ -33,7 +33,8 @@ import numpy as np
 from numba import njit
 
 from hdpmf.common.data import Ratings, RatingScale
-from hdpmf.errors import ConfigError, RatingsError
+from hdpmf.common.data.checks import check_length
+from hdpmf.errors import RatingsError
 from hdpmf.private.client import Devices
 
 
@@ -158,8 +159,7 @@ def rank(
         items: Catalogue position of each of the test's items, -1 for an unknown one.
         n: Length of the lists.
     """
-    if n < 1:
-        raise ConfigError(f"n must be at least 1, not {n}")
+    check_length(n)
     users = devices.users.find(test.users.ids)
     liked = np.flatnonzero(test.values >= relevant_from(test.scale))
     liked_users, liked_items = users[test.user_codes[liked]], items[test.item_codes[liked]]

@@ -79,7 +79,7 @@ def test_parse() -> None:
 def test_strict_lookups() -> None:
     index = IdIndex(["a", "b"])
     assert (index.code("b"), index.codes(["b", "a"]).tolist()) == (1, [1, 0])
-    with pytest.raises(UnknownIdError, match="1 of 2 ids are unknown, the first at position 1"):
+    with pytest.raises(UnknownIdError, match="unknown id 'c': none of the 2 string ids here"):
         index.codes(["a", "c"])
 
 

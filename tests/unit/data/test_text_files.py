@@ -63,7 +63,7 @@ def test_every_layout_reads_the_same(read: Reader, content: str) -> None:
         ("user,item,rating\n", "no ratings"),
         ("1,2,3\n1,3\n", "'rating', row 2: missing"),
         ("user,item,rating\n1,2,3\n1,3,four\n", "'rating', row 2: not a number"),
-        ("1,2,3,4\n1,3,4,yesterday\n", "'timestamp', row 2: not a number"),
+        ("1,2,3,4\n1,3,4,yesterday\n", "'timestamp', row 2: no time"),
         ("1\t2\t3\n1\t3\t4\t5\t6\n", "row 2 has more than 3 fields"),
         ("1,2,3\n1,3,4,5,6\n", "3 fields"),
         ('user,item,rating\n1,2,"3\n', "a quote is not closed"),

@@ -75,9 +75,12 @@ def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         reason = error.strerror or type(error).__name__
+        remedy = "free space or choose another folder"
+        if isinstance(error, FileNotFoundError):
+            remedy = f"make the folder {target.parent} or choose another"
         raise StorageError(
-            f"could not write {target}: {reason}. Nothing was changed there; free space or choose "
-            "another folder, then run the same command again."
+            f"could not write {target}: {reason}. Nothing was changed there; {remedy}, then run "
+            "the same command again."
         ) from error
 
 

@@ -115,6 +115,12 @@ def is_count(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
 
 
+def check_length(n: object) -> None:
+    """Refuse a number of items in a list that is none."""
+    if not is_count(n):
+        raise ConfigError(f"n must be a whole number of at least 1, not {n!r}")
+
+
 def numbers(name: str, values: Any) -> NDArray[np.float32]:
     """Bring ratings into float32."""
     try:

@@ -199,9 +199,12 @@ def _numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
         raise RatingsError(f"{origin}: column '{what}' must hold numbers, not {series.dtype}")
     if numbers.null_count():
         row = int(numbers.is_null().arg_true()[0])
+        problem = "not a number"
+        if what == "timestamp":
+            problem = "no time (seconds since 1970, 2020-12-31 10:00, 31.12.2020)"
         raise RatingsError(
-            f"{origin}: column '{what}', row {row + 1:,}: not a number; correct or remove the row "
-            "(or check the separator)"
+            f"{origin}: column '{what}', row {row + 1:,}: {problem}; correct or remove the "
+            "row (or check the separator)"
         )
     return numbers
 
@@ -233,6 +236,9 @@ def _times(series: pl.Series, origin: str) -> pl.Series:
                 dates = text.str.strptime(pl.Datetime("us"), form, strict=False)
                 if not dates.null_count():
                     return dates.dt.epoch("s")
+            dates = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%:z", time_zone="UTC", strict=False)
+            if not dates.null_count():
+                return dates.dt.epoch("s")
     return _numbers(series, "timestamp", origin)
 
 
@@ -400,13 +406,22 @@ def _series(column: Any) -> pl.Series:
     if column.dtype == nw.Datetime:
         seconds = pl.Series(column.name, column.dt.timestamp("us").to_numpy())
         return seconds.cast(pl.Datetime("us"), strict=False)
-    listed = (
-        column.cast(nw.String).to_list() if column.dtype == nw.Categorical else column.to_list()
-    )
+    listed = [
+        None if _is_nothing(value) else value
+        for value in (
+            column.cast(nw.String).to_list() if column.dtype == nw.Categorical else column.to_list()
+        )
+    ]
     try:
         return pl.Series(column.name, listed)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         return pl.Series(column.name, listed, dtype=pl.Object)
+
+
+def _is_nothing(value: object) -> bool:
+    """Tell what pandas has where there is nothing: NaN, NA and NaT."""
+    kind = type(value).__name__
+    return kind in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
 
 
 def _frame_of_matrix(matrix: Any, layout: Layout, origin: str) -> pl.DataFrame:

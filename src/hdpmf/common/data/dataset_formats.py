@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from hdpmf.common.data.checks import RatingScale
 from hdpmf.common.data.columns import Layout
-from hdpmf.common.data.items import ItemTable
+from hdpmf.common.data.items import YEAR, ItemTable
 from hdpmf.common.data.readers import parse_columns
 from hdpmf.common.data.splits import share_indexes
 from hdpmf.common.data.table import Ratings
@@ -169,7 +168,6 @@ def read_yelp(info: DatasetInfo, path: Path) -> Ratings:
 
 
 _STARS = RatingScale(1, 5, 1)
-_YEAR = re.compile(r"\((\d{4})(?:-\d{4})?\)\s*$")
 
 
 def read_100k(info: DatasetInfo, path: Path) -> Ratings:
@@ -244,5 +242,5 @@ def _items(
 
 
 def _year(text: str) -> int | None:
-    match = _YEAR.search(text)
+    match = YEAR.search(text)
     return int(match.group(1)) if match else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +106,7 @@ class IdIndex:
         if self._positions is None:
             self._positions = {value: code for code, value in enumerate(self._ids.tolist())}
         get = self._positions.get
-        listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        listed = as_written(values.tolist() if isinstance(values, np.ndarray) else list(values))
         return np.fromiter((get(value, -1) for value in listed), np.int32, len(listed))
 
     def codes(self, values: Iterable[Id] | NDArray[Any]) -> Codes:
@@ -117,9 +118,10 @@ class IdIndex:
         found = self.find(values)
         missing = np.flatnonzero(found < 0)
         if len(missing):
+            more = f" and {len(missing) - 1:,} others" if len(missing) > 1 else ""
             raise UnknownIdError(
-                f"{len(missing):,} of {len(found):,} ids are unknown, the first at position "
-                f"{missing[0]:,} (counting from 0); this index has {len(self):,} {self._kind()} ids"
+                f"unknown id {list(values)[missing[0]]!r}{more}: none of the {len(self):,} "
+                f"{self._kind()} ids here"
             )
         return found
 
@@ -247,6 +249,7 @@ def _id_array(values: Any, what: str) -> NDArray[Any]:
 
 
 def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
+    listed = as_written(listed)
     types = set(map(type, listed)) or {str}
     if all(issubclass(kind, str) for kind in types):
         return _checked_text(listed, what)
@@ -267,6 +270,11 @@ def _id_array_of_objects(listed: list[Any], what: str) -> NDArray[Any]:
                 f"{type(value).__name__}"
             )
     raise RatingsError(f"column '{what}' mixes integers and strings: make all its ids strings")
+
+
+def as_written(listed: list[Any]) -> list[Any]:
+    """Return ids with UUIDs as text."""
+    return [str(value) if isinstance(value, UUID) else value for value in listed]
 
 
 def _integral(array: NDArray[Any], what: str) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass, field
@@ -147,6 +148,11 @@ class ItemFilter:
 
     def __post_init__(self) -> None:
         first, last = self.from_year, self.to_year
+        if isinstance(self.genres, str) or isinstance(self.not_genres, str):
+            raise ConfigError('genres are a list, as genres=["Drama"]')
+        for year in (first, last):
+            if year is not None and not isinstance(year, (int, np.integer)):
+                raise ConfigError(f"a year is a whole number, as from_year=1990, not {year!r}")
         if first is not None and last is not None and first > last:
             raise ConfigError(f"no year is from {self.from_year} and to {self.to_year}; swap them")
 
@@ -195,6 +201,9 @@ def _column(table: ItemTable | None, items: IdIndex, name: str, missing: Any) ->
 
 
 TITLES = ("title", "name")
+YEAR = re.compile(r"\((\d{4})(?:-\d{4})?\)\s*$")
+"""The year that a title ends in."""
+
 _GENRES = ("genres", "genre", "categories")
 _ID_NAMES = ("item", "itemid", "movieid", "bookid", "businessid", "id")
 
@@ -250,7 +259,20 @@ def item_table_of(data: Any) -> ItemTable:
         frame, label = read_frame(data), os.path.basename(os.fspath(data))
     else:
         frame, label = _items_frame(data), "items"
+    frame = dated(frame)
     return _table(*_texts(frame, label), label).with_frame(frame)
+
+
+def dated(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame of items with the years that titles end in, where it has none of its own."""
+    import polars as pl
+
+    plain = {name.lower(): name for name in frame.columns}
+    titles = [plain[name] for name in TITLES if name in plain]
+    if "year" in plain or not titles or frame[titles[0]].dtype != pl.String:
+        return frame
+    years = frame[titles[0]].str.extract(YEAR.pattern, 1).cast(pl.Int64)
+    return frame if years.is_null().all() else frame.with_columns(years.alias("year"))
 
 
 def _items_frame(data: Any) -> pl.DataFrame:

@@ -16,12 +16,12 @@ import numpy as np
 
 from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data import Id, IdIndex, ItemTable
-from hdpmf.common.data.checks import IMPLICIT_SCALE
+from hdpmf.common.data.checks import IMPLICIT_SCALE, check_length
 from hdpmf.common.data.items import ItemFilter
 from hdpmf.common.model.device_fit import log_popularity, to_stars
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.taste import LIKE, Choices, taste, taste_by_rating
-from hdpmf.errors import ConfigError
+from hdpmf.common.protocol.titles import upright
 from hdpmf.private.client.devices import Devices
 from hdpmf.private.client.parts import (
     HIGH,
@@ -104,8 +104,7 @@ class ListMaker:
             users: Their positions.
             keep_rated: Whether items that the user has rated may be in the list.
         """
-        if n < 1:
-            raise ConfigError(f"n must be at least 1, not {n}")
+        check_length(n)
         able = (
             self.candidates
             if only is None
@@ -196,7 +195,8 @@ class ListMaker:
         row = int(self._rows[item])
         if self.table is None or row < 0:
             return None, None, ()
-        return self.table.titles[row] or None, self.table.years[row], self.table.genres[row]
+        title = upright(self.table.titles[row]) or None
+        return title, self.table.years[row], self.table.genres[row]
 
 
 def best_items(scores: np.ndarray, n: int, able: np.ndarray) -> np.ndarray:
