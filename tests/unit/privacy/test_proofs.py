@@ -16,9 +16,11 @@ import pytest
 from hdpmf.common.data import RatingScale
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.accounting import VIEWS, cost
+from hdpmf.common.privacy.accounting.person import Spent, rho_of
 from hdpmf.common.privacy.accounting.rules import inverse_sum_median
 from hdpmf.common.privacy.coding import make_coding, make_ruler, sum_channels
 from hdpmf.common.privacy.mechanisms import dense_laplace_scale, laplace_scale
+from hdpmf.common.privacy.pairs import make_plan, presence_rho, value_rho
 from hdpmf.models import make_model
 from tests.unit.gpu import kernel_reference as reference
 
@@ -236,3 +238,30 @@ def test_what_two_noises_cost(noises: int, at_delta: str, right: str) -> None:
     assert 50 + 25 * np.abs(high - low).sum() == pytest.approx(float(right), abs=0.05)
     text = (FOLDER / "hdp-sum.md").read_text(encoding="utf-8")
     assert f" | 1 | {at_delta} | {right} % |" in text
+
+
+def _row(text: str, start: str) -> list[float]:
+    """Numbers of a page's line that starts so."""
+    (line,) = (line for line in text.splitlines() if line.startswith(start))
+    return [float(found) for found in re.findall(r"\d*\.?\d+", line.removeprefix(start))]
+
+
+def test_the_tables_of_pairs_are_the_codes() -> None:
+    """What a rating and a person pay in hdp-pairs.md, on data of ML-1M's shape."""
+    text = (FOLDER / "hdp-pairs.md").read_text(encoding="utf-8")
+    plans = [make_plan(6_040, 3_706, rho_of(8), stars=stars) for stars in (False, True)]
+    for weight, start in ((1.0, "| 1 |"), (0.36, "| .36 |"), (0.1, "| .1 |"), (1 / 64, "| 1/64 |")):
+        found = [
+            bound(plan, 1.0, weight) / (plan.kappa * weight**2 * sum(plan.costs.values()))
+            for plan in plans
+            for bound in (presence_rho, value_rho)
+        ]
+        assert _row(text, start) == pytest.approx(found, rel=0.01)
+    costs = plans[1].costs
+    factor = (2 * costs["linear"] + 4 * costs["values"] + 2 * costs["pairs"]) / sum(costs.values())
+    people = [Spent(rho_of(epsilon)) for epsilon in (1, 2, 4, 8)]
+    rows = [each for one in people for each in (one, one.times(2), one.times(factor))]
+    right = _row(text, "| right at most, against none; clicks, another; stars, another |")
+    assert right == pytest.approx([100 * each.right for each in rows], abs=0.15)
+    sure = _row(text, "| 99 % sure in at most: against none; clicks, another; stars, another |")
+    assert sure == pytest.approx([100 * each.sure for each in rows], abs=0.7)  # a grid adds to it
