@@ -19,6 +19,7 @@ PUBLIC = [
     "GlobalMean",
     "Group",
     "HDPBit",
+    "HDPPairs",
     "HDPSum",
     "HdpmfError",
     "ItemFilter",

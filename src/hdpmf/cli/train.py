@@ -149,7 +149,7 @@ def model_fields(method: str, model: Estimator, seed: int, data: str) -> dict[st
             "n_features": len(model.feature_names_),
             "n_silent": model.n_silent_,
             "prior_origin": model.prior_origin_,
-            "coding": model.coding_,
+            "coding": getattr(model, "coding_", None),
             "n_patterns": getattr(model, "n_patterns_", 0),
         }
     return document

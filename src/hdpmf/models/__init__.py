@@ -17,6 +17,7 @@ from hdpmf.models.baselines import (
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF
 from hdpmf.models.files import load_model
 from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.models.hdp_pairs import HDPPairs
 from hdpmf.models.one_round import HDPSum
 from hdpmf.models.training import EpochRecord
 from hdpmf.models.validation import compare, cross_validate, grid_search
@@ -35,6 +36,7 @@ __all__ = [
     "Estimator",
     "GlobalMean",
     "HDPBit",
+    "HDPPairs",
     "HDPSum",
     "ItemFeatures",
     "ItemKNN",

@@ -46,6 +46,7 @@ from hdpmf.models.baselines import (
 )
 from hdpmf.models.factorization import DPMF, HDPMF, MF, PDPMF, Factorization
 from hdpmf.models.hdp_bit import HDPBit
+from hdpmf.models.hdp_pairs import HDPPairs
 from hdpmf.models.one_round import HDPSum, OneRound
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
@@ -113,8 +114,8 @@ def restore(model: Estimator, values: dict[str, Any], state: dict[str, np.ndarra
 _CLASSES: dict[str, type[Estimator]] = {
     kind.__name__: kind
     for kind in (
-        *(MF, BiasedMF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, UserMean, GlobalMean),
-        *(PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR),
+        *(MF, BiasedMF, DPMF, PDPMF, HDPMF, HDPSum, HDPBit, HDPPairs, UserMean),
+        *(GlobalMean, PrivatePopular, MostPopular, ItemKNN, EASE, IALS, BPR),
     )
 }
 
@@ -304,7 +305,7 @@ def public_part(model: Estimator) -> PublicModel:
 def _restore_public(model: Estimator, public: PublicModel) -> None:
     numbers = public.numbers
     model.set_source(bool(public.about.get("implicit", False)), None)
-    if isinstance(model, HDPBit | ListsOnly) and public.lists is not None:
+    if isinstance(model, HDPBit | HDPPairs | ListsOnly) and public.lists is not None:
         model.lists_ = public.lists
     if isinstance(model, GlobalMean):
         model.mean_ = float(public.about["mean"])

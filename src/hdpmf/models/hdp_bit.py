@@ -17,7 +17,7 @@ from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
-from hdpmf.models.one_round import OneRound, wanted_features
+from hdpmf.models.one_round import Surveyed, wanted_features
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
 from hdpmf.untrusted.recommender.bits import numbered
@@ -27,7 +27,7 @@ from hdpmf.untrusted.recommender.release import Release
 
 
 @dataclass(eq=False, repr=False)
-class HDPBit(BitOptions, OneRound):
+class HDPBit(BitOptions, Surveyed):
     """One bit per rating: the recommender may see every message.
 
     Every rating has W_ij * epsilon pure local differential privacy against the whole transcript.

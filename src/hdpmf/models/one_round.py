@@ -21,7 +21,7 @@ from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
 from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError, fingerprint
 from hdpmf.common.methods import check
-from hdpmf.common.methods.options import OneRoundOptions, SumOptions
+from hdpmf.common.methods.options import DeviceOptions, OneRoundOptions, SumOptions
 from hdpmf.common.model.device_fit import (
     DeviceFit,
     Prior,
@@ -109,8 +109,8 @@ def wanted_features(wanted: Features, train: Ratings) -> ItemFeatures | None:
 
 
 @dataclass(eq=False, repr=False)
-class OneRound(OneRoundOptions, FoldIn, Estimator):
-    """The base class of HDPSum and HDPBit; see there.
+class OneRound(DeviceOptions, FoldIn, Estimator):
+    """The base class of HDPSum, HDPBit and HDPPairs; see there.
 
     Attributes:
         facts_: Facts about items that the recommender estimated and published.
@@ -186,11 +186,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         """Names of the columns that vectors were fitted to."""
         return self.fit_.names
 
-    @property
-    def coding_(self) -> str:
-        """The coding that was used."""
-        return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
-
     def score(self, test: RatingsLike) -> dict[str, float | int]:
         """Return mean squared and absolute error on ``test``.
 
@@ -242,6 +237,63 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
             list(zip(*owned, strict=True)),
         )
         return vectors
+
+    def _order(self) -> ListOrder:
+        """Order by released popularity, the user's taste in features, and the predicted rating."""
+        popularity = self._popularity()
+        names, columns = taste_columns(self.fit_, popularity)
+        like = 0.0 if self.implicit_ else LIKE  # choices say nothing about stars
+        return ChooseAndLike(
+            self.devices_, self._predicted, popularity, columns, names, like_weight=like
+        )
+
+    @abstractmethod
+    def _ask(
+        self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None
+    ) -> tuple[ItemFacts, int]:
+        """The item facts of a run over these ratings, and how many of them sent nothing."""
+
+    def _popularity(self) -> np.ndarray:
+        """Estimate how many raters items have."""
+        return self.facts_.popularity.astype(np.float64)
+
+    def _predicted(self, users: np.ndarray) -> np.ndarray:
+        return np.asarray(
+            self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T)
+        )
+
+    def set_public(
+        self,
+        items: IdIndex,
+        scale: RatingScale,
+        item_table: ItemTable | None,
+        facts: ItemFacts,
+        fit: DeviceFit,
+    ) -> None:
+        """Keep the facts that the recommender published, and the fit that devices made of them."""
+        self.facts_, self.fit_ = facts, fit
+        self.catalogue_ = Catalogue(
+            items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table
+        )
+
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger)
+
+    def _candidates(self) -> np.ndarray:
+        return self.catalogue_.trained.copy()
+
+    def _check_params(self) -> None:
+        check(self)
+
+
+@dataclass(eq=False, repr=False)
+class Surveyed(OneRoundOptions, OneRound):
+    """The base class of HDPSum and HDPBit, whose devices answer a survey."""
+
+    @property
+    def coding_(self) -> str:
+        """The coding that was used."""
+        return chosen_coding(self._design(), self.coding, self.catalogue_.scale, self.epsilon)
 
     def _ask(
         self,
@@ -311,15 +363,6 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
     ) -> None:
         """Keep what the recommender holds of the answers beside the facts, if anything."""
 
-    def _order(self) -> ListOrder:
-        """Order by released popularity, the user's taste in features, and the predicted rating."""
-        popularity = self._popularity()
-        names, columns = taste_columns(self.fit_, popularity)
-        like = 0.0 if self.implicit_ else LIKE  # choices say nothing about stars
-        return ChooseAndLike(
-            self.devices_, self._predicted, popularity, columns, names, like_weight=like
-        )
-
     def _popularity(self) -> np.ndarray:
         """Estimate how many raters items have, from the released sums of weights.
 
@@ -333,37 +376,9 @@ class OneRound(OneRoundOptions, FoldIn, Estimator):
         """Return the scale of the noise on the released sums of weights; 0 where they have none."""
         return 0.0
 
-    def _predicted(self, users: np.ndarray) -> np.ndarray:
-        return np.asarray(
-            self.devices_.scale.clip(self.devices_.vectors[users] @ self.catalogue_.factors.T)
-        )
-
     @abstractmethod
     def _design(self) -> str:
         """``A`` or ``L``."""
-
-    def set_public(
-        self,
-        items: IdIndex,
-        scale: RatingScale,
-        item_table: ItemTable | None,
-        facts: ItemFacts,
-        fit: DeviceFit,
-    ) -> None:
-        """Keep the facts that the recommender published, and the fit that devices made of them."""
-        self.facts_, self.fit_ = facts, fit
-        self.catalogue_ = Catalogue(
-            items, fit.factors(scale), np.ones(len(items), np.int64), scale, item_table
-        )
-
-    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return predict(self.devices_, users, items, self.catalogue_.factors, self.fit_.stranger)
-
-    def _candidates(self) -> np.ndarray:
-        return self.catalogue_.trained.copy()
-
-    def _check_params(self) -> None:
-        check(self)
 
 
 def counted(train: Ratings, weights: PrivacyWeights, noise: Noise, epsilon: float) -> np.ndarray:
@@ -373,7 +388,7 @@ def counted(train: Ratings, weights: PrivacyWeights, noise: Noise, epsilon: floa
 
 
 @dataclass(eq=False, repr=False)
-class HDPSum(SumOptions, OneRound):
+class HDPSum(SumOptions, Surveyed):
     """Secure sums: the recommender sees only sums over users, with the whole noise.
 
     Every rating has W_ij * epsilon pure differential privacy against a change of its value and

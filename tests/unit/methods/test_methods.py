@@ -24,19 +24,24 @@ def test_claims_are_what_the_accountant_computes(name, view):
     value = cost(name, view, epsilon=0.8)
     presence = cost(name, view, epsilon=0.8, neighbours="presence")
     assert claim.status == STATUS[value.status]
-    if claim.status == "proved":
+    if name == "hdp-pairs" and claim.status == "proved":  # with a delta, and for a whole person
+        person = cost(name, view, epsilon=0.8, unit="user", neighbours="presence", delta=1e-5)
+        assert person.epsilon_at_delta == pytest.approx(0.8, rel=1e-3)
+        for found, factor in ((value, claim.value), (presence, claim.presence)):
+            assert 0 < found.epsilon_at_delta <= factor * 0.8
+    elif claim.status == "proved":
         assert claim.value * 0.8 == pytest.approx(value.pure, rel=1e-3)
     else:
         assert claim.value is None
     if claim.presence is None:
         assert presence.status == "no guarantee"
-    else:
+    elif name != "hdp-pairs":
         assert claim.presence * 0.8 == pytest.approx(presence.pure, rel=1e-3)
 
 
 def test_two_servers_are_offered_by_name():
     with_servers = {name for name in METHODS if "two-servers" in METHODS[name].offered}
-    assert with_servers == {"hdp-sum", "user-mean"}
+    assert with_servers == {"hdp-sum", "hdp-pairs", "user-mean"}
     assert [name for name in METHODS if METHODS[name].views == ("two-servers",)] == ["hdp-sum"]
     over_flower = {name for name in METHODS if METHODS[name].views == ("messages",)}
     assert over_flower == {"mf", "hdpmf", "hdpmf-w", "hdpmf-r", "pdpmf", "dpmf"}

@@ -58,6 +58,7 @@ PROVED = [name for name in METHODS if make_model(name).privacy.status == "proved
 def test_the_methods_that_claim_a_guarantee_are_these() -> None:
     assert set(PROVED) == {
         "hdp-sum",
+        "hdp-pairs",
         "hdp-bit",
         "hdpmf-paid",
         "private-popular",

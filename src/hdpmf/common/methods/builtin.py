@@ -26,6 +26,7 @@ from hdpmf.common.methods.options import (
     HDPMFOptions,
     ListOptions,
     NoOptions,
+    PairsOptions,
     PopularityOptions,
     PrivateFactorizationOptions,
     SampledOptions,
@@ -444,6 +445,61 @@ HDP_SUM = Method(
     version=2,
 )
 
+_OF_A_PERSON = (
+    "all that is sent about a person enters a sum of rows and a sum of their pairs once, with "
+    "discrete Gaussian noise; epsilon is the whole person's, with delta, against an empty history"
+)
+
+_PAIR_SUMS = (
+    "one sum over {of} for every item and one for every pair of heads (public items), with the "
+    "{noise}; not what a device rated, nor how many items"
+)
+
+HDP_PAIRS = Method(
+    name="hdp-pairs",
+    label="HDP-Pairs",
+    summary="sums of what goes together; epsilon is a whole person's, proved where only sums are "
+    "seen",
+    family="sums",
+    estimator="hdpmf.models.hdp_pairs:HDPPairs",
+    configuration=PairsOptions,
+    accounting="pairs",
+    form=Form(
+        claims={
+            "messages": replace(SUM_SEEN_ALONE, sees="every device's rows, without noise"),
+            "sums": Claim(
+                status="proved",
+                against=SUMS_OVER_USERS,
+                reason=_OF_A_PERSON,
+                sees=_PAIR_SUMS.format(of="devices", noise="noise of two servers")
+                + "; and which devices took part",
+                value=1.0,
+                presence=1.0,
+                needs=SECURE_SUMS
+                + "; whoever adds up adds the whole noise; for single ratings the usual "
+                "cap",
+            ),
+            "two-servers": _by_two_servers(
+                _OF_A_PERSON,
+                _PAIR_SUMS.format(of="all reports", noise="noise of both servers"),
+                1.0,
+            ),
+        },
+        sent="Twice a row of whole numbers, only into secure sums over all users: first one for "
+        "every item of the catalogue (with stars, two) and then the products of all pairs of one "
+        "over the heads, the items that the first sum shows to be popular. Nobody sees one user's "
+        "numbers. A device scales its rows so that all of it is within the budget of its person.",
+        stays_open="Visible: who takes part. Needs: two servers, of which one is honest. Epsilon "
+        "is for a person's history against none; one history against another costs more "
+        "(proofs/hdp-pairs.md). With the usual cap the presence of one rating of weight W costs "
+        "at most a quarter of the person's, times W squared, in zero-concentrated privacy.",
+        rounds=2,
+        sums=2,
+    ),
+    headline="sums",
+    colour="#b07d00",
+)
+
 VALUES_ALONE = (
     "all messages, for how items were rated; NO GUARANTEE for who rated what, against anybody who "
     "downloads the model"
@@ -501,6 +557,7 @@ BUILTIN = (
     PDPMF,
     DPMF,
     HDP_SUM,
+    HDP_PAIRS,
     HDP_BIT,
     USER_MEAN,
     GLOBAL_MEAN,

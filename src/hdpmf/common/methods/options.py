@@ -273,7 +273,26 @@ class BiasedOptions:
 
 
 @dataclass(eq=False, repr=False)
-class OneRoundOptions(Threads):
+class DeviceOptions(Threads):
+    """What devices fit their owners' vectors to, beside what was released."""
+
+    _: KW_ONLY
+    features: Any = option(
+        "auto",
+        "Public item features: auto (genres and years of the data set, where there are any), "
+        "false, or a file.",
+        object,
+    )
+    prior: Any = option(
+        None,
+        "A population prior: films (learned from ML-1M) or films-100k (from ML-100K).",
+        object,
+        optional=True,
+    )
+
+
+@dataclass(eq=False, repr=False)
+class OneRoundOptions(DeviceOptions):
     """One round of what is sent; everything else is fitted on the device."""
 
     epsilon: float = _epsilon()
@@ -291,17 +310,29 @@ class OneRoundOptions(Threads):
         "How ratings are coded before they are sent; auto: by epsilon.",
         choices=("auto", "soft", "threshold", "linear"),
     )
-    features: Any = option(
-        "auto",
-        "Public item features: auto (genres and years of the data set, where there are any), "
-        "false, or a file.",
-        object,
+
+
+@dataclass(eq=False, repr=False)
+class PairsOptions(DeviceOptions):
+    """Sums of rows and of their pairs, within one budget for the whole person."""
+
+    epsilon: float = option(
+        8.0,
+        "The budget of a person, for everything that is sent about them; delta goes with it.",
+        above=0,
+        error=PrivacyError,
     )
-    prior: Any = option(
-        None,
-        "A population prior: films (learned from ML-1M) or films-100k (from ML-100K).",
+    delta: float = option(
+        1e-5, "The delta of a person's budget.", above=0, most=0.1, error=PrivacyError
+    )
+    _: KW_ONLY
+    heads: int | str = option(
+        "auto", "How many of the most popular items have pairs; auto: by public numbers.", object
+    )
+    cap: float | str = option(
+        "auto",
+        "The largest share of one rating in what is sent of a person; auto: 1/16; 1: no cap.",
         object,
-        optional=True,
     )
 
 

@@ -200,9 +200,13 @@ class ListModel:
         self.entries.add(scores, items, inputs)
         return scores
 
-    @quiet_products
     def many(self, own: csr_matrix) -> np.ndarray:
         """Scores of all items for many users; ``own`` has one row of inputs for each."""
+        return self._spread(self.many_known(own))
+
+    @quiet_products
+    def many_known(self, own: csr_matrix) -> np.ndarray:
+        """Scores of the items that the model knows, for many users."""
         from scipy.sparse import csr_matrix
 
         if self.heads is not None:
@@ -220,7 +224,7 @@ class ListModel:
                 self.entries.start,
             )
             scores += (own @ csr_matrix(entries, shape=(scores.shape[1],) * 2)).toarray()
-        return self._spread(np.asarray(scores))
+        return np.asarray(scores)
 
     def _solve(self, items: np.ndarray, inputs: np.ndarray) -> np.ndarray:
         """The vector that fits what was rated, against all else with a small weight."""

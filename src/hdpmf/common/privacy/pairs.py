@@ -16,10 +16,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hdpmf.errors import PrivacyError
+
+if TYPE_CHECKING:
+    from hdpmf.common.privacy.accounting.person import Spent
 
 PAIR_BITS, LINEAR_BITS = 10, 8
 """Bits of an entry. With 2b bits and 4 more a sum of squares keeps the usual cap by itself."""
@@ -64,6 +68,7 @@ class PairsPlan:
         linear: Deviation of one server's noise on a sum of presence.
         values: The same for values; 0 without stars.
         pairs: The same for a product of two entries; that of a square is larger by root two.
+
     """
 
     people: int
@@ -82,6 +87,16 @@ class PairsPlan:
         return math.ceil(math.sqrt(2) * self.pairs)
 
     @property
+    def linear_noise(self) -> np.ndarray:
+        """Deviations for the sums of presence, one number per item."""
+        return np.full(self.items, self.linear)
+
+    @property
+    def value_noise(self) -> np.ndarray:
+        """The same for values, one number more than there are items; empty without stars."""
+        return np.full(self.items + 1 if self.stars else 0, self.values)
+
+    @property
     def pair_noise(self) -> np.ndarray:
         """Deviations for the upper triangle of the matrix of pairs, row after row."""
         rows, columns = np.triu_indices(self.heads)
@@ -96,6 +111,37 @@ class PairsPlan:
             "values": linear / (2 * self.values**2) if self.values else 0.0,
             "pairs": pairs**2 / (4 * self.pairs**2),
         }
+
+
+def plan_for(
+    epsilon: float,
+    delta: float,
+    people: int,
+    items: int,
+    *,
+    stars: bool,
+    heads: int | None = None,
+    kappa: float = CAP,
+) -> PairsPlan:
+    """Choose the public parameters with which a person pays (epsilon, delta), noise as drawn."""
+    from hdpmf.common.privacy.accounting.person import rho_of
+
+    def made(rho: float) -> PairsPlan:
+        return make_plan(people, items, rho, stars=stars, heads=heads, kappa=kappa)
+
+    # Less rho has more noise, and so a finer grain than this.
+    return made(rho_of(epsilon, delta, spent(made(rho_of(epsilon, delta))).grain))
+
+
+def spent(plan: PairsPlan) -> Spent:
+    """Return what a person of weight 1 pays for a run, with the grain of noise as it is drawn."""
+    from hdpmf.common.privacy.accounting.person import gaussian
+
+    drawn = [(plan.linear, plan.items)]
+    if plan.stars:
+        drawn.append((plan.values, plan.items + 1))
+    drawn.append((plan.pairs, plan.heads * (plan.heads + 1) // 2))
+    return gaussian(sum(plan.costs.values()), drawn)
 
 
 def make_plan(
@@ -268,7 +314,7 @@ def fill(
     late = np.maximum.reduceat(-((-caps << _STEPS) // weights), begins)
 
     def at(times: np.ndarray) -> np.ndarray:
-        return np.minimum(caps, (times[row] * weights) >> _STEPS)
+        return np.asarray(np.minimum(caps, (times[row] * weights) >> _STEPS))
 
     def fits(entries: np.ndarray) -> np.ndarray:
         return np.asarray(np.add.reduceat(entries**2, begins) <= limits)

@@ -8,7 +8,7 @@ a little of the predicted rating.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -347,3 +347,58 @@ class ByListModel:
                 yield from self.otherwise.parts(users[row : row + 1], [items])
             else:
                 yield list_parts(self.lists, own.indices[here].astype(np.int64), counts, items)
+
+
+PAIRS = 0.8
+"""Weight of a standard deviation of what goes together with a person's ratings, where a factor e in
+popularity counts 1."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ByPairs:
+    """Orders items by what a user would choose and like, and what goes with what they rated.
+
+    The latter is of the items that ``lists`` knows, counted in deviations from its mean over them.
+
+    Attributes:
+        devices: The users, with what they rated.
+        apart: Orders items without that.
+    """
+
+    devices: Devices
+    lists: ListModel
+    apart: ListOrder
+
+    def scores(self, users: np.ndarray) -> np.ndarray:
+        """Scores of all items, one row per user."""
+        scores, heads = self.apart.scores(users), self._heads
+        together, mean, deviation = self._together(inputs(self.devices, users))
+        scores[:, heads] += PAIRS * (together - mean) / deviation
+        return scores
+
+    def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
+        """Yield the parts of the scores in each user's list."""
+        own = inputs(self.devices, users)
+        _, _, deviations = self._together(own)
+        even = np.zeros(self.lists.n_items)
+        even[self._heads] = 1.0 / len(self._heads)
+        for row, (parts, items) in enumerate(
+            zip(self.apart.parts(users, lists), lists, strict=True)
+        ):
+            here = slice(own.indptr[row], own.indptr[row + 1])
+            rated = own.indices[here].astype(np.int64)
+            found = list_parts(self.lists, rated, own.data[here], items, even)
+            added = found.own * (PAIRS / float(deviations[row, 0]))
+            added[:, self.lists.positions(items) < 0] = 0.0
+            yield replace(parts, rated=found.rated, own=added)
+
+    @property
+    def _heads(self) -> np.ndarray:
+        heads = self.lists.heads
+        return np.arange(self.lists.n_items) if heads is None else heads
+
+    def _together(self, own: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Scores of the known items, with their mean and deviation for each user."""
+        found = self.lists.many_known(own)
+        mean, deviation = found.mean(axis=1, keepdims=True), found.std(axis=1, keepdims=True)
+        return found, mean, np.where(deviation > 0, deviation, 1.0)

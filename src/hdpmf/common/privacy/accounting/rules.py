@@ -22,6 +22,7 @@ import numpy as np
 from hdpmf.common.methods import METHODS, Claim, method_named
 from hdpmf.common.methods.registry import AS_CLAIMED
 from hdpmf.common.privacy.accounting import accountants as e
+from hdpmf.common.privacy.accounting.person import rho_of
 from hdpmf.common.privacy.accounting.setting import Setting, Subject, View
 from hdpmf.common.privacy.coding import (
     PRESENCE_SHARE,
@@ -30,6 +31,7 @@ from hdpmf.common.privacy.coding import (
     make_coding,
     sum_channels,
 )
+from hdpmf.common.privacy.pairs import make_plan, presence_rho, value_rho
 from hdpmf.errors import ConfigError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -338,6 +340,34 @@ def _bits(setting: Setting, view: View, subject: Subject) -> Observation:
     )
 
 
+_MANY = 20_000
+"""People and items of a run whose numbers are not known here."""
+
+
+def _pairs(setting: Setting, view: View, subject: Subject) -> Observation:
+    """One budget for the person; a rating's is bounded by the cap (``privacy.pairs``)."""
+    reference = "proofs/hdp-pairs.md"
+    if view == "messages":
+        return _open(_UNSUMMED, reference)
+    plan = make_plan(
+        _MANY, _MANY, rho_of(setting.epsilon, setting.person_delta), stars=not setting.implicit
+    )
+    costs = plan.costs
+    changed = 4 * costs["values"] + 2 * costs["pairs"]  # another history of the same items
+    present = subject.neighbours == "presence"
+    if subject.unit == "user":
+        rho = plan.rho if present else changed
+    else:
+        rho = (presence_rho if present else value_rho)(plan, 1.0, subject.weights[0])
+    return Observation(
+        e.GaussianGivenH(math.sqrt(2 * rho)),
+        "everything",
+        "Sums of rows and pairs with Gaussian noise, one budget for the whole person; everything "
+        "after is post-processing.",
+        reference,
+    )
+
+
 def _as_claimed(setting: Setting, view: View, subject: Subject) -> Observation:
     """Each rating costs what the method's claim says for this view, and costs add up."""
     method = method_named(setting.method)
@@ -375,5 +405,6 @@ RULES: dict[str, Rule] = {
     "sums": _sums,
     "bits": _bits,
     "counts": _counts,
+    "pairs": _pairs,
 }
 """The rules by the names that methods use."""

@@ -43,6 +43,7 @@ class Setting:
             weight as so many ratings of weight 1 have; None for all.
         coding: Of ``hdp-sum`` and ``hdp-bit``.
         implicit: Whether it is run on choices without ratings.
+        person_delta: Of ``hdp-pairs``, whose epsilon is a whole person's at this delta.
     """
 
     method: str
@@ -56,6 +57,7 @@ class Setting:
     scale: RatingScale = STARS
     max_ratings: int | None = None
     implicit: bool = False
+    person_delta: float = 1e-5
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "noise_budget"):
@@ -82,7 +84,7 @@ class Setting:
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
         """Make the setting of ``model.get_params()``; parameters without a cost are left out."""
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
-        names |= {name: name for name in ("coding", "max_ratings")}
+        names |= {name: name for name in ("coding", "max_ratings")} | {"delta": "person_delta"}
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
         h = params.get("h", "auto")
         # Without a choice each solver does what its source does: the published numbers share one h.

@@ -1,0 +1,85 @@
+"""Sums of what devices send in a run of pairs, with the noise of both servers. Simulated here.
+
+Between machines each device sends its own row, as two shares, and each server adds its noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdpmf.common.data import Ratings
+from hdpmf.common.model.device_fit import to_stars
+from hdpmf.common.privacy.pairs import (
+    Heads,
+    Histories,
+    PairsPlan,
+    linear_rows,
+    pair_rows,
+    value_rows,
+)
+from hdpmf.common.privacy.sampling import Noise
+from hdpmf.common.privacy.weights import PrivacyWeights
+
+SERVERS = 2
+"""Each adds the whole noise: one honest server is enough for the claim."""
+
+_BLOCK = 1 << 14  # people whose pairs are summed at a time: bounds the memory
+
+
+def histories(ratings: Ratings, weights: PrivacyWeights) -> Histories:
+    """Return what people rated, by item for each; a weight per rating is its item's alone."""
+    order = np.lexsort((ratings.item_codes, ratings.user_codes))
+    items = ratings.item_codes[order].astype(np.int64)
+    own = weights.rating_weights
+    if own is None:
+        beta = weights.for_users(ratings.users)
+        gamma = weights.for_items(ratings.items)[items]
+    else:
+        beta, gamma = np.ones(ratings.n_users), weights.for_ratings(ratings)[order]
+    stars = np.full(len(items), 5.0)
+    if not ratings.implicit:
+        stars = to_stars(ratings.values[order], ratings.scale).astype(np.float64)
+    start = np.concatenate(([0], np.cumsum(ratings.user_counts())))
+    return Histories(start, items, stars, beta, gamma)
+
+
+def linear_sums(plan: PairsPlan, own: Histories, noise: Noise) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of presence and of values over items; the latter are empty without stars."""
+    rows = linear_rows(plan, own)
+    presence = _summed(own.items, rows, plan.items)
+    values = np.zeros(0, np.int64)
+    if plan.stars:
+        entries, means = value_rows(own, rows)
+        values = np.append(_summed(own.items, entries, plan.items), means.sum())
+    return (
+        _noised(presence, plan.linear_noise, noise),
+        _noised(values, plan.value_noise, noise),
+    )
+
+
+def pair_sums(plan: PairsPlan, heads: Heads, own: Histories, noise: Noise) -> np.ndarray:
+    """Return the sums of pairs: the upper triangle of their matrix, row after row."""
+    from scipy.sparse import csr_matrix
+
+    rated, entries = pair_rows(plan, heads, own)
+    total = np.zeros((plan.heads, plan.heads))
+    for begin in range(0, len(own.beta), _BLOCK):
+        start = rated.start[begin : begin + _BLOCK + 1]
+        here = slice(start[0], start[-1])
+        rows = csr_matrix(
+            (entries[here].astype(np.float64), rated.items[here], start - start[0]),
+            shape=(len(start) - 1, plan.heads),
+        )
+        total += (rows.T @ rows).toarray()  # whole numbers far below 2^53: exact
+    sums = total[np.triu_indices(plan.heads)].astype(np.int64)
+    return _noised(sums, plan.pair_noise, noise)
+
+
+def _summed(items: np.ndarray, entries: np.ndarray, n_items: int) -> np.ndarray:
+    return np.bincount(items, entries, n_items).astype(np.int64)
+
+
+def _noised(sums: np.ndarray, deviations: np.ndarray, noise: Noise) -> np.ndarray:
+    for _ in range(SERVERS):
+        sums = sums + noise.discrete_gaussian(deviations)
+    return sums

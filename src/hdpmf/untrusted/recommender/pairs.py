@@ -1,0 +1,191 @@
+"""From noisy sums of pairs to a model. Post-processing only: it costs no privacy.
+
+The matrix of pairs is brought to cosines, where popular items weigh as much as others, and its
+noise, whose law is known, is taken off: what public features explain is believed sooner, the rest
+only as far as it stands out. What is left is a few directions of taste, V.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpmf.common.base.threads import one_blas_thread
+from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.list_model import Bytes, Entries, ListModel
+from hdpmf.common.privacy.pairs import (
+    LINEAR_BITS,
+    MEAN_ENTRY,
+    OWN_MEAN,
+    PAIR_BITS,
+    REACH,
+    Heads,
+    PairsPlan,
+    limit_of,
+)
+from hdpmf.common.protocol import ItemFacts
+from hdpmf.common.protocol.messages import Similarity
+from hdpmf.untrusted.recommender.sums import MIDDLE, regress, with_constant
+
+_LINEAR = float(limit_of(LINEAR_BITS))
+
+_SHRINK, _KNOWN, _SOFT = 0.8, 0.2, 0.75
+
+_FEWEST_PEOPLE = 1e-3
+
+_STAR_COLUMNS = 30
+
+_STAR_VARIANCE = 0.2
+
+_MEAN, _MEAN_SPREAD = 3.5, 0.4
+"""Where people's own means usually are, and how far that is off."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class PairsAnswer:
+    """The sums of a run, with noise.
+
+    Attributes:
+        linear: Of rows of presence, one number per item.
+        values: Of rows of values, and of own means at the end; empty without stars.
+        heads: Which items have pairs.
+        pairs: The upper triangle of their matrix, row after row.
+        noises: How many times the whole noise is in each number: once for every server.
+    """
+
+    linear: np.ndarray
+    values: np.ndarray
+    heads: Heads
+    pairs: np.ndarray
+    noises: int
+
+
+def popularity_of(plan: PairsPlan, linear: np.ndarray) -> np.ndarray:
+    """Return about how many people chose each item, from sums of rows of presence.
+
+    A row of n ratings has entries of about the root of limit / n.
+    """
+    entry = max(float(linear.sum()), 1.0) / plan.people  # of an average person: root of limit * n
+    return np.asarray(linear * entry / _LINEAR)
+
+
+@one_blas_thread()
+def facts_from_pairs(
+    plan: PairsPlan, answer: PairsAnswer, features: ItemFeatures | None, catalogue: str
+) -> tuple[ItemFacts, ListModel]:
+    """Return facts about items and the model for lists."""
+    popularity = popularity_of(plan, answer.linear)
+    cosines = _cosines(plan, answer, popularity, features)
+    mean, bias, variance = _biases(plan, answer, features)
+    similarity = None
+    if plan.stars and len(cosines.sizes) > 1:
+        columns = cosines.directions[:, 1 : _STAR_COLUMNS + 1] * np.sqrt(
+            cosines.sizes[1 : _STAR_COLUMNS + 1]
+        )
+        scale = math.sqrt(_STAR_VARIANCE / max(float((columns**2).sum(axis=1).mean()), 1e-12))
+        similarity = Similarity(
+            items=answer.heads.items.astype(np.int64),
+            columns=(columns * scale).astype(np.float16),
+            rest=np.zeros(len(columns), np.float32),
+            pull=0.0,
+        )
+    facts = ItemFacts(
+        catalogue=catalogue,
+        mean=mean,
+        bias=bias.astype(np.float32),
+        variance=variance.astype(np.float32),
+        popularity=np.maximum(popularity, 0.0).astype(np.float32),
+        similarity=similarity,
+    )
+    return facts, _lists(plan, answer, cosines, popularity)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _Cosines:
+    """What is left of the matrix of cosines without its noise.
+
+    Attributes:
+        sizes: Eigenvalues, largest first.
+        directions: Eigenvectors, one column each.
+        edge: How large noise alone makes an eigenvalue.
+        roots: Of each head's popularity over the mean.
+    """
+
+    sizes: np.ndarray
+    directions: np.ndarray
+    edge: float
+    roots: np.ndarray
+
+
+def _cosines(
+    plan: PairsPlan, answer: PairsAnswer, popularity: np.ndarray, features: ItemFeatures | None
+) -> _Cosines:
+    m, limit = plan.heads, float(limit_of(PAIR_BITS))
+    matrix = np.zeros((m, m))
+    matrix[np.triu_indices(m)] = answer.pairs / limit
+    matrix += np.triu(matrix, 1).T
+    own = np.maximum(popularity[answer.heads.items], 1e-9)
+    shares = np.maximum(own / own.mean(), 1e-2)
+    scale = shares**-0.25
+    noise = math.sqrt(answer.noises) * plan.pairs / limit
+    edge = 2 * noise * math.sqrt(math.sqrt(float((scale**4).mean())) * float((scale**2).sum()))
+    found = scale[:, None] * matrix * scale
+    prior = np.sqrt(shares)[:, None] * _known(answer.heads.items, features)
+    basis, _ = np.linalg.qr(prior)
+    shrunk = found - _SHRINK * edge * (np.eye(m) - _KNOWN * basis @ basis.T)
+    sizes, directions = np.linalg.eigh(shrunk)
+    kept = np.flatnonzero(sizes > 0)[::-1]
+    return _Cosines(sizes[kept], directions[:, kept], edge, np.sqrt(shares))
+
+
+def _known(heads: np.ndarray, features: ItemFeatures | None) -> np.ndarray:
+    """A constant and the public features of heads, as far as these have them."""
+    columns = with_constant(None if features is None else features.matrix[heads], len(heads))
+    kept = np.flatnonzero((columns != 0).any(axis=0))
+    return np.asarray(columns[:, kept[: max(1, len(heads) // 2)]])
+
+
+def _lists(
+    plan: PairsPlan, answer: PairsAnswer, cosines: _Cosines, popularity: np.ndarray
+) -> ListModel:
+    weights = np.sqrt(cosines.sizes / (cosines.sizes + _SOFT * cosines.edge))
+    vectors = np.ascontiguousarray(cosines.directions * weights)
+    return ListModel(
+        form="linear",
+        encode=Bytes.of(vectors / cosines.roots[:, None]),
+        decode=Bytes.of(vectors),
+        entries=Entries.none(plan.heads),
+        output=np.zeros(plan.heads, np.float32),
+        heads=answer.heads.items,
+        n_items=plan.items,
+        about={"kind": "pairs", "heads": plan.heads, "directions": int(vectors.shape[1])},
+    )
+
+
+def _biases(
+    plan: PairsPlan, answer: PairsAnswer, features: ItemFeatures | None
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """The mean, and items' biases with how uncertain they are, in stars."""
+    if not plan.stars:
+        return MIDDLE, np.zeros(plan.items), np.zeros(plan.items)
+    linear, values, mean = answer.linear, answer.values, _MEAN
+    per_star = plan.people * MEAN_ENTRY / 2.0
+    entry = max(float(linear.sum()), 1.0) / plan.people
+    typical = max(entry**2 / _LINEAR, 1.0)
+    per_star *= typical / (typical + OWN_MEAN)
+    error = math.sqrt(answer.noises) * plan.values / per_star
+    trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + error**2)
+    mean += trust * (float(np.clip(MIDDLE + values[-1] / per_star, 1.0, 5.0)) - mean)
+    noise = answer.noises * float(plan.values) ** 2
+    weight = np.maximum(linear, math.sqrt(answer.noises) * plan.linear)
+    slope = weight / REACH * 0.8
+    within = 0.4 * weight * _LINEAR / entry  # entries squared, summed over raters
+    variance = noise + within
+    matrix = None if features is None else features.matrix
+    scores = values[:-1]
+    coefficients, spread = regress(scores, slope, variance, matrix)
+    prior = with_constant(matrix, plan.items) @ coefficients
+    gain = spread * slope / (slope**2 * spread + variance)
+    return mean, prior + gain * (scores - slope * prior), spread * (1.0 - gain * slope)
