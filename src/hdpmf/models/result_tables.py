@@ -6,7 +6,7 @@ import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -101,6 +101,8 @@ class PairTest:
 
     Attributes:
         difference: Mean of the first minus the second.
+        low: Lower end of the difference's 95 % interval (Student's); ``high`` is its upper end.
+        effect: Cohen's d of the pairs: the difference over the deviation of the differences.
         n: Pairs of numbers.
         t_p: Of Student's paired t-test; NaN where it is not defined.
         wilcoxon_p: Of Wilcoxon's signed-rank test; NaN where it is not defined.
@@ -114,8 +116,16 @@ class PairTest:
     n: int
     t_p: float
     wilcoxon_p: float
+    low: float = math.nan
+    high: float = math.nan
+    effect: float = math.nan
     t_holm: float = math.nan
     wilcoxon_holm: float = math.nan
+
+    def turned(self) -> PairTest:
+        """Return the same test of the second against the first."""
+        away = replace(self, difference=-self.difference, effect=-self.effect)
+        return replace(away, first=self.second, second=self.first, low=-self.high, high=-self.low)
 
 
 def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairTest]:
@@ -130,9 +140,7 @@ def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairT
     t_holm = holm([test.t_p for test in plain])
     wilcoxon_holm = holm([test.wilcoxon_p for test in plain])
     return [
-        PairTest(
-            test.first, test.second, test.difference, test.n, test.t_p, test.wilcoxon_p, t, wilcoxon
-        )
+        replace(test, t_holm=t, wilcoxon_holm=wilcoxon)
         for test, t, wilcoxon in zip(plain, t_holm, wilcoxon_holm, strict=True)
     ]
 
@@ -146,15 +154,14 @@ def _pair(first: str, second: str, a: np.ndarray, b: np.ndarray) -> PairTest:
     mean = float(differences.mean()) if n else math.nan
     if n < 2 or bool((differences == differences[0]).all()):
         return PairTest(first, second, mean, n, math.nan, math.nan)  # no spread, so no test
-    from scipy.stats import ttest_rel, wilcoxon
+    from scipy.stats import ttest_1samp, wilcoxon
 
+    student = ttest_1samp(differences, 0.0)
+    interval = student.confidence_interval(0.95)
+    effect = mean / float(differences.std(ddof=1))
+    p_values = float(student.pvalue), float(wilcoxon(differences).pvalue)
     return PairTest(
-        first,
-        second,
-        mean,
-        n,
-        float(ttest_rel(a[both], b[both]).pvalue),
-        float(wilcoxon(differences).pvalue),
+        first, second, mean, n, *p_values, float(interval.low), float(interval.high), effect
     )
 
 
@@ -180,12 +187,15 @@ class PairTests(Tabular):
         self.tests = tests
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each pair with its difference, and p values corrected by Holm."""
+        """Each pair with its difference, its 95 % interval and effect size, and p values."""
         for test in self.tests:
             yield {
                 "first": test.first,
                 "second": test.second,
                 f"{self.metric}_difference": test.difference,
+                "low": test.low,
+                "high": test.high,
+                "effect": test.effect,
                 "n": test.n,
                 "t_p": test.t_p,
                 "t_holm": test.t_holm,

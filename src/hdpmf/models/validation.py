@@ -22,6 +22,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, DivergedError, notify
 from hdpmf.models.base import Estimator, make_model
 from hdpmf.models.baselines import GlobalMean, UserMean
+from hdpmf.models.ranking_metrics import ListQuality
 from hdpmf.models.result_tables import Comparison, SearchResult, Tabular, text_table
 
 LIST_LENGTH = 10
@@ -93,11 +94,15 @@ def measure(
             quality = model._list_quality(test, LIST_LENGTH)
             summary = quality.summary()
             found |= {f"{name}_at_{LIST_LENGTH}": float(summary[name]) for name in _LISTS}
-            per_user = np.full(len(test.users), np.nan)
-            positions = test.users.find(model.devices_.users.ids[quality.users])
-            per_user[positions] = quality.values["ndcg"]
-            users[f"ndcg_at_{LIST_LENGTH}"] = per_user
+            users[f"ndcg_at_{LIST_LENGTH}"] = ndcg_by_user(model, test, quality)
     return Measured(found, users)
+
+
+def ndcg_by_user(model: Estimator, test: Ratings, quality: ListQuality) -> np.ndarray:
+    """Return the NDCG of each user of the test; NaN for those who were not ranked for."""
+    per_user = np.full(len(test.users), np.nan)
+    per_user[test.users.find(model.devices_.users.ids[quality.users])] = quality.values["ndcg"]
+    return per_user
 
 
 def _by_user(test: Ratings, values: np.ndarray) -> np.ndarray:
@@ -200,7 +205,7 @@ def compare(
                     "fit_seconds": round(math.fsum(seconds for _, seconds in found), 3),
                 }
             )
-            samples[name] = _user_means([each.users for each, _ in found])
+            samples[name] = user_means([each.users for each, _ in found])
             advance(len(rows), len(chosen))
     rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
     return Comparison(title, rows, samples)
@@ -342,7 +347,7 @@ def _means(rows: Sequence[Mapping[str, float | None]], *, spread: bool = True) -
     return means
 
 
-def _user_means(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def user_means(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the measures of each user, over all folds in which there are any."""
     found: dict[str, np.ndarray] = {}
     for name in parts[0]:

@@ -453,4 +453,4 @@ def test_lists_of_splits_by_time_are_made_in_time_and_those_of_folds_are_not() -
         (Part("hold-out"), alike),
     ):
         run = Run(Data("synthetic"), part, "ease", {})
-        assert measured(run, model, train, test, True)["ndcg_at_10"] == wanted
+        assert measured(run, model, train, test, True).metrics["ndcg_at_10"] == wanted

@@ -8,12 +8,17 @@ import re
 from html import unescape
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
+from scipy.stats import ttest_1samp
 
-from hdpmf.lab.experiments import Store, parse_experiment, resolve, run_experiments
+from hdpmf.lab.experiments import Store, collect, parse_experiment, resolve, run_experiments
+from hdpmf.lab.experiments.summary import stars_of_best
 from hdpmf.lab.report import write_report
 from hdpmf.lab.report.content import read_content
 from hdpmf.lab.report.exports import latex_files
+from hdpmf.models.result_tables import all_pairs
 
 pytestmark = pytest.mark.slow
 
@@ -170,3 +175,52 @@ def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path
     # What people's own wishes come to is not written down, so nothing is charged by somebody
     # else's.
     assert said(tmp_path / "files") == ("from files of people's own wishes", [])
+
+
+def test_methods_are_tested_over_users_and_raw_runs_are_in_long_form(
+    table: Path, tmp_path: Path
+) -> None:
+    written = write_report(table, tmp_path)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "csv" / "mine_tests.csv").read_text())))
+    assert len(rows) == 2 * 10  # measures, pairs of five methods
+    with Store(table) as store:
+        cells = {cell.method: cell for cell in collect(store, "mine")}
+        errors = {
+            name: np.mean([store.users(run)["mse"] for run in cells[name].run_ids], axis=0)
+            for name in ("hdp-sum", "user-mean")
+        }
+    differences = errors["hdp-sum"] - errors["user-mean"]
+    differences = differences[np.isfinite(differences)]  # users without a test rating
+    test = ttest_1samp(differences, 0)
+    (row,) = (
+        row
+        for row in rows
+        if (row["metric"], row["first"], row["second"]) == ("mse", "hdp-sum", "user-mean")
+    )
+    assert float(row["difference"]) == pytest.approx(differences.mean(), rel=1e-5)
+    assert float(row["t_p"]) == pytest.approx(test.pvalue, rel=1e-4)
+    assert float(row["low"]) == pytest.approx(test.confidence_interval().low, rel=1e-4)
+    assert float(row["effect"]) == pytest.approx(differences.mean() / differences.std(ddof=1))
+    assert float(row["t_holm"]) >= float(row["t_p"])
+    assert "More than chance?" in (tmp_path / "index.html").read_text()
+    assert "corrected by Holm" in (tmp_path / "latex" / "mine.tex").read_text()
+    assert "corrected by Holm" not in (tmp_path / "latex" / "mine_warm.tex").read_text()
+    assert {"raw/runs.csv", "raw/runs.parquet"} <= set(written.files)
+    raw = pl.read_parquet(tmp_path / "raw" / "runs.parquet")
+    assert raw.equals(pl.read_csv(tmp_path / "raw" / "runs.csv", schema=raw.schema))
+    own = raw.filter(method="hdp-sum", metric="mse_all")
+    assert own["value"].to_list() == list(cells["hdp-sum"].summary("mse_all").values)
+    assert own["seed"].to_list() == [0, 1]
+
+
+def test_stars_are_earned_against_every_other_method() -> None:
+    wave = np.tile([-1.0, 1.0], 20)
+    samples = {"a": 0.3 * wave, "b": 1 + 0.1 * wave, "c": 0.2 - 0.5 * wave}
+    tests = all_pairs(samples)
+    by_pair = {(test.first, test.second): test for test in tests}
+    assert by_pair["a", "b"].t_holm < 0.01
+    assert by_pair["a", "c"].t_holm > 0.05
+    assert stars_of_best(tests, "a") == 0
+    assert stars_of_best([by_pair["a", "b"]], "a") == 3
+    assert stars_of_best([by_pair["a", "b"]], "b") == 0
+    assert stars_of_best([by_pair["a", "b"]], "b", lowest=False) == 3

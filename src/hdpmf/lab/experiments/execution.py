@@ -9,18 +9,20 @@ from __future__ import annotations
 import copy
 import os
 import platform
+import re
 import signal
 import threading
 import time
 import traceback
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,9 +37,8 @@ from hdpmf.lab.experiments.store import Result, Status, StoredClaim, now
 from hdpmf.models import Estimator
 from hdpmf.models.factorization import Factorization
 from hdpmf.models.training import FarFromConvergedWarning
+from hdpmf.models.validation import measure, ndcg_by_user
 from hdpmf.private.kernels.gpu.availability import explain
-
-_PACKAGES = ("hdpmf", "numpy", "scipy", "numba", "polars", "joblib")
 
 
 @cache
@@ -47,6 +48,7 @@ def host_facts() -> dict[str, str | int]:
         "system": platform.system(),
         "machine": platform.machine(),
         "cores": os.cpu_count() or 1,
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "python": platform.python_version(),
     }
 
@@ -57,8 +59,21 @@ def environment() -> dict[str, str | int]:
     return {
         **host_facts(),
         "processor": _processor(),
-        **{name: version(name) for name in _PACKAGES},
+        **_versions(),
     }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of hdpmf and of every package that it or an extra names, where it is."""
+    wanted = [
+        text for text in requires("hdpmf") or () if not re.search("extra == .(dev|docs)", text)
+    ]
+    named = [re.split(r"[^\w.-]", text)[0] for text in wanted]
+    found: dict[str, str] = {}
+    for name in ("hdpmf", *sorted({*named})):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _processor() -> str:
@@ -68,6 +83,13 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.machine()
+
+
+class Measured(NamedTuple):
+    """The measures of a run, and those of each user of the test."""
+
+    metrics: dict[str, float | int]
+    users: dict[str, np.ndarray]
 
 
 RANKED = 10
@@ -120,15 +142,18 @@ def _end_with(starter: int) -> None:
 
 def measured(
     run: Run, model: Estimator, train: Ratings, test: Ratings, with_lists: bool
-) -> dict[str, float | int]:
-    """Measure a fitted model; with a split by time, lists in time."""
+) -> Measured:
+    """Measure a fitted model, on a test set also by user; with a split by time, lists in time."""
     # Implicit feedback has no ratings to be wrong about, and a model for lists predicts none.
     unpredicted = test.implicit or not model.predicts_ratings
     metrics: dict[str, float | int] = {"n": len(test)} if unpredicted else score(model, train, test)
+    users = {} if run.part.folds else measure(model, train, test).users
     if with_lists:
         # Folds are random whatever the split is.
-        metrics |= lists(model, test, run.part.kind in BY_TIME and not run.part.folds)
-    return metrics
+        found = lists(model, test, run.part.kind in BY_TIME and not run.part.folds)
+        metrics |= found.metrics
+        users |= found.users
+    return Measured(metrics, {name: values.astype(np.float32) for name, values in users.items()})
 
 
 def _failure(error: Exception) -> str:
@@ -155,6 +180,7 @@ def do_run(
     started = now()
     status: Status = "done"
     metrics: dict[str, float | int] = {}
+    users: dict[str, np.ndarray] = {}
     message = ""
     try:
         train, test = parts_of(run, files)
@@ -168,10 +194,8 @@ def do_run(
             warnings.simplefilter("ignore", FarFromConvergedWarning)
             model.fit(train, weights, lists=with_lists)
         seconds = time.perf_counter() - begin
-        metrics = {
-            "fit_seconds": round(seconds, 4),
-            **measured(run, model, train, test, with_lists),
-        }
+        found = measured(run, model, train, test, with_lists)
+        metrics, users = {"fit_seconds": round(seconds, 4), **found.metrics}, found.users
     except Exception as error:  # also what somebody else's method raises: the other runs go on
         status = "diverged" if isinstance(error, DivergedError) else "failed"
         message = _failure(error)
@@ -185,6 +209,7 @@ def do_run(
         started=started,
         finished=now(),
         host={**host_facts(), "gpu": explain()} if on_gpu else host_facts(),
+        users=users,
     )
 
 
@@ -232,18 +257,19 @@ def score(model: Estimator, train: Ratings, test: Ratings) -> dict[str, float | 
     }
 
 
-def lists(model: Estimator, test: Ratings, in_time: bool = False) -> dict[str, float | int]:
+def lists(model: Estimator, test: Ratings, in_time: bool = False) -> Measured:
     """Return ranking metrics, unless the model cannot rank or it would take minutes."""
     n_scores = len(model.devices_.users) * len(model.catalogue_.items)
     if not model.can_rank or n_scores > _MAX_SCORES:
-        return {"n_listed": 0}
+        return Measured({"n_listed": 0}, {})
     try:
-        measured = model.rank(test, RANKED, in_time=in_time)
+        quality = model._list_quality(test, RANKED, in_time)
     except RatingsError:  # nobody has a relevant test rating
-        return {"n_listed": 0}
-    n_users = measured.pop("n_users")
-    metrics = {f"{name}_at_{RANKED}": value for name, value in measured.items()}
-    return metrics | {"n_listed": n_users}
+        return Measured({"n_listed": 0}, {})
+    summary = quality.summary()
+    metrics = {"n_listed": summary.pop("n_users")}
+    metrics |= {f"{name}_at_{RANKED}": value for name, value in summary.items()}
+    return Measured(metrics, {f"ndcg_at_{RANKED}": ndcg_by_user(model, test, quality)})
 
 
 def _without_fallback(model: Estimator) -> Estimator:

@@ -124,6 +124,8 @@ def run_experiments(
             evaluated = name == "evaluation"
             runs = final_runs(experiments, results) if evaluated else tuning_runs(experiments)
             listed = _listed(experiments, results)
+            tables = (one for one in experiments if one.vary is None)
+            tabled = {run.id for run in final_runs(tables, results)}
             missing = unfinished(experiments, runs, results)
             done.reused += len(runs) - len(missing)
             fast = [run for run in missing if on_gpu and trains_on_gpu(run)]
@@ -141,6 +143,8 @@ def run_experiments(
             n = len(missing)
             with progress_bar(name, n, show=progress, lines=bool(progress)) as advance:
                 for number, result in enumerate(found, start=1):
+                    if result.run.id not in tabled:  # figures have too many
+                        result = msgspec.structs.replace(result, users={})
                     store.add(result)
                     done.ran[result.status] = done.ran.get(result.status, 0) + 1
                     if result.status == "failed":

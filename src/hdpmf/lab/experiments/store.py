@@ -12,6 +12,9 @@
     Events around the runs: ``kind``, ``at``, ``data`` (JSON). Kinds: ``start`` of a command (its
     experiments, environment), ``end`` (reason, seconds, runs), ``dataset`` (counts of a data set).
 
+The folder ``users`` beside it has the errors of each user of a run that a table shows, in the order
+of the data set's index, for tests between methods. They are about people: do not publish them.
+
 Each row is a transaction of its own, on the disk before the next begins. Killing the command at
 any moment loses the runs in flight and nothing else.
 
@@ -31,14 +34,23 @@ from __future__ import annotations
 import sqlite3
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from io import BytesIO
 from math import inf, nan
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import msgspec
+import numpy as np
 
-from hdpmf.common.base.files import FileKind, count_tables, make_durable, storage_errors
+from hdpmf.common.base.files import (
+    FileKind,
+    atomic_write,
+    count_tables,
+    make_durable,
+    storage_errors,
+)
 from hdpmf.errors import ConfigError, StorageError
 from hdpmf.lab.experiments.runs import Run
 from hdpmf.lab.experiments.spec import Experiment
@@ -110,6 +122,7 @@ class Result(msgspec.Struct, frozen=True):
         metrics: See the module's docstring; empty unless done.
         message: Why it failed or diverged.
         started: UTC, ISO 8601; so is ``finished``.
+        users: Measures of each user of the test, where a table shows the run; see `Store.users`.
     """
 
     run: Run
@@ -121,6 +134,7 @@ class Result(msgspec.Struct, frozen=True):
     started: str = ""
     finished: str = ""
     host: dict[str, str | int] = {}
+    users: dict[str, np.ndarray] = {}
 
     def metric(self, name: str) -> float:
         """Return a metric: infinite for a run that is not done, NaN if it was not measured."""
@@ -148,7 +162,7 @@ class StoreEvent(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-_FIELDS = Result.__struct_fields__
+_FIELDS = tuple(name for name in Result.__struct_fields__ if name != "users")
 _COLUMNS = ", ".join(_FIELDS)
 _DOCUMENTS = ("run", "metrics", "claim", "host")
 
@@ -195,6 +209,11 @@ class Store(AbstractContextManager["Store"]):
 
     def add(self, result: Result) -> None:
         """Append a result."""
+        if result.users:
+            archive = BytesIO()
+            np.savez(archive, allow_pickle=False, **result.users)
+            self._users.mkdir(exist_ok=True)
+            atomic_write(self._users / f"{result.run.id}.npz", archive.getvalue(), mode=0o600)
         values = {name: getattr(result, name) for name in _FIELDS}
         values |= {name: _text(values[name]) for name in _DOCUMENTS}
         with _KIND.errors(self.path):
@@ -203,6 +222,21 @@ class Store(AbstractContextManager["Store"]):
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (result.run.id, *values.values()),
             )
+
+    def users(self, run_id: str) -> dict[str, np.ndarray]:
+        """Return the measures of each user in a run; empty if they were not kept."""
+        path = self._users / f"{run_id}.npz"
+        if not path.exists():
+            return {}
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return dict(archive)
+        except (OSError, ValueError, BadZipFile) as error:
+            raise StorageError(f"cannot read {path} ({error}); delete it") from error
+
+    @property
+    def _users(self) -> Path:
+        return self.folder / "users"
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Append an event."""

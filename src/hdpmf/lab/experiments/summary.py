@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods import METHODS
 from hdpmf.lab.experiments.execution import RANKED
@@ -19,7 +21,8 @@ from hdpmf.lab.experiments.expansion import (
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import METRICS, Result, Store, StoredClaim
 from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
-from hdpmf.models.result_tables import all_pairs
+from hdpmf.models.result_tables import PairTest, all_pairs
+from hdpmf.models.validation import user_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,7 @@ def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
         return PairedTest(math.nan, 0)
     (test,) = all_pairs({"first": first, "second": second})
     p = test.t_p
-    if math.isnan(p):
-        return PairedTest(p, 0)
-    stars = next((stars for stars, level in ((3, 0.01), (2, 0.05), (1, 0.10)) if p <= level), 0)
-    return PairedTest(p, stars if math.fsum(differences) < 0 else 0)
+    return PairedTest(p, _stars(p) if math.fsum(differences) < 0 else 0)
 
 
 RANKING = (*(f"{name}_at_{RANKED}" for name in LIST_METRICS), f"ndcg_margin_at_{RANKED}")
@@ -192,6 +192,48 @@ def _summaries(ended: Sequence[Result]) -> dict[str, Summary]:
         for name in (*METRICS, *further)
     }
     return {name: Summary.of(of_name) for name, of_name in values.items()}
+
+
+Tests = dict[tuple[str, int], dict[str, list[PairTest]]]
+"""Tests of all pairs of methods, by data set and K, and by measure."""
+
+
+def user_tests(cells: Sequence[Cell], store: Store) -> Tests:
+    """Test all pairs of methods over users, each by their mean over the seeds.
+
+    Methods whose runs did not keep users' measures are left out.
+    """
+    samples: dict[tuple[str, int], dict[str, dict[str, np.ndarray]]] = {}
+    for cell in cells:
+        parts = [store.users(run) for run in cell.run_ids] if cell.x is None else []
+        if (
+            cell.status == "done"
+            and parts
+            and all(part.keys() == parts[0].keys() for part in parts)
+        ):
+            place = samples.setdefault((cell.dataset, cell.factors), {})
+            for metric, values in user_means(parts).items():
+                place.setdefault(metric, {})[cell.method] = values
+    tests: Tests = {}
+    for where, by_metric in samples.items():
+        for metric, of in by_metric.items():
+            if len(of) > 1:
+                tests.setdefault(where, {})[metric] = all_pairs(of)
+    return tests
+
+
+def stars_of_best(tests: Sequence[PairTest], method: str, *, lowest: bool = True) -> int:
+    """Return the stars of a method against every other one, after Holm's correction."""
+    found = 3
+    for test in tests:
+        if method in (test.first, test.second):
+            ahead = (test.difference < 0) == ((method == test.first) == lowest)
+            found = min(found, _stars(test.t_holm) if ahead else 0)
+    return found if any(method in (test.first, test.second) for test in tests) else 0
+
+
+def _stars(p: float) -> int:
+    return next((stars for stars, level in ((3, 0.01), (2, 0.05), (1, 0.10)) if p <= level), 0)
 
 
 def compare(

@@ -96,7 +96,7 @@ def paper_latex(content: Content) -> dict[str, bytes]:
         note = _PUBLIC if experiment.name == "table3" else ""
         # Only a table with both has something to say about the one against the other.
         both = bool(duels(cells))
-        emphasis = _ahead(cells) if both else lowest_bold(cells)
+        emphasis = _ahead(cells) if both else lowest_bold(cells, {})
         rule = _BOLD if both else LOWEST
         files |= accuracy_latex(experiment, cells, emphasis, rule, note)
     return files | list_files(content)

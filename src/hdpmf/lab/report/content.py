@@ -19,7 +19,7 @@ from hdpmf.lab.experiments.expansion import (
     configurations,
     grid_points,
 )
-from hdpmf.lab.experiments.summary import RANKING
+from hdpmf.lab.experiments.summary import RANKING, Tests, user_tests
 
 METRIC_LABELS = {"mse": "warm MSE", "mae": "warm MAE"}
 """The paper's measure: over test ratings whose user and item were in training."""
@@ -170,6 +170,7 @@ class Content:
     Attributes:
         experiments: By name, in the order of the report.
         tuned: Cross-validated grids, each once.
+        tests: Of tables, over users, by experiment.
     """
 
     experiments: dict[str, Experiment]
@@ -178,6 +179,7 @@ class Content:
     tuned: list[TunedGrid]
     datasets: dict[str, dict[str, Any]]
     commands: list[Command]
+    tests: dict[str, Tests]
 
     @property
     def all_cells(self) -> Iterator[Cell]:
@@ -257,11 +259,12 @@ def read_content(folder: str | PathLike[str], first: Iterable[str] = ()) -> Cont
             )
         ordered = dict.fromkeys(name for name in (*first, *started) if name in started)
         experiments = {name: started[name] for name in ordered}
-        content = Content(experiments, {}, results, [], datasets, _commands(store))
+        content = Content(experiments, {}, results, [], datasets, _commands(store), {})
         grids: dict[Any, TunedGrid] = {}
         for name, experiment in experiments.items():
             by = experiment.tuning.by
             content.cells[name] = collect(store, experiment, results)
+            content.tests[name] = user_tests(content.cells[name], store)
             for configuration in configurations(experiment):
                 grid = grid_points(experiment, configuration, results)
                 if len(grid) > 1:

@@ -9,16 +9,19 @@ import io
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from inspect import getmembers, isfunction
 from typing import Any
 
+import msgspec
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from hdpmf.common.privacy.accounting import DELTA
 from hdpmf.lab.experiments import Cell, Experiment, Summary
 from hdpmf.lab.experiments.store import METRICS
+from hdpmf.lab.experiments.summary import Tests, stars_of_best
 from hdpmf.lab.report import content as read
 from hdpmf.lab.report import overview, tables
 from hdpmf.lab.report.content import (
@@ -80,6 +83,7 @@ def environment(package: str = PACKAGE) -> Environment:
         "exact": lambda value: repr(float(value)),
         "metric_label": read.LABELS.get,
         "parameters": tables.parameters_in_words,
+        "stars_of_best": stars_of_best,
         "shape": lambda status: overview.SHAPES.get(status, overview.SHAPES["unknown"]),
         "status_words": lambda status: read.STATUS_WORDS.get(status, status),
         "tex": escape,
@@ -141,13 +145,20 @@ Emphasis = Callable[[Cell, str], tuple[bool, int]]
 
 LOWEST = "Bold is the lowest error of its data set and K."
 
+_STARS = (
+    "$^{***}$: lower than every other method's over all test ratings at the 99\\% confidence "
+    "level, by two-sided t-tests paired by user and corrected by Holm; $^{**}$ 95\\%, $^{*}$ 90\\%."
+)
+
 
 def latex_files(content: Content) -> dict[str, bytes]:
     """Return the data sets, and every table with its lowest errors in bold, by file name."""
     files = {"datasets.tex": latex("datasets.tex", content=content)} if content.datasets else {}
     for experiment in error_tables(content):
         cells = content.error_cells(experiment)
-        files |= accuracy_latex(experiment, cells, lowest_bold(cells), LOWEST)
+        tests = content.tests[experiment.name]
+        stars = _STARS if tests else ""
+        files |= accuracy_latex(experiment, cells, lowest_bold(cells, tests), LOWEST, stars=stars)
     return files | list_files(content)
 
 
@@ -164,19 +175,32 @@ def list_files(content: Content) -> dict[str, bytes]:
     }
 
 
-def lowest_bold(cells: list[Cell]) -> Emphasis:
-    """Emphasize the lowest error of each data set and K."""
+def lowest_bold(cells: list[Cell], tests: Tests) -> Emphasis:
+    """Emphasize the lowest error of each data set and K, with stars where tests say so."""
     best = lowest(cells, ALL_LABELS | METRIC_LABELS)
-    return lambda cell, metric: ((metric, cell.dataset, cell.method, cell.factors) in best, 0)
+
+    def emphasis(cell: Cell, metric: str) -> tuple[bool, int]:
+        bold = (metric, cell.dataset, cell.method, cell.factors) in best
+        here = tests.get((cell.dataset, cell.factors), {}) if metric in ALL_LABELS else {}
+        tested = here.get(metric.removesuffix("_all"), [])
+        return bold, stars_of_best(tested, cell.method) if bold else 0
+
+    return emphasis
 
 
 def accuracy_latex(
-    experiment: Experiment, cells: list[Cell], emphasis: Emphasis, rule: str, note: str = ""
+    experiment: Experiment,
+    cells: list[Cell],
+    emphasis: Emphasis,
+    rule: str,
+    note: str = "",
+    stars: str = "",
 ) -> dict[str, bytes]:
     """Return tables with methods down, measures and K across: over all test ratings, and warm ones.
 
     The caption explains what is in the table and nothing else: ``rule`` says what is bold, ``note``
-    ends it. Where a paper has methods, the others have a dagger.
+    ends it; ``stars`` are explained where all test ratings count. Where a paper has methods, the
+    others have a dagger.
     """
     return {
         f"{experiment.name}{suffix}.tex": latex(
@@ -186,7 +210,7 @@ def accuracy_latex(
             experiment=experiment,
             cells=cells,
             emphasis=emphasis,
-            rule=rule,
+            rule=rule if suffix else f"{rule} {stars}".rstrip(),
             note=note,
             in_paper=bool(experiment.paper_methods),
         )
@@ -209,6 +233,9 @@ def csv_files(content: Content, more: Mapping[str, MoreColumns] | None = None) -
     files = {
         f"{name}.csv": _cells_csv(content, content.experiments[name], more.get(name))
         for name in content.cells
+    }
+    files |= {
+        f"{name}_tests.csv": _tests_csv(tests) for name, tests in content.tests.items() if tests
     }
     if content.datasets:
         files["datasets.csv"] = _datasets_csv(content)
@@ -246,6 +273,54 @@ def _cells_csv(content: Content, experiment: Experiment, more: MoreColumns | Non
                 row[f"{metric}_seed_{seed}"] = None if result is None else result.metric(metric)
         rows.append(row | {f"run_seed_{seed}": run for seed, run in runs.items()})
     return to_csv(rows)
+
+
+def _tests_csv(tests: Tests) -> bytes:
+    """Return the tests over users of all pairs of methods."""
+    return to_csv(
+        [
+            {"dataset": dataset, "factors": factors, "metric": metric, **asdict(test)}
+            for (dataset, factors), by_metric in tests.items()
+            for metric, pairs in by_metric.items()
+            for test in pairs
+        ]
+    )
+
+
+def raw_files(content: Content) -> dict[str, bytes]:
+    """Return every measure of every run, a row each, as Parquet and CSV."""
+    import polars as pl
+
+    shown = [
+        (cell.experiment, *(cell.dataset, cell.method, cell.factors, cell.x), seed, None, run)
+        for cell in content.all_cells
+        for seed, run in zip(content.experiments[cell.experiment].seeds, cell.run_ids, strict=False)
+    ] + [
+        (" ".join(tuned.experiments), *place, None, seed, fold, run)
+        for tuned in content.tuned
+        for *place, seed in [tuned.configuration]
+        for row in tuned.grid
+        for fold, run in enumerate(row.run_ids)
+    ]
+    names = ("experiment", "dataset", "method", "factors", "x", "seed", "fold", "run")
+    rows = [
+        {
+            **dict(zip(names, place, strict=True)),
+            "status": result.status,
+            "params": msgspec.json.encode(result.run.params, order="sorted").decode(),
+            "version": result.version,
+            "metric": metric,
+            "value": value,
+        }
+        for place in shown
+        for result in content.done([str(place[-1])])
+        for metric, value in (result.metrics or {"mse": math.inf}).items()
+    ]
+    numbers = {"x": pl.Float64, "value": pl.Float64, "seed": pl.Int64, "fold": pl.Int64}
+    table = pl.DataFrame(rows, schema_overrides=numbers, infer_schema_length=None)
+    parquet = io.BytesIO()
+    table.write_parquet(parquet)
+    return {"runs.csv": to_csv(rows), "runs.parquet": parquet.getvalue()}
 
 
 def _chosen(cell: Cell, names: Iterable[str]) -> dict[str, object]:

@@ -25,11 +25,11 @@ from hdpmf.lab.report.content import (
     read_content,
     words,
 )
-from hdpmf.lab.report.exports import PACKAGE, asset, csv_files, environment, latex_files
+from hdpmf.lab.report.exports import PACKAGE, asset, csv_files, environment, latex_files, raw_files
 from hdpmf.lab.report.overview import overview
 from hdpmf.lab.report.tables import HONEST_FIGURE, Point, view_words
 
-_KINDS = ("csv", "latex")
+_KINDS = ("csv", "latex", "raw")
 
 
 class Section(NamedTuple):
@@ -144,7 +144,7 @@ def write_files(
         with storage_errors(f"cannot make the folder {folder / kind}", "; choose another one"):
             (folder / kind).mkdir(parents=True, exist_ok=True)
     written: dict[str, bytes] = {"index.html": render(content, page).encode()}
-    for kind, parts in zip(_KINDS, (csv, latex), strict=True):
+    for kind, parts in zip(_KINDS, (csv, latex, raw_files(content)), strict=True):
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
