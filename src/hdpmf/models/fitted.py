@@ -295,6 +295,8 @@ class FittedModel(Parameters):
                 "rank measures its lists"
             )
         self._check_like_training(test, "test")
+        if not len(test):
+            raise RatingsError(f"{test.name}: there are no test ratings to be wrong about")
         users = self.devices_.users.find(test.users.ids)[test.user_codes]
         items = self.catalogue_.items.find(test.items.ids)[test.item_codes]
         errors = self._predict_codes(users, items) - test.values

@@ -11,7 +11,7 @@ from hdpmf.common.data import Ratings, RatingsLike
 from hdpmf.common.model.device_fit import STARS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, notify
-from hdpmf.models.fitted import FittedModel
+from hdpmf.models.fitted import FittedModel, privacy_weights
 from hdpmf.private.client import Devices
 from hdpmf.private.client.recency import UNKNOWN
 from hdpmf.untrusted.recommender import Catalogue
@@ -101,9 +101,7 @@ class LaterRatings(FittedModel):
         together = with_earlier(new.take(in_catalogue).compact(), self.devices_, self.catalogue_)
         if weights is None:
             weights = kept_weights(together, self.devices_, self.catalogue_)
-        elif not isinstance(weights, PrivacyWeights):
-            weights = PrivacyWeights.uniform(together, weights)
-        self._take_in(together, weights)
+        self._take_in(together, privacy_weights(together, weights))
         return self
 
     def _usable(self) -> np.ndarray:

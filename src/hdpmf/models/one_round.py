@@ -42,6 +42,7 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, Survey
 from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.base import Callback, Estimator
+from hdpmf.models.fitted import privacy_weights
 from hdpmf.models.later_ratings import FoldIn
 from hdpmf.private.client import Devices
 from hdpmf.private.client.contributions import OneRoundClient, bound_in_sums, noisy_weights
@@ -219,11 +220,7 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         by_user.partner[:] = self.catalogue_.items.find(ratings.items.ids)[by_user.partner]
         with Workers(self.n_threads) as workers:
             vectors = fit_vectors(self.fit_, by_user, workers)
-        parts = (
-            weights
-            if isinstance(weights, PrivacyWeights)
-            else PrivacyWeights.uniform(ratings, weights or 1.0)
-        )
+        parts = privacy_weights(ratings, weights)
         columns = by_user.partner, by_user.target, times_by_user(kept, by_user.start)
         owned = (
             [None] * by_user.n_rows if column is None else np.split(column, by_user.start[1:-1])

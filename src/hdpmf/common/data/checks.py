@@ -133,6 +133,9 @@ def numbers(name: str, values: Any) -> NDArray[np.float32]:
     return array
 
 
+_FINER = 10**11
+
+
 def times(name: str, timestamps: Any) -> NDArray[np.int64]:
     """Bring times into seconds since 1970."""
     array = np.asarray(timestamps)
@@ -156,8 +159,14 @@ def times(name: str, timestamps: Any) -> NDArray[np.int64]:
             )
     seconds = array.astype(np.int64)
     # Seconds reach this in the year 5138; milliseconds, micro- and nanoseconds did in 1973.
-    while len(seconds) and int(seconds.min()) >= 10**11:
+    while len(seconds) and int(seconds.min()) >= _FINER:
         seconds = seconds // 1000
+    if bool((seconds >= _FINER).any()):
+        row = int(np.argmax(seconds >= _FINER)) + 1
+        raise RatingsError(
+            f"{name}: column 'timestamp', row {row:,}: beyond the year 5138, as others are not; "
+            "are seconds and milliseconds mixed?"
+        )
     return seconds
 
 

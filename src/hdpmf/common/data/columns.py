@@ -42,6 +42,10 @@ class Layout:
     missing: Missing = "error"
 
     def __post_init__(self) -> None:
+        if self.columns is not None and not isinstance(self.columns, Mapping):
+            raise ConfigError(f"columns are named by ours, as in {hint('columns', 'user')}")
+        if self.implicit not in (True, False, None):
+            raise ConfigError(f"implicit is True, False or None, not {self.implicit!r}")
         if self.missing not in get_args(Missing):
             raise ConfigError(f"missing values are treated as error or drop, not {self.missing!r}")
 
@@ -158,7 +162,10 @@ def _normalized(name: str) -> str:
 def _listed(names: Sequence[str]) -> str:
     """List column names, leaving out what looks like data, not names."""
     shown = [name for name in names if name[:1].isalpha() and len(name) <= 40][:12]
-    return ("columns " + ", ".join(shown)) if shown else f"{len(names)} columns without names"
+    if shown:
+        return f"columns {', '.join(shown)}"
+    # Most often a file without a header, and with something else than a number for a rating.
+    return f"{len(names)} columns without names (or: the third is to hold numbers, and does not)"
 
 
 _DATES = tuple(
@@ -166,6 +173,10 @@ _DATES = tuple(
     for day in ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y")
     for hour in (" %H:%M:%S%.f", " %H:%M", "")
 )
+
+
+UP, DOWN = ("true", "yes", "up", "like"), ("false", "no", "down", "dislike")
+"""Words for thumbs, in lower case."""
 
 
 def parse_ids(series: pl.Series) -> pl.Series:
@@ -187,7 +198,7 @@ def _numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
     import polars as pl
 
     if _is_thumbs(series):
-        return series.cast(pl.String).str.strip_chars().str.to_lowercase() == "true"
+        return series.cast(pl.String).str.strip_chars().str.to_lowercase().is_in(UP)
     if series.dtype == pl.String:
         numbers = series.str.strip_chars().cast(pl.Float64, strict=False)
     elif series.dtype == pl.Object:  # a column of pandas that lost its type
@@ -210,13 +221,13 @@ def _numbers(series: pl.Series, what: str, origin: str) -> pl.Series:
 
 
 def _is_thumbs(series: pl.Series) -> bool:
-    """Return True for a column of booleans, or of the words true and false."""
+    """Return True for a column of booleans, or of words for up and down."""
     import polars as pl
 
     if series.dtype != pl.String:
         return series.dtype == pl.Boolean
     words = series.str.strip_chars().str.to_lowercase()
-    return len(words) > 0 and bool(words.is_in(("true", "false")).all())
+    return len(words) > 0 and bool(words.is_in((*UP, *DOWN)).all())
 
 
 def _is_number(value: object) -> bool:
@@ -383,6 +394,9 @@ def polars_frame(data: Any, origin: str, otherwise: str) -> pl.DataFrame:
     import narwhals as nw
     import polars as pl
 
+    names = list(data.columns) if hasattr(data, "iloc") and hasattr(data, "columns") else []
+    if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise RatingsError(f"{origin}: each column of a frame needs a name of its own, as text")
     try:
         wrapped = nw.from_native(data)
     except TypeError as error:

@@ -346,6 +346,8 @@ def _factorise_series(series: pl.Series, what: str) -> tuple[IdIndex, Codes]:
 
     if series.null_count():
         raise _missing(what, int(series.is_null().arg_true()[0]) + 1)
+    if series.dtype == pl.Int128:
+        raise _too_big(what)
     if series.dtype.is_integer() or series.dtype.is_float():
         return _factorise_integers(cast("NDArray[np.int64]", _id_array(series.to_numpy(), what)))
     if series.dtype == pl.String:

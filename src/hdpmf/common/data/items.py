@@ -283,11 +283,20 @@ def _items_frame(data: Any) -> pl.DataFrame:
     if frame.height == 0 or frame.width < 2:
         raise _too_small("items")
     frame = frame.with_columns(pl.col(pl.Float32, pl.Float64).fill_nan(None))
-    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    odd = [name for name, kind in frame.schema.items() if kind == pl.Object]
+    frame = frame.with_columns(pl.Series(name, map(_worded, frame[name])) for name in odd)
+    lists = [name for name, kind in frame.schema.items() if kind in (pl.List, pl.Array)]
     return frame.with_columns(
         pl.col(lists).cast(pl.List(pl.String)).list.join("|"),
         pl.col(pl.Categorical, pl.Enum).cast(pl.String),
     )
+
+
+def _worded(value: Any) -> str | None:
+    """Return something that polars has no type for as text: a set, an id of a kind of its own."""
+    if isinstance(value, (set, frozenset)):
+        return "|".join(sorted(map(str, value)))
+    return None if value is None else str(value)
 
 
 def _table(

@@ -19,6 +19,8 @@ import numpy as np
 from hdpmf.common.base.files import atomic_write
 from hdpmf.common.data.columns import (
     COLUMNS,
+    DOWN,
+    UP,
     Columns,
     Layout,
     dated_columns,
@@ -169,7 +171,7 @@ def decompress(data: bytes, origin: str) -> bytes:
 
 def parse_columns(data: bytes, origin: str, layout: Layout) -> Columns:
     """Find the columns in the text of a file."""
-    data = data.removeprefix(_BOM)
+    data = data.removeprefix(_BOM).rstrip(b" \r\n") + b"\n"
     first = _first_line(data, origin)
     mark = _separator(first)
     quoted = mark in (b",", b";")
@@ -313,7 +315,7 @@ def _unquote(field: bytes) -> bytes:
 
 
 def _is_number(field: bytes) -> bool:
-    if not field or field.strip().lower() in (b"true", b"false"):
+    if not field or field.strip().lower().decode(errors="replace") in (*UP, *DOWN):
         return True  # a rating that is missing, and the message about it will say so; or a thumb
     try:
         float(field)

@@ -161,6 +161,8 @@ def cut(
 
 def min_ratings(ratings: Ratings, per_user: int = 20) -> Ratings:
     """Keep users with at least ``per_user`` ratings; unused ids leave the indexes."""
+    if not is_count(per_user):
+        raise ConfigError("per_user must be an integer of at least 1")
     kept = ratings.user_counts()[ratings.user_codes] >= per_user
     if not bool(kept.any()):
         raise RatingsError(

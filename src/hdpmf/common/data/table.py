@@ -386,7 +386,7 @@ class Ratings:
     def describe(self, item_table: ItemTable | None = None, *, name: str | None = None) -> Ratings:
         """Attach public facts about the items, or another name."""
         return self._derive(
-            item_table=self.item_table if item_table is None else item_table,
+            item_table=self.item_table if item_table is None else ItemTable.of(item_table),
             name=self.name if name is None else name,
         )
 
