@@ -58,6 +58,7 @@ def test_an_experiment_on_a_file_of_the_users(
         (method, x) for method in ("hdpmf", "user-mean") for x in (0.5, 2.0)
     }
     assert all(len(cell["mse"]["values"]) == 2 for cell in report["cells"])
+    assert not (tmp_path / "out" / "users").exists()  # a figure has too many runs
     # Nothing in the store says where files are on this machine.
     assert str(tmp_path).encode() not in (tmp_path / "out" / "results.sqlite").read_bytes()
 

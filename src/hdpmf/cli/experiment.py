@@ -415,7 +415,7 @@ def report_paper(out: ReportFolder, results: Results = _PAPER_OUT) -> Result:
     from hdpmf.lab.paper.report import write_paper_report
 
     written, marks = write_paper_report(results, out)
-    return report_result(written, results, findings=list(written.findings), marks=marks)
+    return report_result(written, results, findings=list(written.headline), marks=marks)
 
 
 def _present(experiments: Sequence[Experiment]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from os import PathLike
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.experiments.summary import paired_test
 from hdpmf.lab.paper import NAMES, published
-from hdpmf.lab.paper.findings import count_marks, mark_of, paper_findings, paper_headline
+from hdpmf.lab.paper.findings import count_marks, mark_of, paper_headline
 from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals, statements
 from hdpmf.lab.report.content import METRIC_LABELS, Content, read_content
 from hdpmf.lab.report.exports import (
@@ -169,7 +169,6 @@ def paper_page(content: Content) -> Page:
             "names": _split_names,
         },
         headline=paper_headline(content),
-        findings=paper_findings(content),
         package="hdpmf.lab.paper",
     )
 

@@ -60,7 +60,6 @@ class Page:
         figures: Experiments whose errors are drawn.
         facts: Further variables of the templates.
         headline: The result in a few short sentences.
-        findings: The same at length, with all numbers.
     """
 
     kind: str
@@ -69,7 +68,6 @@ class Page:
     figures: Sequence[Experiment]
     facts: Mapping[str, Any]
     headline: Sequence[str] = ()
-    findings: Sequence[str] = ()
     package: str = PACKAGE
 
 
@@ -83,7 +81,7 @@ class ReportFiles:
 
     folder: Path
     files: tuple[str, ...]
-    findings: tuple[str, ...]
+    headline: tuple[str, ...]
     missing: int
 
 
@@ -148,7 +146,7 @@ def write_files(
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
-    return ReportFiles(folder, tuple(written), tuple(page.findings), content.n_incomplete)
+    return ReportFiles(folder, tuple(written), tuple(page.headline), content.n_incomplete)
 
 
 def render(content: Content, page: Page) -> str:
