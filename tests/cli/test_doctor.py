@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata as packages
+import re
 import tomllib
 from pathlib import Path
 
@@ -34,6 +35,19 @@ def test_doctor_gives_the_command_for_a_missing_extra(
     assert "-m pip install" in found["command"]
     assert found["command"].rstrip("'").endswith("[bench]")
     assert found["command"] in call("doctor").out
+
+
+def test_citations_are_those_of_the_repository(call: Call) -> None:
+    bibtex = call("cite", "--json").json["bibtex"]
+    assert call("cite").out == bibtex
+    assert f"version = {{{packages.version('hdpmf')}}}" in bibtex
+    about = (Path(__file__).parents[2] / "CITATION.cff").read_text("utf-8")
+    paper, software = bibtex.split("@software")
+    for field in ("title", "doi", "collection-title", "year"):
+        (said,) = re.findall(rf"^    {field}: (.+)$", about, re.MULTILINE)
+        assert f"{{{said}}}" in paper
+    for field in ("title", "license"):
+        assert re.findall(rf"^{field}: \"?([^\"\n]+)", about, re.MULTILINE)[0] in software
 
 
 def test_every_extra_says_what_it_is_for() -> None:

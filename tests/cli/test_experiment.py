@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hdpmf import Estimator, Ratings, UserMean
 from hdpmf.cli.experiment import SOME_RUNS_FAILED
 from hdpmf.errors import ConfigError
 from hdpmf.lab import paper
+from hdpmf.lab.experiments import read_experiment
 from hdpmf.lab.experiments.execution import score
 
 from .conftest import Call
@@ -171,3 +173,30 @@ def test_what_is_not_here(call: Call, tmp_path: Path) -> None:
     assert "MovieLens 1M is not on this machine" in asked.err
     assert not (tmp_path / "out").exists()
     assert call("paper", "run", "--experiment", "table9").code == 2
+
+
+def test_an_example_is_a_file_that_runs(call: Call, tmp_path: Path) -> None:
+    for name in paper.NAMES:
+        found = call("experiment", "example", name)
+        assert found.code == 0
+        (tmp_path / "copy.toml").write_text(found.out)
+        copied, original = read_experiment(tmp_path / "copy.toml"), paper.experiment(name)
+        grids = {"tuning": None}
+        assert replace(copied, **grids) == replace(original, **grids)
+        assert copied.tuning.split == original.tuning.split
+    assert "figure_sparsity" in call("experiment", "example").err
+    assert call("experiment", "example", "table9").code == 2
+
+
+def test_the_paper_with_some_methods_only(call: Call) -> None:
+    everything = [paper.experiment(name) for name in ("table3", "lists", "table_no_features")]
+    kept = {one.name: one.methods for one in paper.only(everything, ["hdp-sum", "most-popular"])}
+    assert kept == {
+        "table3": ("hdp-sum",),
+        "lists": ("hdp-sum", "most-popular"),
+        "table_no_features": ("hdp-sum",),
+    }
+    with pytest.raises(ConfigError, match="most-popular is in none of these"):
+        list(paper.only(everything[:1], ["most-popular"]))
+    with pytest.raises(ConfigError, match="unknown method 'hdp-sums'"):
+        list(paper.only(everything, ["hdp-sums"]))

@@ -159,7 +159,7 @@ def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
         (
             "hdpmf evaluate hd",
             2,
-            {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-bit"},
+            {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-pairs", "hdp-bit"},
         ),
         ("hdpmf evaluate mf --split ti", 4, {"time"}),
         ("hdpmf federate simulate --method hdp-", 4, {"hdp-sum"}),

@@ -1,4 +1,4 @@
-"""``hdpmf doctor`` and ``methods``: the installation, and the methods."""
+"""``hdpmf doctor``, ``cite`` and ``methods``: the installation, and the methods."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -52,6 +53,14 @@ def doctor() -> Result:
         "extras": _extras(),
     }
     return Result(fields, _lines(fields))
+
+
+@command
+def cite() -> Result:
+    """Print BibTeX entries of the paper and of this version of hdpmf."""
+    text = files("hdpmf.cli").joinpath("citation.bib").read_text(encoding="utf-8")
+    text = text.replace("VERSION", packages.version("hdpmf"))
+    return Result({"bibtex": text}, text.splitlines())
 
 
 def _lines(fields: dict[str, Any]) -> Iterator[Block]:

@@ -91,6 +91,18 @@ def run_file(
 
 
 @command
+def example(
+    name: Annotated[str, argument("One of the paper's experiments.", "NAME")] = "table3",
+) -> Result:
+    """Print an experiment of the paper as the TOML file that it is, to begin a file with."""
+    from hdpmf.lab import paper
+
+    text = paper.source(name)
+    others = ", ".join(other for other in paper.NAMES if other != name)
+    return Result({"name": name, "toml": text}, text.splitlines(), notes=[f"others: {others}"])
+
+
+@command
 def report(out: ReportFolder, results: Results = _OUT) -> Result:
     """Write an HTML page, CSV and LaTeX tables about experiments."""
     from hdpmf.lab.report import write_report
@@ -110,6 +122,11 @@ def report_result(written: ReportFiles, results: Path, **more: Any) -> Result:
         "missing_cells": written.missing,
     }
     notes = []
+    if written.unknown:
+        notes.append(
+            f"not shown: {', '.join(written.unknown)}, which this hdpmf has not; --plugin FILE "
+            "names the file of a method of your own"
+        )
     if written.missing:
         notes.append(
             f"{written.missing} cells are incomplete and marked so; the same 'run' command "
@@ -348,6 +365,15 @@ class PaperOptions:
         list[str] | None,
         option("Only this experiment; repeatable.", "NAME", "--experiment", "-e", default="all"),
     ] = None
+    method: Annotated[
+        list[str] | None,
+        option(
+            "Only this method, also one of your own (--plugin FILE); repeatable.",
+            "NAME",
+            "--method",
+            default="all",
+        ),
+    ] = None
     quick: Annotated[
         bool, option("A reduced version of everything on ML-100K, in under two minutes.")
     ] = False
@@ -362,6 +388,8 @@ class PaperOptions:
         experiments = [paper.experiment(name) for name in self.experiment or paper.NAMES]
         if self.quick:
             experiments = [paper.quick(experiment) for experiment in experiments]
+        if self.method:
+            experiments = [*paper.only(experiments, self.method)]
         wanted = tuple(dict.fromkeys(self.data)) if self.data else _present(experiments)
         chosen = [
             resolve(msgspec.structs.replace(experiment, datasets=wanted))[0]

@@ -60,6 +60,7 @@ COMMANDS: dict[str, str | Group] = {
     "methods": "doctor:methods",
     "recommend": "inference:recommend",
     "doctor": "doctor:doctor",
+    "cite": "doctor:cite",
     "data": Group(
         "Data sets: get them, look at them.",
         {"get": "data:get_dataset", "info": "data:describe"},
@@ -135,6 +136,7 @@ COMMANDS: dict[str, str | Group] = {
         {
             "run": "experiment:run_file",
             "report": "experiment:report",
+            "example": "experiment:example",
         },
     ),
     "paper": Group(

@@ -15,7 +15,8 @@ import pytest
 from hdpmf.cli import main
 from hdpmf.common.methods import METHODS
 from hdpmf.errors import StorageError
-from hdpmf.lab.experiments import Experiment, Store, collect
+from hdpmf.lab.experiments import Experiment, Result, Store, collect
+from hdpmf.lab.experiments.runs import Data, Part, Run
 from hdpmf.lab.paper import published
 from hdpmf.lab.paper.report import paper_csv, paper_latex, write_paper_report
 from hdpmf.lab.report.content import read_content
@@ -181,6 +182,15 @@ def test_the_command_writes_everything(small_store, tmp_path, capsys):
     write_paper_report(small_store, out)
     assert before == {name: (out / name).read_bytes() for name in told["files"]}
     assert all(math.isfinite(float(row["mse_mean"])) for row in _rows(before["csv/table3.csv"]))
+
+
+def test_results_of_a_method_that_is_unknown_here_are_named(tmp_path, fill_store, experiments):
+    chosen = [msgspec.structs.replace(experiments(["table_no_features"])[0], datasets=("ml-1m",))]
+    fill_store(tmp_path, chosen)
+    assert write_paper_report(tmp_path, tmp_path / "r")[0].unknown == ()
+    with Store(tmp_path) as store:
+        store.add(Result(Run(Data("ml-1m"), Part("hold-out"), "own", {}), "done", {}, None))
+    assert write_paper_report(tmp_path, tmp_path / "r")[0].unknown == ("own",)
 
 
 def test_the_command_says_what_is_wrong(tmp_path, small_store, capsys):

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
 import msgspec
 
+from hdpmf.common.methods import METHODS
 from hdpmf.errors import ConfigError
-from hdpmf.lab.experiments.expansion import available
+from hdpmf.lab.experiments.expansion import available, method_names
 from hdpmf.lab.experiments.spec import (
     DataOptions,
     Experiment,
@@ -61,10 +63,31 @@ _QUICK_WORLD = DataOptions(world={"n_users": 900, "n_items": 500, "n_ratings": 8
 @cache
 def experiment(name: str) -> Experiment:
     """Return one of the paper's experiments."""
+    return _with_grids(parse_experiment(source(name), f"{name}.toml"), default_grids() | GRIDS)
+
+
+def source(name: str) -> str:
+    """Return the TOML file of one of the paper's experiments."""
     if name not in NAMES:
         raise ConfigError(f"the paper's experiments are {', '.join(NAMES)}; there is no {name!r}")
-    text = files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return _with_grids(parse_experiment(text, f"{name}.toml"), default_grids() | GRIDS)
+    return files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+
+
+def only(experiments: Iterable[Experiment], methods: Sequence[str]) -> Iterator[Experiment]:
+    """Yield the experiments that have some of these methods, with no others.
+
+    Raises:
+        ConfigError: A method is unknown, or in none of them.
+    """
+    found: list[str] = []
+    for full in experiments:
+        kept = tuple(name for name in method_names(full) if name in methods)
+        found += kept
+        if kept:
+            yield msgspec.structs.replace(full, methods=kept, without=())
+    for name in methods:
+        if METHODS.named(name).name not in found:
+            raise ConfigError(f"{name} is in none of these experiments; choose others with -e")
 
 
 def quick(full: Experiment) -> Experiment:

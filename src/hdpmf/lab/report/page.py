@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hdpmf.common.base.files import atomic_write, storage_errors
+from hdpmf.common.methods import METHODS
 from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.report import tables
 from hdpmf.lab.report.content import (
@@ -77,12 +78,14 @@ class ReportFiles:
 
     Attributes:
         missing: Number of cells without a complete result.
+        unknown: Methods with results that are not known here, so that nothing shows them.
     """
 
     folder: Path
     files: tuple[str, ...]
     headline: tuple[str, ...]
     missing: int
+    unknown: tuple[str, ...]
 
 
 def write_report(results: str | PathLike[str], out: str | PathLike[str]) -> ReportFiles:
@@ -146,7 +149,9 @@ def write_files(
         written |= {f"{kind}/{name}": data for name, data in parts.items()}
     for name, data in written.items():
         atomic_write(folder / name, data)
-    return ReportFiles(folder, tuple(written), tuple(page.headline), content.n_incomplete)
+    unknown = sorted({result.run.method for result in content.results.values()} - METHODS.keys())
+    said = tuple(page.headline), content.n_incomplete, tuple(unknown)
+    return ReportFiles(folder, tuple(written), *said)
 
 
 def render(content: Content, page: Page) -> str:
