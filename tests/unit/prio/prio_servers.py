@@ -6,24 +6,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio import SEED_SIZE, Prio3, ReportShares
+from hdpmf.common.aggregation.two_servers.prio import FIELD64, SEED_SIZE, Prio3, ReportShares
+from hdpmf.errors import PrioError
 
 NONCE = bytes(range(16))
-
-
-def key_of(vdaf: Prio3) -> bytes:
-    """A verify key."""
-    return bytes(range(SEED_SIZE))
+KEY = bytes(range(SEED_SIZE))
+HALF = (FIELD64.modulus + 1) // 2
+"""Twice this is 1."""
 
 
 def check(vdaf: Prio3, report: ReportShares, nonce: bytes = NONCE) -> list[np.ndarray]:
     """Every server's share of what is summed, or a refusal."""
     prepared = [
-        vdaf.prepare(key_of(vdaf), server, nonce, report.public_share, share)
+        vdaf.prepare(KEY, server, nonce, report.public_share, share)
         for server, share in enumerate(report.input_shares)
     ]
     message = vdaf.verify([part for _, part in prepared])
     return [vdaf.finish(kept, message) for kept, _ in prepared]
+
+
+def accepted(vdaf: Prio3, numbers: Sequence[int]) -> bool:
+    """Return True if servers count a vector of these whole numbers."""
+    try:
+        check(vdaf, vdaf.shard(vdaf.field.vector(numbers), NONCE))
+    except PrioError:
+        return False
+    return True
 
 
 def sum_of(vdaf: Prio3, vectors: Sequence[np.ndarray]) -> list[int]:

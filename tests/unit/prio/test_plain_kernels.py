@@ -79,10 +79,29 @@ def test_sums_over_ratings(items: int) -> None:
     calls = -(-items // slots)
     vector, factors = elements(4 * items + calls), elements(4 * slots + 1)
     weights, seeds = elements(1 + calls), elements(3 * slots, seed=2)
-    assert same("rating_inputs", weights, seeds, vector, items, slots)
+    assert same("inputs_of_parts", weights, seeds, vector, items, slots)
     assert same("rating_result", vector[:calls], vector, factors, items, slots)
     assert same("rating_values", factors, elements(2, 5))
     assert same("rating_outputs", vector, items, FIELD64.vector([7]))
+
+
+@pytest.mark.parametrize("half", [1, 4, 16])
+def test_constraints_of_digits(half: int) -> None:
+    slots = 7
+    points, factors = elements(2 * slots, 9), elements(2 * slots + 1)
+    assert same("sum_of_digits", points, factors, elements(2 + half))
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 30])
+def test_the_products_of_a_row(heads: int) -> None:
+    row, products = elements(heads), elements(heads * (heads + 1) // 2, seed=2)
+    assert same("quadratic", row, products)
+    pairs = [(j, k) for j in range(heads) for k in range(j, heads)]
+    expected = sum(
+        (2 if j < k else 1) * int(row[j]) * int(row[k]) * int(product)
+        for (j, k), product in zip(pairs, products, strict=True)
+    )
+    assert int(plain.quadratic(row, products)[0]) == expected % FIELD64.modulus
 
 
 @pytest.mark.parametrize(("blocks", "words"), [(1, 21), (1, 63), (3, 21), (4, 84)])
@@ -107,16 +126,22 @@ REPORT = """
 import hashlib, sys
 import numpy as np
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
-from hdpmf.common.aggregation.two_servers.prio import prio3_one_rating, prio3_sum_vec
+from hdpmf.common.aggregation.two_servers.prio import (
+    prio3_bounded_vector, prio3_one_rating, prio3_rank_one, prio3_sum_vec
+)
 if "with" in sys.argv:
     compile_kernels()
 rng = np.random.default_rng(3)
 one = prio3_one_rating(90, range(-2, 3), [0, 1, 4, 9, 16], b"task")
 many = prio3_sum_vec(40, 63, None, b"task")
+pairs = prio3_rank_one(20, 100, 20_000, b"task")
+values = prio3_bounded_vector(90, 40, 25_600, True, b"task")
 digest = hashlib.sha256()
 for prio, vector in (
     (one, one.circuit.encode(rng.integers(0, 65, 90), rng.integers(0, 5, 90))),
     (many, many.circuit.encode(rng.integers(0, 64, 40))),
+    (pairs, pairs.circuit.encode(rng.integers(0, 30, 20))),
+    (values, values.circuit.encode(rng.integers(-16, 17, 90))),
 ):
     shares = prio.shard(vector, bytes(16), rng.bytes(prio.random_size))
     ready = [

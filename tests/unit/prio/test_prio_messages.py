@@ -16,7 +16,7 @@ from hdpmf.common.aggregation.two_servers.prio import (
     prio3_sum_vec,
 )
 from hdpmf.errors import ConfigError, PrioError
-from tests.unit.prio.prio_servers import NONCE, check, key_of, sum_of
+from tests.unit.prio.prio_servers import KEY, NONCE, check, sum_of
 
 VDAF = prio3_one_rating(3, (-1, 0, 1), (0, 1, 2), b"")
 SIZES = (VDAF.input_share_size(0), VDAF.input_share_size(1))
@@ -92,7 +92,7 @@ def test_a_single_wrong_bit_is_refused(report: ReportShares, place: int, bit: in
 
 
 def test_a_message_that_is_not_the_servers_own_is_refused(report: ReportShares):
-    kept, _ = VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, report.input_shares[0])
+    kept, _ = VDAF.prepare(KEY, 0, NONCE, report.public_share, report.input_shares[0])
     for message in (b"", bytes(32), kept.joint_seed[:-1]):
         with pytest.raises(PrioError, match="joint randomness"):
             VDAF.finish(kept, message)
@@ -100,7 +100,7 @@ def test_a_message_that_is_not_the_servers_own_is_refused(report: ReportShares):
 
 def test_a_large_message_is_refused_before_anything_is_read(report: ReportShares):
     with pytest.raises(PrioError, match="input share has"):
-        VDAF.prepare(key_of(VDAF), 0, NONCE, report.public_share, bytes(10_000_000))
+        VDAF.prepare(KEY, 0, NONCE, report.public_share, bytes(10_000_000))
 
 
 @pytest.mark.parametrize("servers", [2, 3, 5])
@@ -112,7 +112,7 @@ def test_any_number_of_servers_sum_the_same(servers: int):
 
 def test_servers_and_their_number_are_checked(report: ReportShares):
     with pytest.raises(ConfigError, match="no server 2"):
-        VDAF.prepare(key_of(VDAF), 2, NONCE, report.public_share, report.input_shares[0])
+        VDAF.prepare(KEY, 2, NONCE, report.public_share, report.input_shares[0])
     with pytest.raises(ConfigError, match="servers"):
         Prio3(VDAF.circuit, 1, proofs=3, context=b"", servers=1)
     with pytest.raises(ConfigError, match="bits"):

@@ -4,6 +4,10 @@ The cryptography only: Prio3 of draft-irtf-cfrg-vdaf-20, and circuits of ours. I
 else of ours. What it does and does not promise is in ``docs/two-servers.md``.
 """
 
+from hdpmf.common.aggregation.two_servers.prio.bounded_vector import (
+    BoundedVector,
+    prio3_bounded_vector,
+)
 from hdpmf.common.aggregation.two_servers.prio.field import (
     FIELD64,
     Field,
@@ -19,19 +23,24 @@ from hdpmf.common.aggregation.two_servers.prio.prio3 import (
     prio3_sum_vec,
 )
 from hdpmf.common.aggregation.two_servers.prio.proof import SumVec, soundness_bits
+from hdpmf.common.aggregation.two_servers.prio.rank_one import RankOne, prio3_rank_one
 
 __all__ = [
     "FIELD64",
     "NONCE_SIZE",
     "SEED_SIZE",
+    "BoundedVector",
     "Field",
     "OneRatingPerItem",
     "Preparation",
     "Prio3",
+    "RankOne",
     "ReportShares",
     "SumVec",
     "compile_kernels",
+    "prio3_bounded_vector",
     "prio3_one_rating",
+    "prio3_rank_one",
     "prio3_sum_vec",
     "soundness_bits",
 ]

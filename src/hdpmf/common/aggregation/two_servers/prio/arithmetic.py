@@ -86,6 +86,22 @@ def digit_constraint(middle: Any, squares: Any) -> Any:
     return product
 
 
+def digit_constraints(points: Any, factors: Any, constants: Any, slot: Any, point: Any) -> Any:
+    """The constraints of a slot of ``BoundedVector`` at a point, each with its factor.
+
+    ``constants`` are the middle of a digit's values, what upper digits count, and squares. Slot and
+    point are numbers, or arrays that broadcast.
+    """
+    slots = len(factors) // 2
+    middle, step, squares = constants[0], constants[1], constants[2:]
+    lower, upper = points[slot, point], points[slots + slot, point]
+    total = mul(factors[slot], digit_constraint(sub(lower, middle), squares))
+    upper_total = mul(factors[slots + slot], digit_constraint(sub(upper, middle), squares))
+    total = add(total, upper_total)
+    value = add(lower, mul(upper, step))
+    return add(total, mul(factors[2 * slots], mul(value, value)))
+
+
 def rating_constraints(
     points: Any, factors: Any, valued: Any, constants: Any, slot: Any, point: Any
 ) -> Any:

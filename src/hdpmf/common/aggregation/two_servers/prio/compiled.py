@@ -20,6 +20,7 @@ from numba.extending import intrinsic, overload, register_jitable
 from hdpmf.common.aggregation.two_servers.prio import arithmetic
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
     add,
+    digit_constraints,
     mul,
     rating_constraints,
     sub,
@@ -31,7 +32,7 @@ _LANE = ir.IntType(64)
 
 for _formula in (
     *(add, sub, mul, arithmetic.reduce, arithmetic.add_words),
-    *(arithmetic.digit_constraint, rating_constraints),
+    *(arithmetic.digit_constraint, digit_constraints, rating_constraints),
 ):
     register_jitable(_formula)
 
@@ -164,6 +165,16 @@ def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -
 
 
 @njit(nogil=True, cache=True)
+def sum_of_digits(points: Any, factors: Any, constants: Any) -> Any:
+    """The constraints of ``BoundedVector`` at many points, over all slots."""
+    out = np.zeros(points.shape[1], points.dtype)
+    for slot in range(len(factors) // 2):
+        for i in range(points.shape[1]):
+            out[i] = add(out[i], digit_constraints(points, factors, constants, slot, i))
+    return out
+
+
+@njit(nogil=True, cache=True)
 def lagrange(point: Any, nodes: Any, scales: Any) -> Any:
     """How values of a short polynomial at nodes make its value at a point.
 
@@ -198,16 +209,32 @@ def strided_dot(a: Any, b: Any, begin: Any, step: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def rating_inputs(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any) -> Any:
-    """The seeds and the wires of each call of ``OneRatingPerItem``, each times its weight."""
-    out = np.empty(3 * slots, vector.dtype)
+def inputs_of_parts(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any) -> Any:
+    """The seeds and the wires of each call, each times its weight.
+
+    Wires are the first parts of a vector, each of so many items; a call has some slots of each.
+    """
+    out = np.empty_like(seeds)
     calls = len(weights) - 1
-    for part in range(3):
+    for part in range(len(seeds) // slots):
         for slot in range(slots):
             full = calls if (calls - 1) * slots + slot < items else calls - 1
             wires = strided_dot(weights[1 : full + 1], vector, part * items + slot, slots)
             seed = mul(weights[0], seeds[part * slots + slot])
             out[part * slots + slot] = add(seed, wires)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def quadratic(row: Any, products: Any) -> Any:
+    """The sum of row_j row_k p_jk over all ordered pairs; ``products`` are p_jk for j <= k."""
+    out = np.zeros(1, row.dtype)
+    begin = 0
+    for j in range(len(row)):
+        above = strided_dot(row[j + 1 :], products, begin + 1, 1)
+        whole = add(mul(row[j], products[begin]), add(above, above))
+        out[0] = add(out[0], mul(row[j], whole))
+        begin += len(row) - j
     return out
 
 

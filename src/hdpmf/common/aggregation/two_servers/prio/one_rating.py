@@ -33,7 +33,7 @@ import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import UPPER
 from hdpmf.common.aggregation.two_servers.prio.field import Field, kernels
-from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3
+from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3, stated
 from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
 
@@ -115,7 +115,7 @@ class OneRatingPerItem(Circuit):
         shares: int,
     ) -> np.ndarray:
         """As in ``Circuit``, without a copy of the wires."""
-        return np.asarray(kernels().rating_inputs(weights, seeds, vector, self.items, self.slots))
+        return np.asarray(kernels().inputs_of_parts(weights, seeds, vector, self.items, self.slots))
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """Sum constraints 1 and 2 and the wires' part of 3 and 4 over all slots, weighted."""
@@ -183,6 +183,5 @@ def prio3_one_rating(
     report for another task, or for other parameters, does not hold.
     """
     circuit = OneRatingPerItem(items, codes, rulers)
-    table = (*circuit.codes, *circuit.rulers, circuit.levels, items)  # read it from the end
-    stated = b"".join(number.to_bytes(4, "big", signed=True) for number in table)
-    return Prio3(circuit, 0xFFFF1001, proofs=3, context=context + stated)
+    table = stated(4, *circuit.codes, *circuit.rulers, circuit.levels, items)
+    return Prio3(circuit, 0xFFFF1001, proofs=3, context=context + table)

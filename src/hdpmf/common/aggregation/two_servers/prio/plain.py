@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.arithmetic import add, mul, rating_constraints, sub
+from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
+    add,
+    digit_constraints,
+    mul,
+    rating_constraints,
+    sub,
+)
 
 RATE_LANES = 21
 """Words that the hash takes or gives at a time."""
@@ -107,6 +113,12 @@ def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -
     return _sum_of_rows(rating_constraints(points, factors, valued, constants, slots, n_points))
 
 
+def sum_of_digits(points: Any, factors: Any, constants: Any) -> Any:
+    """The constraints of ``BoundedVector`` at many points, over all slots."""
+    slots, n_points = np.arange(len(factors) // 2)[:, None], np.arange(points.shape[1])
+    return _sum_of_rows(digit_constraints(points, factors, constants, slots, n_points))
+
+
 def lagrange(point: Any, nodes: Any, scales: Any) -> Any:
     """How values of a short polynomial at nodes make its value at a point."""
     differences = sub(np.repeat(point, len(nodes)), nodes)
@@ -131,11 +143,20 @@ def _by_call(part: Any, slots: Any) -> Any:
     return padded.reshape(-1, slots)
 
 
-def rating_inputs(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any) -> Any:
-    """The seeds and the wires of each call of ``OneRatingPerItem``, each times its weight."""
-    parts = [_by_call(vector[k * items : (k + 1) * items], slots) for k in range(3)]
+def inputs_of_parts(weights: Any, seeds: Any, vector: Any, items: Any, slots: Any) -> Any:
+    """The seeds and the wires of each call, each times its weight, as in ``compiled``."""
+    wires = range(len(seeds) // slots)
+    parts = [_by_call(vector[k * items : (k + 1) * items], slots) for k in wires]
     rows = np.concatenate([seeds.reshape(1, -1), np.concatenate(parts, axis=1)])
     return combine_rows(weights, rows)
+
+
+def quadratic(row: Any, products: Any) -> Any:
+    """The sum of row_j row_k p_jk over all ordered pairs; ``products`` are p_jk for j <= k."""
+    left, right = np.triu_indices(len(row))
+    terms = mul(mul(row[left], row[right]), products)
+    twice = np.where(left < right, terms, np.uint64(0))  # both are public
+    return add(_sum_of_rows(terms[:, None]), _sum_of_rows(twice[:, None]))
 
 
 def rating_result(outputs: Any, vector: Any, factors: Any, items: Any, slots: Any) -> Any:

@@ -253,6 +253,14 @@ class Prio3:
             )
 
 
+def stated(size: int, *parameters: int) -> bytes:
+    """A circuit's parameters as bytes that follow an application's context.
+
+    How many there are follows from the last ones, so that no two lists have the same bytes.
+    """
+    return b"".join(number.to_bytes(size, "big", signed=True) for number in parameters)
+
+
 def _split(joined: bytes, size: int) -> list[bytes]:
     return [joined[i : i + size] for i in range(0, len(joined), size)]
 
