@@ -32,7 +32,7 @@ def test_a_page_for_people(call: Call, method: str) -> None:
     )
     lines = result.out.splitlines()
     assert all(line == line.rstrip() and line.isprintable() and len(line) <= 120 for line in lines)
-    assert len(lines) <= 60  # one page
+    assert len(lines) <= 70
     bare = all(claim.status == "none" for claim in METHODS[method].form.claims.values())
     assert bare != ("Why: proofs/" in result.out)
 
@@ -71,7 +71,7 @@ def test_the_numbers_are_the_accountants(call: Call) -> None:
         one = wanted[person.name, "messages", "rating", "value"]
         assert one["epsilon_at_delta"] == pytest.approx(cost.epsilon_at_delta)
         assert one["guess"] == pytest.approx(cost.guess)
-    assert len(found["costs"]) == 3 * 4 * 3
+    assert len(found["costs"]) == 3 * 4 * 5
     assert wanted["median user", "final", "user", "value"]["status"] == "nominal"
     assert wanted["median user", "messages", "rating", "presence"]["epsilon_at_delta"] is None
 
@@ -96,9 +96,24 @@ def test_one_observer_and_uniform_weights(call: Call) -> None:
         pytest.approx(1.0),
     )
     assert {one["view"] for one in found["costs"]} == {"sums-h-known"}
+    person = {
+        one["neighbours"]: one["epsilon_at_delta"]
+        for one in found["costs"]
+        if one["unit"] == "user"
+    }
+    assert person["presence"] < person["value"] < person["exchange"]
     page = call("privacy", "explain", "hdp-sum", "--view", "sums", "--weights", "uniform").out
     assert "at most 74 %" in page  # 73.1
     assert "every user" in page
+
+
+def test_a_person_reads_the_normal_law_not_that_of_pure_epsilon(call: Call) -> None:
+    page = call("privacy", "explain", "hdp-pairs", "--epsilon", 8).out
+    (row,) = {line for line in page.splitlines() if line.startswith("  every user")}
+    # history or none: epsilon, right, 99 % sure in; the same for this or another
+    numbers = ["8*", "80 %", "2.8 %", "15.1*", "92 %", "39.2 %"]
+    assert [cell.strip() for cell in row.split("  ") if cell] == ["every user", *numbers]
+    assert "99.9" not in page
 
 
 @pytest.mark.parametrize(

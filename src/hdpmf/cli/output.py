@@ -234,8 +234,8 @@ def claim_sentence(claim: PrivacyClaim) -> str:
         return f"Privacy: none; {claim.reason}."
     honest = f" What it really costs: {claim.honest}." if claim.honest else ""
     return (
-        f"Privacy: epsilon {claim.epsilon:g}, {claim.status.upper()}, against an observer of: "
-        f"{claim.view}; {claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
+        f"Privacy: epsilon {claim.epsilon:g} per {claim.unit}, {claim.status.upper()}, against an "
+        f"observer of: {claim.view}; {claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
         f"{_ITEMS[claim.items]}"
     )
 
@@ -263,7 +263,7 @@ def privacy_line(claim: PrivacyClaim, *long_version: object) -> str:
         "author's claim": "AUTHOR'S CLAIM: hdpmf has not checked it",
     }[claim.status]
     noise = "; SIMULATED noise, not for release" if claim.noise else ""
-    return f"Privacy: epsilon {claim.epsilon:g} per rating, {worth}{noise}. {more}"
+    return f"Privacy: epsilon {claim.epsilon:g} per {claim.unit}, {worth}{noise}. {more}"
 
 
 def short_claim(claim: PrivacyClaim) -> str:

@@ -129,7 +129,10 @@ def explain(
 
     values = lines()
     presence = lines(neighbours="presence")
-    whole = lines(example.ratings, unit="user")
+    whole = [
+        lines(example.ratings, unit="user", neighbours=about)
+        for about in ("value", "presence", "exchange")
+    ]
     form = method_named(setting.method).form
     fields = {
         "method": setting.method,
@@ -142,7 +145,7 @@ def explain(
         "not_protected": form.stays_open,
         "costs": [
             {"user": line.person.name, "weight": line.person.weight, **line.cost.fields()}
-            for line in (*values, *presence, *whole)
+            for line in (*values, *presence, *(line for each in whole for line in each))
         ],
     }
     return Result(fields, _page(setting, values, presence, whole, example))
@@ -207,7 +210,7 @@ def _page(
     setting: Setting,
     values: Sequence[Line],
     presence: Sequence[Line],
-    whole: Sequence[Line],
+    whole: Sequence[Sequence[Line]],
     numbers: Example,
 ) -> Iterator[Block]:
     """Explain the costs in words and numbers."""
@@ -225,29 +228,26 @@ def _page(
     ):
         yield from (Paragraph(paragraph), "")
     for view in dict.fromkeys(line.view for line in values):
-        here, rated, together = (
-            [line for line in table if line.view == view] for table in (values, presence, whole)
+        here, rated, together, none, other = (
+            [line for line in table if line.view == view] for table in (values, presence, *whole)
         )
         yield from _observer_lines(observer(view, method.has_h), here, together, numbers.ratings)
         local = method.family == "local"
         if rated[-1].cost.status in _BOUNDS and not local:
             shares = "; ".join(f"{line.person.name} {line.cost.briefly()}" for line in rated)
             yield Paragraph(f"Whether the item was rated at all, epsilon: {shares}.", "  ")
-        bounded = together[0].cost.status in _BOUNDS and math.isfinite(together[0].cost.pure)
-        if bounded and not local:
-            costs = "; ".join(f"{line.person.name} {line.cost.in_numbers()}" for line in together)
+        if together[0].cost.status in _BOUNDS and not local:
             most = setting.max_ratings
             sent = "" if most is None else f", of which {most} at most are sent"
             if most is not None and method.family == "sums":
                 sent = f", sent with the weight of {most} of weight 1 at most"
-            yield Paragraph(
-                f"All {numbers.ratings} ratings of a person together{sent}: {costs}.", "  "
-            )
+            yield f"  The person, all {numbers.ratings} ratings together{sent}; at most:"
+            yield from _person_lines(none, other)
         yield ""
     for status, meaning in MEANING.items():
         if any(line.cost.status == status for line in values):
             yield Paragraph(meaning)
-    if any("*" in line.cost.briefly() for line in (*values, *whole)):
+    if any("*" in line.cost.briefly() for line in (*values, *whole[0], *whole[1])):
         yield f"* but for a chance of {values[0].cost.delta:g} (delta)."
     pages = dict.fromkeys(line.cost.reference for line in values if line.cost.reference)
     if pages:
@@ -270,10 +270,36 @@ def _observer_lines(
         )
         for line, every in zip(here, together, strict=True)
     ]
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    for row in (head, *rows):
+    yield from _aligned([head, *rows])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  " + "  ".join(cells).rstrip()
+
+
+def _person_lines(none: Sequence[Line], other: Sequence[Line]) -> Iterator[Block]:
+    """Tell a history against none, and against another one: epsilon, a guess, who can be sure."""
+    if none[0].cost.status == "no guarantee":
+        yield "  no bound: whether a person has rated anything is in plain sight."
+        return
+    risk = ("right", "99 % sure in")
+    rows = {
+        line.person.name: (*_risk(line.cost), *_risk(another.cost))
+        for line, another in zip(none, other, strict=True)
+    }
+    if len(set(rows.values())) == 1:
+        rows = {"every user": rows.popitem()[1]}
+    head = ("", "history or none", *risk, "this or another", *risk)
+    yield from _aligned([head, *((name, *cells) for name, cells in rows.items())])
+
+
+def _risk(cost: Cost) -> tuple[str, str, str]:
+    from hdpmf.common.privacy.accounting.person import share
+
+    return cost.briefly(), at_most(cost.guess), share(cost.sure)
 
 
 def _guess_words(cost: Cost) -> str:

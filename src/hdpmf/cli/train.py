@@ -182,7 +182,7 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
     from hdpmf.models.one_round import OneRound
 
     lines = _warnings(model)
-    lines += [] if cost is None else [f"Epsilon is per rating; {cost}. {_EXACT}"]
+    lines += [] if cost is None else [f"Epsilon is per {model.privacy.unit}; {cost}. {_EXACT}"]
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:

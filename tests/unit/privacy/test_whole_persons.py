@@ -148,7 +148,7 @@ def test_a_persons_presence_is_another_question_than_values() -> None:
     )
     bits = person_costs(Setting("hdp-bit"), "messages", WORLD, WEIGHTS)
     assert math.isinf(bits.median.presence.epsilon_at_delta)
-    assert str(bits).endswith("for presence: no finite epsilon")
+    assert str(bits).startswith("a whole person pays, history against none: no finite epsilon; ")
     counts = person_costs(Setting("private-popular"), "sums", WORLD, WEIGHTS)
     assert counts.median.cost == counts.median.presence
     assert "about values" not in str(counts)

@@ -187,6 +187,11 @@ class Method:
         return ("A",) if self.estimator == "hdpmf.models.one_round:HDPSum" else ()
 
     @property
+    def unit(self) -> str:
+        """Whose its epsilon is: a ``rating``'s, or, where a delta goes with it, a ``person``'s."""
+        return "person" if "delta" in self.options else "rating"
+
+    @property
     def is_baseline(self) -> bool:
         """True for the trivial predictions that every method has to beat."""
         return self.family in ("local", "central")
@@ -316,8 +321,8 @@ class PrivacyClaim:
     """An epsilon together with what it stands on. Wherever epsilon is printed, this is printed.
 
     Attributes:
-        epsilon: The largest budget of any rating (a rating's own is W_ij times this); None without
-            privacy.
+        epsilon: The largest budget of any rating (a rating's own is W_ij times this), or of a
+            person; None without privacy.
         status: ``none`` (no protection), ``nominal`` (the paper's number, not a guarantee),
             ``author's claim`` (of a method that is not ours) or ``proved``.
         view: What the observer is assumed to see for the claim to mean anything.
@@ -329,6 +334,7 @@ class PrivacyClaim:
             which ones there are tells that somebody did, and epsilon does not cover that.
             ``stated`` where they are a public list (``Ratings.over``). Empty where a recommender
             stated them, as in a federation.
+        unit: Whose epsilon it is: a ``rating``'s of weight 1, or a whole ``person``'s.
     """
 
     epsilon: float | None
@@ -338,6 +344,7 @@ class PrivacyClaim:
     honest: str = ""
     noise: str = ""
     items: str = ""
+    unit: str = "rating"
 
     @property
     def worth(self) -> str:
@@ -355,7 +362,7 @@ class PrivacyClaim:
         return facts_html(
             "Privacy",
             {
-                "epsilon": "none" if self.epsilon is None else f"{self.epsilon:g}",
+                "epsilon": "none" if self.epsilon is None else f"{self.epsilon:g} per {self.unit}",
                 "status": self.status.upper(),
                 "against an observer of": self.view,
                 "because": self.reason,
@@ -381,4 +388,4 @@ def claim_of(method: Method | None, epsilon: float) -> PrivacyClaim:
         if claim.value == 0 and not claim.presence
         else epsilon
     )
-    return PrivacyClaim(stated, claim.status, claim.against, claim.reason)
+    return PrivacyClaim(stated, claim.status, claim.against, claim.reason, unit=method.unit)

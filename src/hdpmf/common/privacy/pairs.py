@@ -112,6 +112,12 @@ class PairsPlan:
             "pairs": pairs**2 / (4 * self.pairs**2),
         }
 
+    @property
+    def exchange_rho(self) -> float:
+        """What a person of weight 1 pays against any other history; values have a sign."""
+        costs = self.costs
+        return 2 * costs["linear"] + 4 * costs["values"] + 2 * costs["pairs"]
+
 
 def plan_for(
     epsilon: float,

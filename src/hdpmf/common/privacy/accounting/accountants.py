@@ -198,6 +198,24 @@ def epsilon_at(event: Event, delta: float) -> float:
     return min(best, _from_losses(counts, delta))
 
 
+def doubled(event: Event) -> Event:
+    """Return the event of two such changes, whether they move the same numbers or others.
+
+    Two releases with a pure epsilon, and one that is moved twice as far, have twice it together:
+    what is known of that is no more than a bit's law.
+    """
+    found: list[Event] = []
+    for release, times in _counted(event).items():
+        match release:
+            case PureRelease(budget):
+                found.append(Repeated(PureRelease(2 * budget), times))
+            case Unprotected():
+                found.append(release)
+            case _:
+                raise PrivacyError(f"no accountant can say what {type(release).__name__} twice is")
+    return Composed(tuple(found))
+
+
 def guess(event: Event) -> float:
     """Return how often an observer tells two equally likely neighbours apart; exact for Gaussians.
 

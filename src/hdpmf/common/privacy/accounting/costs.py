@@ -15,6 +15,7 @@ from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import accountants
 from hdpmf.common.privacy.accounting.accountants import Event
+from hdpmf.common.privacy.accounting.person import Spent, sure_by_renyi
 from hdpmf.common.privacy.accounting.rules import CAVEAT, Covers, observe
 from hdpmf.common.privacy.accounting.setting import (
     Neighbours,
@@ -80,6 +81,11 @@ class Cost:
         """The smallest proved epsilon at ``delta``."""
         return accountants.epsilon_at(self.event, self.delta)
 
+    @property
+    def sure(self) -> float:
+        """The share of cases, at most, in which somebody could be 99 % sure of what differs."""
+        return sure_of(self.event)
+
     def __str__(self) -> str:
         return f"{self.in_numbers()} ({self.status})"
 
@@ -112,9 +118,17 @@ _FIELDS = {
     **{name: name for name in ("method", "view", "unit", "neighbours")},
     **{"pure_epsilon": "pure", "zcdp_rho": "zcdp"},
     **{name: name for name in ("epsilon_at_delta", "delta", "status", "covers", "guess")},
-    **{name: name for name in ("guess_is_exact", "reason", "caveat", "reference")},
+    **{name: name for name in ("sure", "guess_is_exact", "reason", "caveat", "reference")},
 }
 """Names in JSON, and the attributes."""
+
+
+def sure_of(event: Event) -> float:
+    """Return in which share of cases somebody could be 99 % sure, at most, after an even start."""
+    if accountants.pure(event) < math.log(99):
+        return 0.0
+    rho = accountants.zcdp(event)
+    return Spent(rho).sure if accountants.is_exact_guess(event) else sure_by_renyi(rho)
 
 
 def cost(
@@ -137,7 +151,7 @@ def cost(
         n_raters: How many raters the rating's item has; for a user, one number for all or one per
             rating.
         unit: ``rating`` or ``user``: what differs.
-        neighbours: ``value`` or ``presence``: how.
+        neighbours: ``value`` or ``presence``: how; ``exchange``: a user's history is another one.
         delta: For ``epsilon_at_delta``.
         **settings: The rest of Setting: epsilon, factors, rounds, noise, ...
 
@@ -232,12 +246,14 @@ class PersonCost:
         cost: By the accountant, for what the method's epsilon is about: a change of all their
             values, or that they are there, where values are in nothing that is sent.
         presence: The same for whether this person's ratings are there at all.
+        exchange: The same for this history or another one.
     """
 
     ratings: int
     weight: float
     cost: Cost
     presence: Cost
+    exchange: Cost
 
     def fields(self) -> dict[str, Any]:
         """For JSON."""
@@ -246,6 +262,7 @@ class PersonCost:
             "weight": self.weight,
             **_numbers(self.cost),
             "presence": _numbers(self.presence),
+            "exchange": _numbers(self.exchange),
         }
 
 
@@ -279,14 +296,24 @@ class PersonCosts:
         def listed(costs: Mapping[str, Cost]) -> str:
             if all(math.isinf(found.epsilon_at_delta) for found in costs.values()):
                 return "no finite epsilon"
-            return ", ".join(f"{found.in_numbers()} {name}" for name, found in costs.items())
+            numbers = {
+                name: found.in_numbers().removeprefix("no finite pure epsilon; ")
+                for name, found in costs.items()
+            }
+            if len(set(numbers.values())) == 1:
+                return next(iter(numbers.values()))
+            return ", ".join(f"{text} {name}" for name, text in numbers.items())
 
-        text = f"for presence: {listed({name: each.presence for name, each in people.items()})}"
+        none, other = (
+            listed({name: getattr(each, about) for name, each in people.items()})
+            for about in ("presence", "exchange")
+        )
+        text = f"history against none: {none}; against another one: {other}"
         if self.median.cost.neighbours == "value":
             values = {
                 f"{name} ({each.ratings:,} ratings)": each.cost for name, each in people.items()
             }
-            text = f"for values: {listed(values)}; {text}"
+            text += f"; for values: {listed(values)}"
         return f"a whole person pays, {text}"
 
 
@@ -358,7 +385,7 @@ def person_costs(
     """Return the cost of one training for the average, median and heaviest person of a table."""
     people = People(ratings, weights)
     about = "presence" if setting.implicit else method_named(setting.method).claim(view).about
-    abouts = (about, "presence")
+    abouts = (about, "presence", "exchange")
 
     def of(person: int) -> PersonCost:
         costs = (

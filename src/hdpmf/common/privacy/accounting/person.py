@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Protocol
 
 from hdpmf.common.methods.registry import at_most
 from hdpmf.common.privacy.accounting.accountants import normal_cdf, normal_delta
@@ -86,7 +87,6 @@ class Spent:
         if self.rho == 0 or math.isinf(self.rho):
             return float(self.rho > 0)
         level = math.log(99)
-        by_renyi = 1.02 * math.exp(-(max(0.0, level - self.rho) ** 2) / (4 * self.rho))
         # Noise on a grid has steps: an outcome stands for all within half of one.
         far, root = _far(self.grain), math.sqrt(self.grain)
         steps = 2.15 * math.sqrt(root) + root * (3 * self.mu + 32) / 24
@@ -94,7 +94,14 @@ class Spent:
         exactly = sum(normal_cdf((sign * self.rho - level) / self.mu) for sign in (1, -1))
         if self.grain:
             exactly = exactly * math.exp(min(far, 1.0)) / (1 - 1e-4) + 4 * _RARE
-        return min(1.0, by_renyi, exactly * (1 + _CARE))
+        return min(sure_by_renyi(self.rho), exactly * (1 + _CARE))
+
+
+def sure_by_renyi(rho: float) -> float:
+    """As ``Spent.sure`` for anything with this rho: Markov's inequality at the best order."""
+    if rho == 0:
+        return 0.0
+    return min(1.0, 1.02 * math.exp(-(max(0.0, math.log(99) - rho) ** 2) / (4 * rho)))
 
 
 def gaussian(rho: float, noise: Iterable[tuple[float, int]] = ()) -> Spent:
@@ -142,7 +149,17 @@ def rho_of(epsilon: float, delta: float = PERSON_DELTA, grain: float = 0.0) -> f
     return low
 
 
-def sentence(none: Spent, other: Spent) -> str:
+class Risk(Protocol):
+    """How often a guess is right, at most, and in which share of cases somebody could be sure."""
+
+    @property
+    def right(self) -> float: ...  # noqa: D102
+
+    @property
+    def sure(self) -> float: ...  # noqa: D102
+
+
+def sentence(none: Risk, other: Risk) -> str:
     """Say what a person risks: history against none, and against another one.
 
     Args:

@@ -112,7 +112,12 @@ def observe(setting: Setting, view: View, subject: Subject) -> Observation:
         if rule not in RULES:
             raise ConfigError(f"the accounting has no rule {rule!r}; there are {', '.join(RULES)}")
         rule = RULES[rule]
-    found: Observation = rule(setting, view, subject)
+    found: Observation
+    if subject.neighbours == "exchange" and rule is not _pairs:
+        found = rule(setting, view, replace(subject, neighbours="presence"))
+        found = replace(found, event=e.doubled(found.event))
+    else:
+        found = rule(setting, view, subject)
     if METHODS.is_ours(method):
         return found
     # Our proofs are about our methods; nobody has checked that this one does what a rule counts.
@@ -352,13 +357,13 @@ def _pairs(setting: Setting, view: View, subject: Subject) -> Observation:
     plan = make_plan(
         _MANY, _MANY, rho_of(setting.epsilon, setting.person_delta), stars=not setting.implicit
     )
-    costs = plan.costs
-    changed = 4 * costs["values"] + 2 * costs["pairs"]  # another history of the same items
-    present = subject.neighbours == "presence"
-    if subject.unit == "user":
-        rho = plan.rho if present else changed
+    if subject.neighbours == "presence":
+        rho = plan.rho if subject.unit == "user" else presence_rho(plan, 1.0, subject.weights[0])
+    elif subject.unit == "rating":
+        rho = value_rho(plan, 1.0, subject.weights[0])
     else:
-        rho = (presence_rho if present else value_rho)(plan, 1.0, subject.weights[0])
+        # Presence is the same where only values differ.
+        rho = plan.exchange_rho - 2 * plan.costs["linear"] * (subject.neighbours == "value")
     return Observation(
         e.GaussianGivenH(math.sqrt(2 * rho)),
         "everything",

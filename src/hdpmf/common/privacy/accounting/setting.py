@@ -21,8 +21,9 @@ together with one of them; or nothing but the model at the end."""
 Unit = Literal["rating", "user"]
 """The difference of two neighbours: a rating, or all ratings of a user."""
 
-Neighbours = Literal["value", "presence"]
-"""How it differs: in the ratings' values, or in whether the ratings are there at all."""
+Neighbours = Literal["value", "presence", "exchange"]
+"""How it differs: in the ratings' values; in whether the ratings are there at all; or a user has
+another history, of the same weights."""
 
 VIEWS: tuple[View, ...] = get_args(View)
 
@@ -98,7 +99,7 @@ class Subject:
 
     Attributes:
         unit: One rating, or a user's.
-        neighbours: Whether values differ or presence.
+        neighbours: Whether values differ, presence, or everything.
         raters: How many ratings each one's item has.
     """
 
@@ -129,6 +130,8 @@ class Subject:
             raise ConfigError(
                 f"one rating has one weight, not {len(weights)}; for more say unit='user'"
             )
+        if neighbours == "exchange" and unit != "user":
+            raise ConfigError("a whole history is exchanged, of unit='user', not one rating")
         if bool((raters < 1).any()):
             raise ConfigError("an item whose rating is to be hidden has at least 1 rater")
         return cls(
