@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hdpmf.cli.options import (
     argument,
     command,
     option,
+    privacy_option,
     read_bytes,
     read_text,
     warn_about_servers,
@@ -58,6 +60,12 @@ def init(
             default="localhost, 127.0.0.1",
         ),
     ] = None,
+    people: Annotated[
+        int | None,
+        privacy_option(
+            "How many people may take part, about: proposes what a run asks of each.", "N", min=1
+        ),
+    ] = None,
 ) -> Result:
     """Set up a recommender: its items, its rating scale, its certificates."""
     from hdpmf.common.base.names import claimed_name
@@ -92,7 +100,23 @@ def init(
         f"and its address: {address}",
         f"enrol them with their cards: hdpmf recommender enroll {folder} CARD.json ...",
     ]
+    if people is not None:
+        fields["proposal"] = proposal = _proposal(people)
+        text.append(
+            f"of about {people:,} people a run of hdp-pairs should ask epsilon "
+            f"{proposal['epsilon']:g} of a person (at delta 1e-5); devices let {proposal['runs']} "
+            f"such runs through in a life of {proposal['life']:g}, by default"
+        )
     return Result(fields, text)
+
+
+def _proposal(people: int) -> dict[str, Any]:
+    """Return what a run should ask of a person, and how many such runs a life allows."""
+    from hdpmf.common.privacy.accounting.person import LIFE_EPSILON, proposed_epsilon, rho_of
+
+    epsilon = proposed_epsilon(people)
+    runs = math.floor(rho_of(LIFE_EPSILON) / rho_of(epsilon))
+    return {"people": people, "epsilon": epsilon, "life": LIFE_EPSILON, "runs": runs}
 
 
 def _catalogue(

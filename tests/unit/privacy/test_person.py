@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from hdpmf.common.privacy.accounting.accountants import normal_delta
-from hdpmf.common.privacy.accounting.person import Spent, gaussian, pure, rho_of, sentence
+from hdpmf.common.privacy.accounting.person import (
+    LIFE_EPSILON,
+    Spent,
+    gaussian,
+    proposed_epsilon,
+    pure,
+    rho_of,
+    sentence,
+)
 from hdpmf.errors import PrivacyError
 
 
@@ -101,6 +109,16 @@ def test_pure_epsilon_counts_as_the_normal_laws_that_meet_it(epsilon):
         assert p - math.exp(asked) * (1 - p) <= normal_delta(counted.mu, asked) * (1 + 1e-6) + 1e-12
     assert pure(800).rho == math.inf
     assert pure(0).rho == 0
+
+
+def test_a_run_asks_for_little_where_many_take_part():
+    life = rho_of(LIFE_EPSILON)
+    asked = [proposed_epsilon(people) for people in (1, 1_000, 50_000, 10**5, 10**6, 10**7)]
+    assert asked == sorted(asked, reverse=True)
+    assert asked[0] == asked[1] == 1.8
+    for people, epsilon in zip((10**5, 10**6), asked[3:], strict=False):
+        assert 18_000 <= people * math.sqrt(rho_of(epsilon)) <= 20_000
+    assert all(rho_of(epsilon) <= life / 4 for epsilon in asked)
 
 
 def test_what_cannot_be_is_refused():

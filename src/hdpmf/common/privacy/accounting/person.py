@@ -26,6 +26,15 @@ from hdpmf.errors import PrivacyError
 PERSON_DELTA = 1e-5
 """The delta of a person's epsilon, in all tables."""
 
+LIFE_EPSILON = 4.0
+"""A person's budget for their whole life, all recommenders and runs together, by default."""
+
+RUN_SHARE = 1 / 4
+"""The most of the squares of a life's mu that one run may take, by default: half of mu."""
+
+_ENOUGH = 20_000
+"""People times the root of a run's rho, from where on more budget is no more accuracy."""
+
 _CARE = 1e-9  # more, relatively, than floating-point arithmetic is off by
 
 
@@ -147,6 +156,17 @@ def rho_of(epsilon: float, delta: float = PERSON_DELTA, grain: float = 0.0) -> f
         fits = Spent(middle, grain).epsilon(delta) <= epsilon
         low, high = (middle, high) if fits else (low, middle)
     return low
+
+
+def proposed_epsilon(people: int) -> float:
+    """Return what a run should ask of a person, by how many there are; rounded down.
+
+    Many people need little of each. No run takes more than its share of a life (ADR 28).
+    """
+    most = RUN_SHARE * rho_of(LIFE_EPSILON)
+    asked = Spent(min(most, (_ENOUGH / max(people, 1)) ** 2)).epsilon()
+    step = 10.0 ** (math.floor(math.log10(asked)) - 1)
+    return round(math.floor(asked / step) * step, 12)
 
 
 class Risk(Protocol):
