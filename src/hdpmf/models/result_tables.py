@@ -122,11 +122,6 @@ class PairTest:
     t_holm: float = math.nan
     wilcoxon_holm: float = math.nan
 
-    def turned(self) -> PairTest:
-        """Return the same test of the second against the first."""
-        away = replace(self, difference=-self.difference, effect=-self.effect)
-        return replace(away, first=self.second, second=self.first, low=-self.high, high=-self.low)
-
 
 def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairTest]:
     """Test every pair of samples of equal length, and correct by Holm for testing so many.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -157,37 +157,6 @@ class Duel:
     test: PairedTest
 
 
-@dataclass(frozen=True, slots=True)
-class PaperStatement:
-    """A sentence of the paper, counted.
-
-    Attributes:
-        cases: Number of places where it can be checked.
-        exceptions: Descriptions of those in which it does not hold.
-        enough: Whether it holds in as many as it says.
-    """
-
-    text: str
-    where: str
-    cases: int
-    exceptions: tuple[str, ...]
-    enough: bool
-
-    @property
-    def holds(self) -> int:
-        """Number of cases in which it holds here."""
-        return self.cases - len(self.exceptions)
-
-    @property
-    def verdict(self) -> str:
-        """``holds``, ``mostly``, ``fails`` or ``not run``."""
-        if not self.cases:
-            return "not run"
-        if self.enough:
-            return "holds"
-        return "mostly" if self.holds > 0.75 * self.cases else "fails"
-
-
 def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:
     """Yield the pairs of Table III that the paper orders: measure, the better one, the other."""
     cells = [cell for cell in content.cells.get("table3", ()) if cell.status == "done"]
@@ -235,123 +204,3 @@ def duels(cells: list[Cell]) -> dict[tuple[str, str, int], Duel]:
                 test=test,
             )
     return tests
-
-
-class _Order(NamedTuple):
-    """A statement of the paper: the first method of each pair has the smaller error.
-
-    Attributes:
-        most: True if the paper says so of most cases only.
-        except_on: Beginning of the names of data sets that it excepts.
-    """
-
-    experiment: str
-    where: str
-    pairs: tuple[tuple[str, str], ...]
-    metrics: tuple[str, ...]
-    text: str
-    most: bool = False
-    except_on: str | None = None
-
-
-_OURS = (("hdpmf", "pdpmf"),)
-
-_ORDERS = (
-    _Order(
-        "table3", "Table III", _OURS, ("mse", "mae"),
-        "HDPMF has a significantly smaller MSE and MAE than PDPMF on all data sets.",
-    ),
-    _Order(
-        "table3", "Table III", (("hdpmf", "dpmf"), ("pdpmf", "dpmf")), ("mse", "mae"),
-        "DPMF performs much worse than HDPMF and PDPMF.",
-    ),
-    _Order(
-        "figure_epsilon_uc", "Figure: epsilon_uc", _OURS, ("mse",),
-        "HDPMF defeats PDPMF in most cases when the smallest weight of conservative users varies.",
-        most=True,
-    ),
-    _Order(
-        "figure_f_uc", "Figure: f_uc", _OURS, ("mse",),
-        "HDPMF always outperforms PDPMF when the share of conservative users varies.",
-    ),
-    _Order(
-        "figure_sparsity", "Figure: sparsity", _OURS, ("mse",),
-        "Except very few cases on Yelp, HDPMF always outperforms PDPMF with different sparsity.",
-        except_on="yelp",
-    ),
-    _Order(
-        "figure_ablation", "Figure: ablation", (("hdpmf", "hdpmf-r"), ("dpmf", "hdpmf-r")),
-        ("mse",), "Without rescaling (HDPMF-R) the error rises dramatically, above DPMF's.",
-    ),
-)  # fmt: skip
-
-
-def statements(content: Content) -> list[PaperStatement]:
-    """Check the statements of the paper's text about its experiments."""
-    *first, last = (_check(content, order) for order in _ORDERS)
-    return [*first, _sparser(content), last]
-
-
-def _check(content: Content, order: _Order) -> PaperStatement:
-    """Count where a statement holds. A diverged method counts as infinitely bad."""
-    cells = [
-        cell
-        for cell in content.cells.get(order.experiment, ())
-        if cell.status in ("done", "diverged")
-    ]
-    found = {(cell.method, cell.dataset, cell.factors, cell.x): cell for cell in cells}
-    pairs = [
-        (metric, cell, other)
-        for metric, (first, second) in itertools.product(order.metrics, order.pairs)
-        for cell in cells
-        if cell.method == first
-        and (other := found.get((second, cell.dataset, cell.factors, cell.x))) is not None
-    ]
-    wrong = [
-        (metric, cell, other)
-        for metric, cell, other in pairs
-        if not cell.metrics[metric].mean < other.metrics[metric].mean
-    ]
-    enough = 2 * len(wrong) < len(pairs) if order.most else not wrong
-    if order.except_on is not None:
-        enough = all(cell.dataset.startswith(order.except_on) for _, cell, _ in wrong)
-    several = len(order.metrics) > 1
-    exceptions = tuple(_exception(*one, show_metric=several) for one in wrong)
-    return PaperStatement(order.text, order.where, len(pairs), exceptions, enough)
-
-
-def _sparser(content: Content) -> PaperStatement:
-    """Check that all of the paper's methods get worse with every step to sparser data."""
-    curves: dict[tuple[str, str, int], list[Cell]] = {}
-    for cell in content.cells.get("figure_sparsity", ()):
-        if cell.status == "done" and cell.in_paper:
-            curves.setdefault((cell.dataset, cell.method, cell.factors), []).append(cell)
-    steps = [
-        pair
-        for curve in curves.values()
-        for pair in itertools.pairwise(sorted(curve, key=lambda cell: cell.x or 0.0))
-    ]
-    exceptions = tuple(
-        f"{dense.dataset_title}, {dense.label}, {sparse.x:.0%} to {dense.x:.0%}"
-        for sparse, dense in steps
-        if sparse.mse.mean < dense.mse.mean
-    )
-    return PaperStatement(
-        "The performance of all three methods degrades when the data set becomes sparser.",
-        "Figure: sparsity",
-        len(steps),
-        exceptions,
-        not exceptions,
-    )
-
-
-def _exception(metric: str, cell: Cell, other: Cell, *, show_metric: bool) -> str:
-    parts = [cell.dataset_title, f"K = {cell.factors}"]
-    if cell.x is not None:
-        parts.append(f"at {cell.x:g}")
-    if show_metric:
-        parts.append(METRIC_LABELS[metric])
-    ours = cell.metrics[metric].mean
-    theirs = other.metrics[metric].mean
-    values = [f"{error:.4f}" if math.isfinite(error) else "diverged" for error in (ours, theirs)]
-    return f"{', '.join(parts)}: {cell.label} {values[0]}, {other.label} {values[1]}"

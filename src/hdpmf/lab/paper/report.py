@@ -10,7 +10,7 @@ from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.experiments.summary import paired_test
 from hdpmf.lab.paper import NAMES, published
 from hdpmf.lab.paper.findings import count_marks, mark_of, paper_headline
-from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals, statements
+from hdpmf.lab.paper.published import duels, paper_pairs, privacy_groups, reversals
 from hdpmf.lab.report.content import METRIC_LABELS, Content, read_content
 from hdpmf.lab.report.exports import (
     LOWEST,
@@ -160,7 +160,6 @@ def paper_page(content: Content) -> Page:
             "duels": duels(content.cells.get("table3", [])),
             "mark_of": mark_of,
             "published_number": published.table3,
-            "statements": statements(content),
             "reversals": reversals(content),
             "comparable": any(paper_pairs(content)),
             "printed": published.table1(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,6 @@ from hdpmf.lab.experiments import Cell, Experiment
 from hdpmf.lab.experiments.expansion import split_in_words, wishes_in_words, wishes_of
 from hdpmf.lab.experiments.store import StoredClaim
 from hdpmf.lab.report.content import (
-    NDCG,
-    RANKING_LABELS,
     Content,
     TunedGrid,
     counted,
@@ -23,7 +21,6 @@ from hdpmf.lab.report.content import (
     plain,
     words,
 )
-from hdpmf.models.result_tables import PairTest
 
 HONEST_FIGURE = "figure_honest"
 
@@ -204,36 +201,6 @@ def claim_rows(content: Content) -> list[ClaimRow]:
         if cells and cells[0].claim is not None:
             rows.append(ClaimRow(label, cells[0].claim, cost_range(content, cells), proved))
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class TestRow:
-    """A method against the best one at a place, over users."""
-
-    place: str
-    best: str
-    other: str
-    test: PairTest
-
-
-def tests_of_best(content: Content, experiment: Experiment) -> Iterator[TestRow]:
-    """Yield how far each method is behind the one with the lowest error, or the best lists."""
-    labels = content.method_labels
-    for (dataset, factors), by_metric in content.tests[experiment.name].items():
-        for metric, pairs in by_metric.items():
-            lists = metric == NDCG
-            mean = {
-                test.first: test.difference for test in pairs if test.second == pairs[-1].second
-            }
-            mean[pairs[-1].second] = 0.0
-            best = (max if lists else min)(mean, key=mean.__getitem__)
-            name = RANKING_LABELS[NDCG] if lists else metric.upper()
-            place = f"{content.dataset_titles[dataset]}, K = {factors}, {name}"
-            for test in pairs:
-                if best == test.second:
-                    test = test.turned()
-                if best == test.first:
-                    yield TestRow(place, labels[best], labels[test.second], test)
 
 
 _SHORT_NAMES = {"learning_rate": "lr"}
