@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
+
+import numpy as np
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
@@ -34,6 +37,8 @@ class HDPPairs(PairsOptions, OneRound):
         epsilon: The budget of a person, for everything that is sent about them.
         delta: Goes with it.
         heads: How many of the most popular items have pairs; ``auto`` follows from public numbers.
+        stars: Whether to learn how items are rated, too. Without it all of the budget is for lists,
+            and no ratings are predicted.
         cap: The largest share of one rating in what is sent of a person: it bounds what the rating
             costs, whatever else the person has rated. ``auto`` is 1/16, 1 is no cap.
         features: Public item features: True or ``auto`` for the item table's genres and years, a
@@ -59,7 +64,7 @@ class HDPPairs(PairsOptions, OneRound):
             self.delta,
             train.n_users,
             train.n_items,
-            stars=not train.implicit,
+            stars=self.stars and not train.implicit,
             heads=None if isinstance(self.heads, str) else self.heads,
             kappa=CAP if isinstance(self.cap, str) else self.cap,
         )
@@ -70,7 +75,7 @@ class HDPPairs(PairsOptions, OneRound):
         """Return the noisy sums of a run over these ratings: all that the recommender sees."""
         own = histories(train, weights)
         linear, values = linear_sums(plan, own, noise)
-        heads = Heads.of(popularity_of(plan, linear), plan.heads)
+        heads = Heads.of(popularity_of(plan, linear, SERVERS), plan.heads)
         return PairsAnswer(linear, values, heads, pair_sums(plan, heads, own, noise), SERVERS)
 
     def _ask(
@@ -88,6 +93,16 @@ class HDPPairs(PairsOptions, OneRound):
         """Fit devices with these ratings to what a recommender published after a run."""
         self.lists_ = lists
         return self.with_facts(train, weights, facts)
+
+    def set_source(self, implicit: bool, columns: Mapping[str, str] | None) -> None:  # noqa: D102
+        super().set_source(implicit, columns)
+        self.predicts_ratings = self.predicts_ratings and self.stars
+
+    def _predict_codes(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        if self.predicts_ratings:
+            return super()._predict_codes(users, items)
+        means = np.append(self.devices_.means, np.nan)[users]
+        return np.where(np.isnan(means), self.devices_.scale.middle, means)
 
     def _order(self) -> ListOrder:
         return ByPairs(self.devices_, self.lists_, super()._order())

@@ -239,7 +239,7 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         """Order by released popularity, the user's taste in features, and the predicted rating."""
         popularity = self._popularity()
         names, columns = taste_columns(self.fit_, popularity)
-        like = 0.0 if self.implicit_ else LIKE  # choices say nothing about stars
+        like = LIKE if self.predicts_ratings else 0.0  # choices say nothing about stars
         return ChooseAndLike(
             self.devices_, self._predicted, popularity, columns, names, like_weight=like
         )

@@ -329,6 +329,9 @@ class PairsOptions(DeviceOptions):
     heads: int | str = option(
         "auto", "How many of the most popular items have pairs; auto: by public numbers.", object
     )
+    stars: bool = option(
+        True, "Learn how items are rated, too; without it all of the budget is for lists."
+    )
     cap: float | str = option(
         "auto",
         "The largest share of one rating in what is sent of a person; auto: 1/16; 1: no cap.",

@@ -349,9 +349,10 @@ class ByListModel:
                 yield list_parts(self.lists, own.indices[here].astype(np.int64), counts, items)
 
 
-PAIRS = 0.8
-"""Weight of a standard deviation of what goes together with a person's ratings, where a factor e in
-popularity counts 1."""
+PAIRS, FEW = 1.0, 10.0
+"""Weight of a deviation of what goes together with a person's ratings, where a factor e in
+popularity counts 1, and at how many ratings of heads it is less by root two. Best of .4 to 1.3 and
+0, 10 and 30 on ratings held out within the training parts of ML-100K and ML-1M."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -372,14 +373,14 @@ class ByPairs:
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
         scores, heads = self.apart.scores(users), self._heads
-        together, mean, deviation = self._together(inputs(self.devices, users))
-        scores[:, heads] += PAIRS * (together - mean) / deviation
+        together, weights = self._together(inputs(self.devices, users))
+        scores[:, heads] += weights * (together - together.mean(axis=1, keepdims=True))
         return scores
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
         """Yield the parts of the scores in each user's list."""
         own = inputs(self.devices, users)
-        _, _, deviations = self._together(own)
+        _, weights = self._together(own)
         even = np.zeros(self.lists.n_items)
         even[self._heads] = 1.0 / len(self._heads)
         for row, (parts, items) in enumerate(
@@ -388,7 +389,7 @@ class ByPairs:
             here = slice(own.indptr[row], own.indptr[row + 1])
             rated = own.indices[here].astype(np.int64)
             found = list_parts(self.lists, rated, own.data[here], items, even)
-            added = found.own * (PAIRS / float(deviations[row, 0]))
+            added = found.own * float(weights[row, 0])
             added[:, self.lists.positions(items) < 0] = 0.0
             yield replace(parts, rated=found.rated, own=added)
 
@@ -397,8 +398,10 @@ class ByPairs:
         heads = self.lists.heads
         return np.arange(self.lists.n_items) if heads is None else heads
 
-    def _together(self, own: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Scores of the known items, with their mean and deviation for each user."""
+    def _together(self, own: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of heads, and what a unit of them counts for each user."""
         found = self.lists.many_known(own)
-        mean, deviation = found.mean(axis=1, keepdims=True), found.std(axis=1, keepdims=True)
-        return found, mean, np.where(deviation > 0, deviation, 1.0)
+        deviation = found.std(axis=1, keepdims=True)
+        known = own[:, self._heads].getnnz(axis=1)[:, None]
+        trust = PAIRS * np.sqrt(known / (known + FEW))
+        return found, trust / np.where(deviation > 0, deviation, np.inf)

@@ -1,4 +1,4 @@
-"""Estimate the sum of weights behind each item, seen through Laplace noise."""
+"""Estimate the sum of weights behind each item, seen through Laplace or Gaussian noise."""
 
 from __future__ import annotations
 
@@ -48,6 +48,23 @@ def deconvolve(released: np.ndarray, noise_scale: float | np.ndarray) -> Weights
     if scale == noise_scale.min():
         return _filled_in(found, unclear, lambda: _deconvolve(released[unclear], scale))
     return _filled_in(found, unclear, lambda: _deconvolve_each(released, noise_scale, unclear))
+
+
+def deconvolve_gaussian(released: np.ndarray, deviation: float) -> Weights:
+    """Estimate the same where the noise is Gaussian, of one deviation."""
+    unclear = released < _CLEAR * deviation
+    found = _as_released(released, np.full(len(released), deviation))
+    grid = _grid(_CLEAR * deviation)
+    own = released[unclear]
+
+    def distances(part: slice) -> np.ndarray:
+        return np.asarray((own[part, None] - grid) ** 2 / (2 * deviation**2))
+
+    return _filled_in(
+        found,
+        unclear,
+        lambda: _in_chunks(len(own), grid, _spread_of_sample(len(own), distances), distances),
+    )
 
 
 def _deconvolve(released: np.ndarray, noise_scale: float) -> Weights:
