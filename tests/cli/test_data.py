@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hdpmf.cli.options import DATASET_NAMES
+from hdpmf.cli.options import DATASET_NAMES, DATASETS
 from hdpmf.cli.rating_options import MERGING, SPLITS
-from hdpmf.common.data import Ratings
+from hdpmf.common.data import DatasetInfo, Ratings, synthetic_world
 from hdpmf.common.data.checks import DUPLICATES
+from hdpmf.common.data.datasets import REGISTRY
 from hdpmf.common.data.splits import CUTS
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.models import make_model
@@ -254,7 +255,7 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
         "--implicit", "--out", tmp_path / "sums").out  # fmt: skip
     result = call("evaluate", "mf", *ask, "--implicit")
     assert result.code == 3
-    assert "hdp-sum, private-popular, most-popular" in result.err
+    assert "Methods that take it: hdp-sum, " in result.err
     result = call("train", "ease", "--train", clicks, "--implicit", "--out", tmp_path / "model")
     assert "320 choices" in result.out
     user = frame_of(clicks)["customer"][0]
@@ -316,3 +317,28 @@ def test_info_suggests_a_command_that_runs(call: Call, tmp_path: Path, timed: bo
     assert "something is missing, not counted here: 3 (user in 2, rating in 1)" in told.out
     found = call("data", "info", path, *column, "--json").json
     assert (found["missing"], found["missing_rows"]) == ({"user": 2, "rating": 1}, 3)
+
+
+def test_data_sets_of_packages_are_listed_with_ours(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mine = DatasetInfo(
+        name="club",
+        title="Our club",
+        description="what we rated",
+        page="https://example.org/club",
+        files=("club.csv",),
+        read=lambda info, path: Ratings.read(path, name=info.title),
+    )
+    monkeypatch.setattr(REGISTRY, "_known", {**REGISTRY._known, "club": mine})
+    monkeypatch.setenv("HDPMF_DATA", str(tmp_path))
+    synthetic_world(n_users=20, n_items=10, n_ratings=100, rng=0).write(tmp_path / "club.csv")
+    assert [row["name"] for row in call("data", "info", "--json").json["datasets"]] == [
+        *DATASET_NAMES,
+        "club",
+    ]
+    assert call("data", "info", "club", "--json").json["ratings"] == 100
+    assert "data sets are synthetic" in call("data", "info", "nowhere").err
+    assert "club" in call("data", "info", "nowhere").err
+    assert "club" in list(DATASETS)  # for completion
+    assert call("evaluate", "user-mean", "--data", "club", "--hold-out", "2").code == 0

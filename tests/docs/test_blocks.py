@@ -191,7 +191,7 @@ def test_a_list_with_titles_in_five_commands(
     names: dict[str, Any] = {}
     exec(compile(python.text, str(page), "exec"), names)
     assert shell.text.count("$ ") == 5
-    assert shell.text.startswith("$ pip install hdpmf\n")
+    assert shell.text.startswith("$ pip install .")
     printed = []
     for call in calls_on(page):
         with pytest.raises(SystemExit) as ended:

@@ -21,7 +21,7 @@ from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, DivergedError, notify
 from hdpmf.models.base import Estimator, make_model
-from hdpmf.models.baselines import GlobalMean, UserMean
+from hdpmf.models.baselines import GlobalMean, MostPopular, UserMean
 from hdpmf.models.ranking_metrics import ListQuality
 from hdpmf.models.result_tables import Comparison, SearchResult, Tabular, text_table
 
@@ -77,6 +77,7 @@ def measure(
         groups: Measure the error of each group of users (``mse_NAME``), and how far apart the best
             and the worst are (``mse_gap``).
     """
+    lists = lists or test.implicit
     found: dict[str, float | None] = {"mse": None, "mae": None}
     users: dict[str, np.ndarray] = {}
     if model.predicts_ratings and not test.implicit:
@@ -153,10 +154,11 @@ def compare(
     rng: int = 0,
     progress: bool | None = None,
 ) -> Comparison:
-    """Fit models on the same ratings and test them on the same others, beside two baselines.
+    """Fit models on the same ratings and test them on the same others, beside baselines.
 
     The baselines are the user mean and the global mean. A model that only orders items has no
-    errors (None), and comes last.
+    errors (None), and comes last. Of choices without ratings lists are measured, beside those of
+    the most popular items.
 
     In a notebook the answer shows itself as a table; ``.tests()`` says which differences are more
     than chance, ``.to_frame()`` is a data frame.
@@ -177,10 +179,10 @@ def compare(
         progress: Whether to show a bar, on a terminal or in a notebook; None: in a notebook.
     """
     chosen = [as_model(given, rng) for given in models]
-    for trivial in (UserMean, GlobalMean):
+    parts, title = _parts(data, weights, per_user, folds, rng)
+    for trivial in (MostPopular,) if parts[0].train.implicit else (UserMean, GlobalMean):
         if not any(type(model) is trivial for model in chosen):
             chosen.append(trivial())
-    parts, title = _parts(data, weights, per_user, folds, rng)
     rows: list[dict[str, Any]] = []
     samples: dict[str, dict[str, np.ndarray]] = {}
     with progress_bar("comparing", len(chosen), show=progress) as advance:
@@ -207,6 +209,7 @@ def compare(
             )
             samples[name] = user_means([each.users for each, _ in found])
             advance(len(rows), len(chosen))
+    rows.sort(key=lambda row: -(row.get("ndcg_at_10") or 0.0))
     rows.sort(key=lambda row: math.inf if row["mse"] is None else row["mse"])
     return Comparison(title, rows, samples)
 
