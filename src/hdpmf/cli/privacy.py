@@ -403,12 +403,21 @@ def compare(
     person: Annotated[
         float,
         privacy_option(
-            "Epsilon of all ratings of the median person together, at delta 1e-5.", "E", min=0
+            "Epsilon of the median person, at delta 1e-5: their history against none, or all its "
+            "values at once where a method does not hide who rated what.",
+            "E",
+            min=0,
         ),
     ],
     source: ExplicitRatingsOptions,
     cut: SplitOptions,
     wishes: WeightOptions,
+    max_ratings: Annotated[
+        int | None,
+        privacy_option(
+            "Most ratings of a person that are sent, for designs with such a limit.", "M", min=1
+        ),
+    ] = None,
     ranking: Annotated[bool, run_option("Measure lists of ten, too.", None, "--ranking")] = False,
     seed: Seed = 0,
 ) -> Result:
@@ -428,7 +437,13 @@ def compare(
     names = list(
         dict.fromkeys((*(method_named(name).name for name in methods), "user-mean", "global-mean"))
     )
-    designs = {METHODS[name].label: _design(name, person, people, seed) for name in names}
+    limited = [name for name in names if "max_ratings" in METHODS[name].options]
+    if max_ratings is not None and not limited:
+        raise ConfigError("--max-ratings: none of these designs has such a limit")
+    limits = {} if max_ratings is None else dict.fromkeys(limited, max_ratings)
+    designs = {
+        METHODS[name].label: _design(name, person, people, limits.get(name), seed) for name in names
+    }
     found = measured(
         [model for model, _ in designs.values()],
         (training, held_out),
@@ -439,16 +454,21 @@ def compare(
     rows = [
         {**designs[row["model"]][1], **{name: row.get(name) for name in _MEASURED}} for row in found
     ]
-    columns = ["method", "epsilon per rating", "of a person: values", "presence", "MSE", "MAE"]
+    columns = ["method", "epsilon", *_OF_A_PERSON, "MSE", "MAE"]
     columns += ["NDCG@10"] if ranking else []
     table = Table(
         (*columns, "claim"),
         [_compared_cells(row, ranking) for row in rows],
         numeric=tuple(columns[1:]),
-        title=f"{training.name}: all ratings of the median person together at epsilon "
-        f"{person:g}, delta 1e-5; {len(held_out):,} ratings to test on",
+        title=f"{training.name}: the median person at epsilon {person:g}, delta 1e-5; "
+        f"{len(held_out):,} ratings to test on",
     )
-    text: list[Block] = [table]
+    text: list[Block] = [
+        table,
+        "epsilon: the design's own, of a rating or, for hdp-pairs, of a person. The others are of "
+        "the median person: history against none, against another one, all values at once; of the "
+        "heaviest: history against none. right: of guesses between two histories, at most.",
+    ]
     if any(row["status"] == "nominal" for row in rows):
         text.append(
             "NOMINAL: the accountant counts one channel of several, so that the true cost may be "
@@ -461,6 +481,7 @@ def compare(
     ]
     fields = {
         "person": person,
+        "max_ratings": max_ratings,
         "data": training.name,
         "n_train": len(training),
         "n_test": len(held_out),
@@ -473,25 +494,41 @@ def compare(
 
 _MEASURED = ("mse", "mae", "ndcg_at_10")
 
+_OF_A_PERSON = ("or none", "or another", "right", "values", "heaviest")
 
-def _design(name: str, most: float, people: People, seed: int) -> tuple[Estimator, dict[str, Any]]:
+
+def _design(
+    name: str, most: float, people: People, limit: int | None, seed: int
+) -> tuple[Estimator, dict[str, Any]]:
     """Return a design at the wanted cost per person, and what it costs."""
     from hdpmf.common.privacy.accounting import Setting
     from hdpmf.models import make_model
 
     method = method_named(name)
     person = people.at(0.5)
-    scale = people.ratings.scale
     chosen: dict[str, Any] = {"rng": seed} if "rng" in method.options else {}
-    setting = replace(Setting.from_params(name, make_model(name).get_params()), scale=scale)
+    chosen |= {} if limit is None else {"max_ratings": limit}
+
+    def setting() -> Setting:
+        params = make_model(name, **chosen).get_params()
+        ratings = people.ratings
+        return replace(
+            Setting.from_params(name, params), scale=ratings.scale, implicit=ratings.implicit
+        )
+
     if "epsilon" in method.options:
-        chosen["epsilon"] = people.epsilon_for(setting, method.headline, person, most)
-    model = make_model(name, **chosen)
-    used = replace(Setting.from_params(name, model.get_params()), scale=scale)
-    value, presence = (
+        chosen["epsilon"] = (
+            most
+            if method.unit == "person"
+            else people.epsilon_for(setting(), method.headline, person, most)
+        )
+    used = setting()
+    value, presence, exchange = (
         people.cost(used, method.headline, person, neighbours=about)
-        for about in ("value", "presence")
+        for about in ("value", "presence", "exchange")
     )
+    heaviest = people.cost(used, method.headline, people.at(1.0), neighbours="presence")
+    model = make_model(name, **chosen)
     return model, {
         "method": name,
         "epsilon": chosen.get("epsilon"),
@@ -499,6 +536,10 @@ def _design(name: str, most: float, people: People, seed: int) -> tuple[Estimato
         "against": method.claim().against,
         "value": _finite(value.epsilon_at_delta),
         "presence": _finite(presence.epsilon_at_delta),
+        "exchange": _finite(exchange.epsilon_at_delta),
+        "guess": exchange.guess,
+        "sure": exchange.sure,
+        "heaviest": _finite(heaviest.epsilon_at_delta),
         "ratings_of_person": people.n_ratings(person),
     }
 
@@ -520,8 +561,11 @@ def _compared_cells(row: dict[str, Any], ranking: bool) -> list[str]:
     return [
         METHODS[row["method"]].label,
         "" if row["epsilon"] is None else f"{row['epsilon']:g}",
-        epsilon(row["value"]),
         epsilon(row["presence"]),
+        epsilon(row["exchange"]),
+        at_most(row["guess"]),
+        epsilon(row["value"]),
+        epsilon(row["heaviest"]),
         measure(row["mse"]),
         measure(row["mae"]),
         *([measure(row["ndcg_at_10"])] if ranking else []),

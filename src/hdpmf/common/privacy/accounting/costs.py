@@ -356,10 +356,14 @@ class People:
     def epsilon_for(self, setting: Setting, view: str, person: int, most: float) -> float:
         """Return the largest epsilon, to four digits, at which a person spends ``most``.
 
+        That is for their history against none; where a method does not hide who rated what, for
+        all its values at once.
+
         Raises:
             PrivacyError: What a person spends does not depend on epsilon, or has no bound.
         """
-        about = method_named(setting.method).claim(view).about
+        claim = method_named(setting.method).claim(view)
+        about = "presence" if claim.presence else claim.about
 
         def spends(epsilon: float) -> float:
             tried = replace(setting, epsilon=epsilon)
