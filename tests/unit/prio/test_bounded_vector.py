@@ -93,9 +93,11 @@ def lies_about(circuit: BoundedVector) -> dict[str, list[int]]:
     over = sum(value**2 for value in long) - circuit.bound
     every = [largest] * ENTRIES
     truth, cost = of(circuit, ROW), ENTRIES * largest**2 - circuit.bound
+    above = of(circuit, [largest + 1])
     rest = circuit.bound - (largest + 1) ** 2
     return {
-        "digits of an entry above the largest": of(circuit, [largest + 1]),
+        "digits of an entry above the largest": above,
+        "digits of upper places alone": changed(above, {0: -step, n: 1}),
         "digits of an entry below the lowest": of(
             circuit, [-largest - 1 if circuit.signed else -1]
         ),

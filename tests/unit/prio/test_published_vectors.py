@@ -1,7 +1,7 @@
-"""The official vectors of draft-irtf-cfrg-vdaf-20, good and bad, byte by byte.
+"""The official vectors of draft-irtf-cfrg-vdaf-20, good and bad, and ours, byte by byte.
 
-They are in ../shared/vectors/vdaf-20. Nothing of ours uses XofFixedKeyAes128, which Poplar1 is for:
-its file is left out.
+The official ones are in ../shared/vectors/vdaf-20. Nothing of ours uses XofFixedKeyAes128, which
+Poplar1 is for: its file is left out. Ours are in spec/vectors/prio3.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.aggregation.two_servers.prio.field import derive_seed
 from hdpmf.errors import PrioError
+from tests.unit.prio import our_vectors
 from tests.unit.prio.circuits import FIELD128, vdaf_of
 
 FOLDER = Path(__file__).parents[4] / "shared" / "vectors" / "vdaf-20"
@@ -29,39 +30,57 @@ BAD += ["Count_bad_wire_seed", "Histogram_bad_helper_jr_blind", "Histogram_bad_l
 BAD += ["Histogram_bad_public_share", "Histogram_bad_verifier_message"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def vectors() -> None:
+@pytest.fixture(scope="module")
+def folder() -> Path:
     """Without the folder tests are skipped, but on CI they fail instead."""
-    if FOLDER.is_dir():
-        return
-    reason = "needs the draft's vectors in ../shared/vectors/vdaf-20"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    if not FOLDER.is_dir():
+        reason = "needs the draft's vectors in ../shared/vectors/vdaf-20"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return FOLDER
 
 
 @pytest.mark.parametrize("name", [*GOOD, *BAD])
-def test_every_step_has_the_bytes_of_the_draft(name: str) -> None:
-    given = json.loads((FOLDER / f"Prio3{name}.json").read_text())
+def test_every_step_has_the_bytes_of_the_draft(folder: Path, name: str) -> None:
+    given = json.loads((folder / f"Prio3{name}.json").read_text())
     follow(given, vdaf_of("Prio3" + name.split("_")[0], given))
-    failed = [step["operation"] for step in given["operations"] if not step["success"]]
-    assert bool(failed) == (name in BAD)
+    assert refused(given) == (name in BAD)
 
 
-def test_all_files_are_tried() -> None:
-    there = {path.stem for path in FOLDER.iterdir()}
-    assert there == {f"Prio3{name}" for name in (*GOOD, *BAD)} | {
-        "XofTurboShake128",
-        "XofFixedKeyAes128",
-    }
+def test_all_files_are_tried(folder: Path) -> None:
+    others = {"XofTurboShake128", "XofFixedKeyAes128"}
+    assert {path.stem for path in folder.iterdir()} == {
+        f"Prio3{name}" for name in (*GOOD, *BAD)
+    } | others
 
 
-def test_the_expandable_hash() -> None:
-    given = json.loads((FOLDER / "XofTurboShake128.json").read_text())
+def test_the_expandable_hash(folder: Path) -> None:
+    given = json.loads((folder / "XofTurboShake128.json").read_text())
     tag, seed, binder = (bytes.fromhex(given[name]) for name in ("dst", "seed", "binder"))
     assert derive_seed(tag, seed, (binder,), 32).hex() == given["derived_seed"]
     found = FIELD128.expand(tag, seed, binder, given["length"])
     assert FIELD128.encode(found).hex() == given["expanded_vec_field128"]
+
+
+@pytest.mark.parametrize("path", sorted(our_vectors.FOLDER.glob("*.json")), ids=lambda p: p.stem)
+def test_every_step_of_our_circuits_has_these_bytes(path: Path) -> None:
+    given = json.loads(path.read_text())
+    vdaf = our_vectors.vdaf_of(path.stem.split("_")[0], given)
+    follow(given, vdaf)
+    assert refused(given) == ("_bad_" in path.stem)
+
+
+def test_our_files_are_those_that_are_written() -> None:
+    kept = {path.stem: path.read_text() for path in our_vectors.FOLDER.iterdir()}
+    assert kept == {name: our_vectors.text(file) for name, file in our_vectors.files()}
+
+
+def refused(given: dict[str, Any]) -> bool:
+    """Return True if a file's last step is refused, and no other one."""
+    *before, last = (step["success"] for step in given["operations"])
+    assert all(before)
+    return not last
 
 
 def follow(given: dict[str, Any], vdaf: Prio3) -> None:
