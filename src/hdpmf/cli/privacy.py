@@ -357,14 +357,19 @@ def _summary(made: PrivacyStatement) -> Iterator[Block]:
     rows = made.people.rows
     if rows:
         yield Table(
-            ("person", "ratings", "values", "presence"),
+            ("person", "ratings", "values", "history or none", "this or another"),
             [
-                (row.place, f"{row.ratings:,}", row.value.epsilon, row.presence.epsilon)
+                (
+                    row.place,
+                    f"{row.ratings:,}",
+                    *(each.epsilon for each in (row.value, row.presence, row.exchange)),
+                )
                 for row in rows
             ],
             numeric=("ratings",),
             title="all ratings of a person together",
         )
+        yield Paragraph(f"The last of them: {rows[-1].risk}")
     yield from map(Paragraph, made.budget)
     yield "The whole document: --out statement.html"
 

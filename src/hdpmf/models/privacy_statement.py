@@ -109,11 +109,11 @@ def _people(model: Estimator, subject: Subject, users: int) -> PeopleCosts:
     people = People(ratings, weights)
 
     def row(place: str, person: int) -> PersonRow:
-        value, presence = (
+        value, presence, exchange = (
             Amount.of(people.cost(subject.settings[0], subject.view, person, neighbours=neighbours))
-            for neighbours in ("value", "presence")
+            for neighbours in ("value", "presence", "exchange")
         )
-        return PersonRow(place, people.n_ratings(person), value, presence)
+        return PersonRow(place, people.n_ratings(person), value, presence, exchange)
 
     return PeopleCosts(
         users=users,

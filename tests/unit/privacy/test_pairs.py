@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.pairs import (
     LINEAR_BITS,
     MEAN_ENTRY,
@@ -171,6 +172,16 @@ def test_the_bound_is_reached(bits: int, kappa: float) -> None:
     less[1:] = fill(np.array([0, len(caps) - 1]), weights[1:], caps[1:], np.array([limit]))
     part = "pairs" if bits == PAIR_BITS else "linear"
     assert 0.7 < share_of_bound(part, kappa, 1.0, less, more) <= 1
+
+
+def test_without_a_cap_a_rating_may_pay_what_a_person_does() -> None:
+    of = {"epsilon": 8.0, "neighbours": "presence"}
+    capped, free = (cost("hdp-pairs", "sums", cap=cap, **of) for cap in ("auto", 1.0))
+    person = cost("hdp-pairs", "sums", unit="user", weight=[1.0], **of)
+    assert capped.zcdp < person.zcdp / 3 < person.zcdp < free.zcdp
+    exchange = cost("hdp-pairs", "sums", unit="user", weight=[1.0], epsilon=8.0,
+                    neighbours="exchange")  # fmt: skip
+    assert 2.5 * person.zcdp < exchange.zcdp < 3 * person.zcdp
 
 
 def test_of_clicks_a_rating_pays_its_weight_of_the_bound() -> None:

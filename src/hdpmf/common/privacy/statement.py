@@ -21,7 +21,8 @@ from hdpmf.common.methods.method import Method, PrivacyClaim
 from hdpmf.common.methods.registry import at_most
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
 from hdpmf.common.privacy.accounting.accountants import Composed
-from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up
+from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up, sure_of
+from hdpmf.common.privacy.accounting.person import sentence, share
 
 TYPICAL_RATERS = 20
 """Raters of the item that costs of the paper's methods, which depend on it, are stated for."""
@@ -46,12 +47,14 @@ class Amount:
 
     Attributes:
         at_delta: The smallest proved epsilon at the statement's delta.
-        guess: How often a guess between two equally likely truths is right, at most.
+        right: How often a guess between two equally likely truths is right, at most.
+        sure: The share of cases, at most, in which somebody could be 99 % sure.
     """
 
     pure: float | None = None
     at_delta: float | None = None
-    guess: float = 1.0
+    right: float = 1.0
+    sure: float = 1.0
     status: str = "no guarantee"
 
     @classmethod
@@ -65,7 +68,8 @@ class Amount:
         return cls(
             pure=whole if math.isfinite(whole) else None,
             at_delta=at_delta,
-            guess=guess(event),
+            right=guess(event),
+            sure=sure_of(event),
             status=max((one.status for one in costs), key=_STATUSES.index),
         )
 
@@ -74,7 +78,8 @@ class Amount:
         """The cost for people, rounded up."""
         if self.at_delta is None or self.pure == 0:
             return "no bound" if self.at_delta is None else "0: nothing"
-        return f"{self.epsilon}; a guess is right at most {at_most(self.guess)}" + {
+        certain = f", 99 % sure in at most {share(self.sure)} of cases" if self.sure else ""
+        return f"{self.epsilon}; a guess is right at most {at_most(self.right)}{certain}" + {
             "nominal": ", NOMINAL: no guarantee",
             "author's claim": ", AUTHOR'S CLAIM: not checked",
         }.get(self.status, "")
@@ -102,12 +107,27 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class PersonRow:
-    """What all ratings of one person cost together; the person is known by a place alone."""
+    """What all ratings of one person cost together; the person is known by a place alone.
+
+    Attributes:
+        value: How they were given.
+        presence: Their history against none.
+        exchange: Their history against any other one.
+    """
 
     place: str
     ratings: int
     value: Amount
     presence: Amount
+    exchange: Amount
+
+    @property
+    def risk(self) -> str:
+        """What the person risks, in a sentence."""
+        if self.presence.at_delta is None:
+            return "Whether a person has rated anything, and what, is in plain sight."
+        said = sentence(self.presence, self.exchange)
+        return f"{said[0].upper()}{said[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +277,10 @@ class Subject:
                 "items": claim.items or None,
                 "needs": stated.needs or None,
                 "proof": cost(self.settings[0], self.view).reference or None,
-                "unit": "one rating; a rating of privacy weight W pays W times epsilon",
+                "per": "person" if method.unit == "person" else "rating of weight 1",
+                "unit": "a whole person: all that is sent about them, against an empty history"
+                if method.unit == "person"
+                else "one rating; a rating of privacy weight W pays W times epsilon",
             },
             delta=DELTA,
             sent=method.form.sent,
@@ -340,7 +363,12 @@ class Subject:
         value = self.amount("value")
         if value.status == "proved" and (value.at_delta or 0.0) > LARGE_EPSILON:
             found.append(large_epsilon(value.epsilon))
-        heavy = [row for row in people.rows if (row.value.at_delta or 0.0) > LARGE_EPSILON]
+        # Where a method does not hide who rated what, there is only how.
+        heavy = [
+            row
+            for row in people.rows
+            if (row.presence.at_delta or row.value.at_delta or 0.0) > LARGE_EPSILON
+        ]
         if heavy and self.kind == "model":
             found.append(
                 f"All ratings of one person together have an epsilon above {LARGE_EPSILON:g} from "

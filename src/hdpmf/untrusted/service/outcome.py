@@ -195,6 +195,7 @@ def statement_of_recommender(
         ratings=items,
         value=subject.amount("value", ratings=items),
         presence=subject.amount("presence", ratings=items),
+        exchange=subject.amount("exchange", ratings=items),
     )
     people = PeopleCosts(
         users=users,

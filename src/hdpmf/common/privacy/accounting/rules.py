@@ -31,7 +31,7 @@ from hdpmf.common.privacy.coding import (
     make_coding,
     sum_channels,
 )
-from hdpmf.common.privacy.pairs import make_plan, presence_rho, value_rho
+from hdpmf.common.privacy.pairs import CAP, make_plan, presence_rho, value_rho
 from hdpmf.errors import ConfigError
 
 _POINTS = 10_000  # no mutant: twice as many points give the same integral
@@ -355,8 +355,13 @@ def _pairs(setting: Setting, view: View, subject: Subject) -> Observation:
     if view == "messages":
         return _open(_UNSUMMED, reference)
     plan = make_plan(
-        _MANY, _MANY, rho_of(setting.epsilon, setting.person_delta), stars=not setting.implicit
+        _MANY,
+        _MANY,
+        rho_of(setting.epsilon, setting.person_delta),
+        stars=not setting.implicit,
+        kappa=CAP if isinstance(setting.cap, str) else setting.cap,
     )
+    about = "" if subject.unit == "user" else f" Of a rating: for {_MANY:,} items at most."
     if subject.neighbours == "presence":
         rho = plan.rho if subject.unit == "user" else presence_rho(plan, 1.0, subject.weights[0])
     elif subject.unit == "rating":
@@ -368,7 +373,7 @@ def _pairs(setting: Setting, view: View, subject: Subject) -> Observation:
         e.GaussianGivenH(math.sqrt(2 * rho)),
         "everything",
         "Sums of rows and pairs with Gaussian noise, one budget for the whole person; everything "
-        "after is post-processing.",
+        f"after is post-processing.{about}",
         reference,
     )
 

@@ -45,6 +45,7 @@ class Setting:
         coding: Of ``hdp-sum`` and ``hdp-bit``.
         implicit: Whether it is run on choices without ratings.
         person_delta: Of ``hdp-pairs``, whose epsilon is a whole person's at this delta.
+        cap: Of ``hdp-pairs``: the largest share of one rating in a row; ``auto`` for the usual one.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Setting:
     max_ratings: int | None = None
     implicit: bool = False
     person_delta: float = 1e-5
+    cap: float | str = "auto"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "noise_budget"):
@@ -85,7 +87,9 @@ class Setting:
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
         """Make the setting of ``model.get_params()``; parameters without a cost are left out."""
         names = {"epsilon": "epsilon", "n_factors": "factors", "epochs": "rounds", "noise": "noise"}
-        names |= {name: name for name in ("coding", "max_ratings")} | {"delta": "person_delta"}
+        names |= {name: name for name in ("coding", "max_ratings", "cap")} | {
+            "delta": "person_delta"
+        }
         chosen = {ours: params[theirs] for theirs, ours in names.items() if theirs in params}
         h = params.get("h", "auto")
         # Without a choice each solver does what its source does: the published numbers share one h.
