@@ -21,8 +21,9 @@ With 3,706 entries up to 80 three proofs in Field64 fail with probability 2^-164
 
 **Two digits instead of bits.** They cost a gadget of degree 2 h + 1. The leader's share of 3,706
 entries up to 80 has 72 KB, of 20,000 350 KB; with bits, each checked by a product, and a product
-for each square it would have 225 KB and 1.16 MB, with one digit 56 KB and 222 KB, but a gadget of
-degree 81 instead of 9, over which a device needs ten times as long (``benchmarks/prio.py``).
+for each square it would have 225 KB and 1.16 MB; with one digit 56 KB and 222 KB, but a gadget of
+degree 81 instead of 9, and so forty times as many products on the device. What other largest
+entries cost: ``benchmarks/prio.py --largest``.
 """
 
 from __future__ import annotations
