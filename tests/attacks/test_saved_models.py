@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hdpmf.cli.main import app
-from hdpmf.cli.output import claim_fields, claim_sentence, short_claim
+from hdpmf.cli.output import claim_fields, short_claim
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.errors import RatingsError
@@ -33,7 +33,7 @@ def test_what_the_library_makes_says_that_its_noise_is_simulated(
         claim = found.privacy
         assert claim.noise == "simulated"
         assert "simulated" in str(claim)
-        assert "SIMULATED" in claim_sentence(claim)
+        assert "SIMULATED" in claim._repr_html_()
         assert "simulated" in short_claim(claim)
         assert claim_fields(claim)["epsilon_noise"] == "simulated"
     assert (
@@ -58,7 +58,7 @@ def test_a_catalogue_of_what_was_rated_says_that_nothing_covers_it(
         sizes.append(len(PublicModel.load(tmp_path / str(place) / "recommender").items))
         claim = load_model(tmp_path / str(place)).privacy
         assert claim.items == "rated"
-        assert "NOT COVERED by epsilon" in claim_sentence(claim)
+        assert "that is not covered" in claim._repr_html_()
         assert claim_fields(claim)["epsilon_items"] == "rated"
         assert (
             PublicModel.load(tmp_path / str(place) / "recommender").about["privacy"]["items"]
@@ -79,8 +79,8 @@ def test_a_stated_catalogue_is_the_same_whatever_was_rated(method: str, tmp_path
         assert public.about["privacy"]["items"] == "stated"
         claim = load_model(tmp_path / str(place)).privacy
         assert claim.items == "stated"
-        assert "NOT COVERED" not in claim_sentence(claim)
-        assert "a public list" in claim_sentence(claim)
+        assert "not covered" not in claim._repr_html_()
+        assert "public list" in claim._repr_html_()
 
 
 def test_train_takes_a_public_list_of_items(tmp_path: Path) -> None:

@@ -251,8 +251,11 @@ def test_implicit_feedback(call: Call, shop: Path, tmp_path: Path) -> None:
     sums = call("evaluate", "hdp-sum", *ask, "--implicit", "--ranking", "--json").json
     assert 0 < sums["ndcg_at_10"] <= 1
     assert "mse" not in sums
-    assert "a whole person pays, for presence" in call("train", "hdp-sum", "--train", clicks,
-        "--implicit", "--out", tmp_path / "sums").out  # fmt: skip
+    trained = call("train", "hdp-sum", "--train", clicks, "--implicit", "--out", tmp_path / "sums")
+    assert "a whole person pays, history against none" in trained.out
+    assert "for values" not in trained.out
+    stated = call("privacy", "statement", tmp_path / "sums")
+    assert "A rating of weight 1 has spent at most: epsilon 0.75." in stated.out
     result = call("evaluate", "mf", *ask, "--implicit")
     assert result.code == 3
     assert "Methods that take it: hdp-sum, " in result.err

@@ -292,8 +292,7 @@ def _file_lines(facts: dict[str, Any], column: Sequence[str]) -> Iterator[str]:
 def _evaluation(facts: dict[str, Any], column: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command that evaluates a method on the file as it is."""
     scale, timed = facts["scale"], facts["time"] is not None
-    yield from ("hdpmf", "evaluate", "private-popular" if scale is None else "hdp-sum")
-    yield from ("--train", facts["name"])
+    yield from ("hdpmf", "evaluate", "hdp-sum", "--train", facts["name"])
     for pair in column:
         yield from ("--column", pair)
     if scale is None:

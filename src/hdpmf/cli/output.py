@@ -216,30 +216,6 @@ def claim_fields(claim: PrivacyClaim) -> dict[str, Any]:
     }
 
 
-_SIMULATED = (
-    " The noise is SIMULATED: anyone who has the seed can subtract it. Use this model to evaluate "
-    "a method; do not publish it. A federation releases models to publish."
-)
-_ITEMS = {
-    "": "",
-    "rated": " The items are those that somebody rated: that somebody did is NOT COVERED by "
-    "epsilon.",
-    "stated": " The items are a public list, stated apart from the ratings.",
-}
-
-
-def claim_sentence(claim: PrivacyClaim) -> str:
-    """Return a privacy claim with all that it stands on: the long version of `privacy_line`."""
-    if claim.epsilon is None:
-        return f"Privacy: none; {claim.reason}."
-    honest = f" What it really costs: {claim.honest}." if claim.honest else ""
-    return (
-        f"Privacy: epsilon {claim.epsilon:g} per {claim.unit}, {claim.status.upper()}, against an "
-        f"observer of: {claim.view}; {claim.reason}.{honest}{_SIMULATED if claim.noise else ''}"
-        f"{_ITEMS[claim.items]}"
-    )
-
-
 def run_claim(method: str, view: str, epsilon: float | None, status: str) -> PrivacyClaim:
     """Return the claim of a federated run, from what its statement says."""
     from hdpmf.common.methods import method_named

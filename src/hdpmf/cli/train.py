@@ -259,8 +259,8 @@ Ranking = Annotated[
     bool,
     run_option(
         f"Measure lists of {_LIST_LENGTH} too: NDCG, recall and coverage, where a test rating "
-        "in the top quarter of the scale is relevant and everything that a user has not rated is a "
-        "candidate.",
+        "in the top quarter of the scale (of clicks, each) is relevant and everything that a user "
+        "has not rated is a candidate.",
         None,
         "--ranking",
     ),

@@ -3,8 +3,8 @@
 The protocol, the same for every method:
 
 - *Users*: those with a training rating and at least one relevant test rating.
-- *Relevant*: test ratings in the top quarter of the scale (4 and 5 stars of 1 to 5). All of them
-  count, also of items that no method could know.
+- *Relevant*: test ratings in the top quarter of the scale (4 and 5 stars of 1 to 5); of choices
+  without ratings every one. All of them count, also of items that no method could know.
 - *Candidates*: every item that has a training rating and that the model learned something about,
   except those that the user rated in training.
 - *Order*: by the model's score for lists; equal scores in the order of the catalogue.

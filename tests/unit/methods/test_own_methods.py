@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hdpmf
-from hdpmf.cli.output import claim_sentence, short_claim
+from hdpmf.cli.output import privacy_line, short_claim
 from hdpmf.common.methods import METHODS, Claim, Form, Method, method_named
 from hdpmf.common.methods.registry import MEANING, PROMISE
 from hdpmf.common.privacy.accounting import cost
@@ -59,7 +59,7 @@ def test_one_label_everywhere(noisy: Method) -> None:
     assert noisy.claim().status == label
     model = Noisy()
     assert (model.privacy.status, model.privacy.epsilon) == (label, 1.0)
-    assert label.upper() in claim_sentence(model.privacy)
+    assert label.upper() in privacy_line(model.privacy)
     assert label in short_claim(model.privacy)
     assert label in markdown([noisy])
     assert label in MEANING

@@ -232,7 +232,7 @@ def _names_of(fields: Sequence[bytes], origin: str, layout: Layout) -> list[str]
             f"{origin}: a file without a header has {fewest} to 4 columns (user, item, rating, "
             f"timestamp) but this one has {len(fields)}; check the separator or add a header line"
         )
-    if layout.implicit and len(fields) == 3 and _is_time(fields[2]):
+    if layout.implicit is not False and len(fields) == 3 and _is_time(fields[2]):
         return ["user", "item", "timestamp"]
     return list(COLUMNS[: len(fields)])
 

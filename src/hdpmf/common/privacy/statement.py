@@ -337,7 +337,7 @@ class Subject:
         )
 
     def _budget(self, lifetime: float | None) -> list[str]:
-        value = self.amount("value")
+        value = self.amount(self.settings[0].about(self.view))
         spent = "without bound" if value.at_delta is None else f"epsilon {value.epsilon}"
         part = " that was in all runs" if self.kind == "recommender" else ""
         found = [f"A rating of weight 1{part} has spent at most: {spent}."]
@@ -360,7 +360,7 @@ class Subject:
                 f"Epsilon {claim.epsilon:g} is what the author of {self.method.name} claims; hdpmf "
                 "has not checked it."
             )
-        value = self.amount("value")
+        value = self.amount(self.settings[0].about(self.view))
         if value.status == "proved" and (value.at_delta or 0.0) > LARGE_EPSILON:
             found.append(large_epsilon(value.epsilon))
         # Where a method does not hide who rated what, there is only how.

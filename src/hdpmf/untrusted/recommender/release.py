@@ -79,16 +79,6 @@ class Release:
         """SHA-256 of everything in it."""
         return _checksum(self._text(), self._arrays())
 
-    def provenance(self) -> dict[str, Any]:
-        """Return the origin of the data set, for models that are trained on it."""
-        return {
-            "made_by": self.made_by,
-            "origin": self.origin,
-            "terms": self.terms,
-            "noise": self.claim.noise or "released",
-            "sha256": self.digest,
-        }
-
     def save(self, path: str | PathLike[str], *, mode: int = 0o644) -> None:
         """Write it, whole or not at all."""
         from safetensors.numpy import save

@@ -388,7 +388,7 @@ def person_costs(
 ) -> PersonCosts:
     """Return the cost of one training for the average, median and heaviest person of a table."""
     people = People(ratings, weights)
-    about = "presence" if setting.implicit else method_named(setting.method).claim(view).about
+    about = setting.about(view)
     abouts = (about, "presence", "exchange")
 
     def of(person: int) -> PersonCost:

@@ -83,6 +83,10 @@ class Setting:
             if self.max_ratings < 1:
                 raise ConfigError(f"max_ratings must be at least 1, not {self.max_ratings}")
 
+    def about(self, view: str) -> Neighbours:
+        """Return what epsilon is about: presence, where there are no values or none is sent."""
+        return "presence" if self.implicit else method_named(self.method).claim(view).about
+
     @classmethod
     def from_params(cls, method: str, params: Mapping[str, Any]) -> Setting:
         """Make the setting of ``model.get_params()``; parameters without a cost are left out."""
