@@ -34,14 +34,14 @@ import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.field import kernels
 from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3, stated
-from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
+from hdpmf.common.aggregation.two_servers.prio.proof import PartsCircuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
 
 _LARGEST_HALF = 16
 _MOST = 1 << 52  # roots of smaller numbers are exact in floating point
 
 
-class BoundedVector(Circuit):
+class BoundedVector(PartsCircuit):
     """Entries from 0, or from -``largest``, to ``largest``, of squared length up to ``bound``."""
 
     random_length = 1
@@ -97,23 +97,6 @@ class BoundedVector(Circuit):
         digits = lower - self.step * upper - offset, upper - offset
         subtotals = np.add.reduceat(every**2, np.arange(0, self.items, self.slots))
         return self.field.secret(np.concatenate([*digits, subtotals]))
-
-    def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """Return lower and upper digits of the call's entries, padded with zeros."""
-        padded = np.zeros((2, self.calls * self.slots), self.field.dtype)
-        padded[:, : self.items] = vector[: 2 * self.items].reshape(2, -1)
-        return np.concatenate(padded.reshape(2, self.calls, self.slots), axis=1)
-
-    def inputs(
-        self,
-        weights: np.ndarray,
-        seeds: np.ndarray,
-        vector: np.ndarray,
-        joint: np.ndarray,
-        shares: int,
-    ) -> np.ndarray:
-        """As in ``Circuit``, without a copy of the wires."""
-        return np.asarray(kernels().inputs_of_parts(weights, seeds, vector, self.items, self.slots))
 
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """Sum constraint 1 and the wires' part of 2 over all slots, weighted."""

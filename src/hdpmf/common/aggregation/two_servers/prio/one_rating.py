@@ -34,7 +34,7 @@ import numpy as np
 from hdpmf.common.aggregation.two_servers.prio.arithmetic import UPPER
 from hdpmf.common.aggregation.two_servers.prio.field import Field, kernels
 from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3, stated
-from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
+from hdpmf.common.aggregation.two_servers.prio.proof import PartsCircuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
 
 LARGEST_WEIGHT = 64
@@ -43,7 +43,7 @@ _MOST_LEVELS = 16
 _CONSTANTS = 17  # 0 to 16, which the gadget subtracts; no mutant: further ones are not used
 
 
-class OneRatingPerItem(Circuit):
+class OneRatingPerItem(PartsCircuit):
     """At most one rating of a known scale per item.
 
     ``codes`` are the whole numbers that levels stand for in scores, ``rulers`` those in the total.
@@ -102,21 +102,6 @@ class OneRatingPerItem(Circuit):
             np.concatenate([weights - UPPER * upper, upper, levels, scores, subtotals])
         )
 
-    def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """Return lower digits, upper digits and levels of the call's items, padded with zeros."""
-        return np.concatenate([self._by_call(part) for part in self._parts(vector)[:3]], axis=1)
-
-    def inputs(
-        self,
-        weights: np.ndarray,
-        seeds: np.ndarray,
-        vector: np.ndarray,
-        joint: np.ndarray,
-        shares: int,
-    ) -> np.ndarray:
-        """As in ``Circuit``, without a copy of the wires."""
-        return np.asarray(kernels().inputs_of_parts(weights, seeds, vector, self.items, self.slots))
-
     def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
         """Sum constraints 1 and 2 and the wires' part of 3 and 4 over all slots, weighted."""
         factors = self._factors(joint)
@@ -137,23 +122,9 @@ class OneRatingPerItem(Circuit):
         upper = self._constants[UPPER : UPPER + 1]
         return np.asarray(kernels().rating_outputs(vector, self.items, upper))
 
-    def _parts(self, vector: np.ndarray) -> list[np.ndarray]:
-        """Lower digits, upper digits, levels, scores, subtotals."""
-        return _cut(vector, self.items)
-
-    def _by_call(self, part: np.ndarray) -> np.ndarray:
-        padded = np.zeros(self.calls * self.slots, self.field.dtype)
-        padded[: self.items] = part
-        return padded.reshape(self.calls, self.slots)
-
     def _factors(self, joint: np.ndarray) -> np.ndarray:
         """Return powers of the first random element, one per constraint."""
         return self.field.powers(joint, 4 * self.slots + 1)
-
-
-def _cut(vector: np.ndarray, size: int) -> list[np.ndarray]:
-    """Four parts of a size, and the rest; np.split takes ten times as long."""
-    return [*(vector[part * size : (part + 1) * size] for part in range(4)), vector[4 * size :]]
 
 
 def _through(values: Sequence[int], field: Field) -> np.ndarray:

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field
+from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field, kernels
 from hdpmf.errors import ConfigError, PrioError
 
 
@@ -106,6 +106,35 @@ class Circuit(ABC):
     def query_length(self) -> int:
         """Random elements that servers check a proof with: a point, and factors of outputs."""
         return 1 + (self.outputs if self.outputs > 1 else 0)
+
+
+class PartsCircuit(Circuit):
+    """A circuit whose wires are the first parts of its vector, each of so many items.
+
+    Attributes:
+        slots: Items of each part that a call takes.
+    """
+
+    items: int
+    slots: int
+
+    def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
+        """Return the items of each part, padded with zeros."""
+        parts = self.arity // self.slots
+        padded = np.zeros((parts, self.calls * self.slots), self.field.dtype)
+        padded[:, : self.items] = vector[: parts * self.items].reshape(parts, -1)
+        return np.concatenate(padded.reshape(parts, self.calls, self.slots), axis=1)
+
+    def inputs(
+        self,
+        weights: np.ndarray,
+        seeds: np.ndarray,
+        vector: np.ndarray,
+        joint: np.ndarray,
+        shares: int,
+    ) -> np.ndarray:
+        """As in ``Circuit``, without a copy of the wires."""
+        return np.asarray(kernels().inputs_of_parts(weights, seeds, vector, self.items, self.slots))
 
 
 def soundness_bits(circuit: Circuit, proofs: int) -> float:
