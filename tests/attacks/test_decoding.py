@@ -81,7 +81,9 @@ def test_a_message_takes_no_more_memory_than_is_fair_before_it_is_checked(name: 
 def test_honest_messages_fit():
     nothing = np.zeros(1_000_000, np.int64)
     units = np.ones(1_000_000, np.int64)
-    data = encode(BitContribution(senders=nothing, items=nothing, units=units, plus=nothing))
+    data = encode(
+        BitContribution(senders=nothing, items=nothing, units=units, plus=nothing, ruler=nothing)
+    )
     assert fits_in_memory(data)
     assert isinstance(decode(data), BitContribution)
 

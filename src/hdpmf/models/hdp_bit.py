@@ -20,9 +20,8 @@ from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import Surveyed, wanted_features
 from hdpmf.private.client import Devices
 from hdpmf.private.client.ranking import ByListModel, ListOrder
-from hdpmf.untrusted.recommender.bits import numbered
+from hdpmf.untrusted.recommender.bits import PATTERNS, facts_from_bits, numbered
 from hdpmf.untrusted.recommender.lists.training import train_list_model
-from hdpmf.untrusted.recommender.pattern_choice import PATTERNS, facts_by_choice
 from hdpmf.untrusted.recommender.release import Release
 
 
@@ -36,10 +35,11 @@ class HDPBit(BitOptions, Surveyed):
     Args:
         epsilon: The largest budget of a rating; rating (i, j) has W_ij times this.
         max_ratings: As for HDPSum.
-        coding: What the bit is about; ``auto`` is a threshold at four of five stars.
+        coding: What three bits of four are about; ``auto`` is a threshold at four of five stars.
+            Every fourth, drawn at random, is about the rating itself.
         patterns: How many factors of who rates what with whom to look for, beside the similarity of
             items. Who rated what is visible in this design, so it costs nothing; 0 uses neither.
-            None: 8, unless the released bits say that they do not help.
+            None: 8, and similarity counts as much as the released bits say.
         features: As for HDPSum.
         prior: As for HDPSum.
         n_threads: As for HDPSum.
@@ -122,7 +122,7 @@ class HDPBit(BitOptions, Surveyed):
         )
         model._check_params()
         prior = load_prior(model.prior)
-        facts = facts_by_choice(survey, release.bits, features, model.patterns)
+        facts = facts_from_bits(survey, release.bits, features, model.patterns)
         model.set_public(
             release.items,
             release.scale,
@@ -159,7 +159,7 @@ class HDPBit(BitOptions, Surveyed):
     def _facts(
         self, survey: Survey, answer: BitContribution, features: ItemFeatures | None
     ) -> ItemFacts:
-        return facts_by_choice(survey, answer, features, self.patterns)
+        return facts_from_bits(survey, answer, features, self.patterns)
 
     def _keep(
         self, answer: Any, survey: Survey, train: Ratings, features: ItemFeatures | None

@@ -5,7 +5,7 @@ import pytest
 
 from hdpmf.common.data import Ratings, RatingScale, synthetic_world
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
-from hdpmf.common.privacy.coding import make_coding, sum_channels, weight_units
+from hdpmf.common.privacy.coding import RULER_SHARE, make_coding, sum_channels, weight_units
 from hdpmf.common.privacy.sampling import ReleasedNoise, SeededNoise
 from hdpmf.common.protocol import (
     BitContribution,
@@ -169,18 +169,20 @@ def test_sums_and_bits_are_unbiased():
     )
     assert (np.abs(noisy.mean(0) - quiet.scores) < 5 * noisy.std(0) / 20).all()
     bits = survey_for(design="L", coding="threshold")
-    coding = make_coding("threshold", WORLD.scale, 1.0)
-    sums = []
-    for seed in range(400):
-        got = answer(make_shard(noise=SeededNoise(seed)), bits)
-        heights = 0.5 / np.tanh(0.5 * got.units / 64)
-        sums.append(np.bincount(got.items, (2 * got.plus - 1) * heights, 40))
     speaking = weight_units(WEIGHTS.for_ratings(WORLD)) > 0
-    expected = np.bincount(
-        WORLD.item_codes[speaking], coding.encode(WORLD.values)[speaking] / coding.value_step, 40
-    )
-    sums = np.array(sums)
-    assert (np.abs(sums.mean(0) - expected) < 5 * sums.std(0) / 20).all()
+    shares = (1 - RULER_SHARE, "threshold"), (RULER_SHARE, "linear")
+    for about, (share, name) in enumerate(shares):  # three bits of four, and every fourth
+        coding = make_coding(name, WORLD.scale, 1.0)
+        sums = []
+        for seed in range(400):
+            got = answer(make_shard(noise=SeededNoise(seed)), bits)
+            heights = 0.5 / np.tanh(0.5 * got.units / 64)
+            said = (2 * got.plus - 1) * heights * (got.ruler == about) / share
+            sums.append(np.bincount(got.items, said, 40))
+        centred = coding.encode(WORLD.values)[speaking] / coding.value_step
+        expected = np.bincount(WORLD.item_codes[speaking], centred, 40)
+        sums = np.array(sums)
+        assert (np.abs(sums.mean(0) - expected) < 5 * sums.std(0) / 20).all()
 
 
 def test_everything_sent_is_whole_numbers():
@@ -296,7 +298,9 @@ def test_a_recommender_refuses_answers_about_other_items():
     one = np.array([40])
     with pytest.raises(ProtocolError, match="do not have"):
         facts_from_bits(
-            survey, BitContribution(senders=one, items=one, units=one, plus=one - 39), None
+            survey,
+            BitContribution(senders=one, items=one, units=one, plus=one - 39, ruler=one - 39),
+            None,
         )
 
 

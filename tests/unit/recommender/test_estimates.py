@@ -109,6 +109,7 @@ def test_an_item_of_few_ratings_is_held_near_the_others(design):
             items=items,
             units=np.full(len(items), 64),
             plus=plus.astype(np.int64),
+            ruler=np.zeros(len(items), np.int64),
         )
         facts = facts_from_bits(survey_for("L", 8.0, n), answer, None)
     else:

@@ -34,7 +34,7 @@ def test_it_comes_back_whole(released, tmp_path):
     assert again.claim == first.claim == released.privacy
     assert again.claim.status == "proved"
     assert again.items == first.items
-    for name in ("senders", "items", "units", "plus"):
+    for name in ("senders", "items", "units", "plus", "ruler"):
         assert (getattr(again.bits, name) == getattr(first.bits, name)).all()
     assert again.origin == WORLD.name
 

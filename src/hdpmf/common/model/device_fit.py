@@ -285,6 +285,8 @@ def device_fit(facts: ItemFacts, features: ItemFeatures | None, prior: Prior | N
     n_similar, n_other = similar.shape[1], len(names)
     names += tuple(f"similarity {number + 1}" for number in range(n_similar))
     ridges = np.concatenate([ridges, np.full(n_similar, noise / count)])
+    # Where the mean of all is unclear, a person's own is held to it less.
+    ridges[0] = NOISE / (NOISE / ridges[0] + facts.mean_variance)
     precision = np.diag(ridges)
     mean_map = np.zeros((len(names), len(names) + N_DESCRIBING))
     if prior is not None:

@@ -276,16 +276,18 @@ class BitContribution(_Message, frozen=True):
         items: Position of each rating's item.
         units: Its privacy weight in 64ths, from 1 to 64.
         plus: 1 or 0.
+        ruler: 1 for a bit about the rating itself, 0 for one about the survey's coding of it.
     """
 
     senders: np.ndarray
     items: np.ndarray
     units: np.ndarray
     plus: np.ndarray
+    ruler: np.ndarray
 
     def _check(self) -> None:
-        check_vectors(self, "senders", "items", "units", "plus")
-        for name in ("senders", "units", "plus"):
+        check_vectors(self, "senders", "items", "units", "plus", "ruler")
+        for name in ("senders", "units", "plus", "ruler"):
             self._require(
                 len(getattr(self, name)) == len(self.items), f"{name} must be one per bit"
             )
@@ -294,7 +296,9 @@ class BitContribution(_Message, frozen=True):
         self._require(
             bool(((self.units >= 1) & (self.units <= 64)).all()), "units must be from 1 to 64"
         )
-        self._require(bool(((self.plus == 0) | (self.plus == 1)).all()), "plus must be 0 or 1")
+        for name in ("plus", "ruler"):
+            flags = getattr(self, name)
+            self._require(bool(((flags == 0) | (flags == 1)).all()), f"{name} must be 0 or 1")
 
 
 MAX_SIMILAR_ITEMS = 4096
@@ -355,6 +359,7 @@ class ItemFacts(_Message, frozen=True):
         variance: Per item, of the bias.
         popularity: Per item, the estimated weights of its raters.
         similarity: Of items by their raters, where that is in plain sight.
+        mean_variance: Of the mean.
         prior: Name of the shipped population prior to fit vectors with; a device without it does
             without.
     """
@@ -366,9 +371,11 @@ class ItemFacts(_Message, frozen=True):
     popularity: np.ndarray
     prior: str | None = None
     similarity: Similarity | None = None
+    mean_variance: float = 0.0
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
+        self._require(0 <= self.mean_variance < math.inf, "a variance is finite and not below 0")
         self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
         for name in ("bias", "variance", "popularity"):
             array = getattr(self, name)

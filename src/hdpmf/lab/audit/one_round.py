@@ -27,7 +27,7 @@ from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_l
 from hdpmf.lab.audit.world import Target, rating_in_worlds, with_rating
 from hdpmf.models.hdp_bit import HDPBit
 from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.untrusted.recommender.pattern_choice import facts_by_choice
+from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import coding_of, facts_from_sums, make_survey
 
 # streams of the seed
@@ -61,7 +61,7 @@ class Design:
     def facts(self, survey: Survey, sent: SumContribution | BitContribution) -> ItemFacts:
         """Return what the recommender publishes."""
         if isinstance(sent, BitContribution):
-            return facts_by_choice(survey, sent, None, HDPBit.patterns)
+            return facts_from_bits(survey, sent, None, HDPBit.patterns)
         return facts_from_sums(survey, sent, None)
 
     def client(

@@ -10,6 +10,7 @@ import numpy as np
 
 from hdpmf.common.data import Ratings
 from hdpmf.common.privacy.coding import (
+    RULER_SHARE,
     WEIGHT_UNITS,
     Channels,
     Coding,
@@ -252,22 +253,28 @@ class OneRoundClient:
     def _bits(self, survey: Survey) -> BitContribution:
         ratings = self._ratings
         coding = make_coding(survey.coding, ratings.scale, survey.epsilon)
+        ruler = make_ruler(ratings.scale)
         none = np.zeros(0, np.int64)
-        senders, items, kept_units, plus = [none], [none], [none], [none]
+        senders, items, kept_units, plus, rulers = [none], [none], [none], [none], [none]
         silent = 0
         for block, units in self._blocks():
-            entries = coding.encode(ratings.values[block])
             speaks = units > 0
             silent += int(np.count_nonzero(~speaks))
-            entries, units = entries[speaks], units[speaks]
+            values, units = ratings.values[block][speaks], units[speaks]
             budgets = survey.epsilon * units / WEIGHT_UNITS
-            drawn = self._noise.bits(
-                bit_probability(entries, units, coding, survey.epsilon), budgets
+            # Drawn without a look at the rating: which curve a bit is about tells nothing of it.
+            about = self._noise.uniforms(len(values)) < RULER_SHARE
+            chances = np.where(
+                about,
+                bit_probability(ruler.encode(values), units, ruler, survey.epsilon),
+                bit_probability(coding.encode(values), units, coding, survey.epsilon),
             )
+            drawn = self._noise.bits(chances, budgets)
             senders.append(ratings.user_codes[block][speaks].astype(np.int64))
             items.append(ratings.item_codes[block][speaks].astype(np.int64))
             kept_units.append(units)
             plus.append(drawn.astype(np.int64))
+            rulers.append(about.astype(np.int64))
         self._n_silent = silent
         return compose(
             BitContribution,
@@ -275,6 +282,7 @@ class OneRoundClient:
             items=np.concatenate(items),
             units=np.concatenate(kept_units),
             plus=np.concatenate(plus),
+            ruler=np.concatenate(rulers),
         )
 
     def _blocks(self) -> Iterator[tuple[slice, np.ndarray]]:

@@ -28,8 +28,10 @@ from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer
 from hdpmf.untrusted.recommender.lists.training import Presence
 
-FORMAT = 2
-_BITS = {"senders": np.int32, "items": np.int32, "units": np.uint8, "plus": np.uint8}
+FORMAT = 3
+_BITS = {"senders": np.int32, "items": np.int32} | dict.fromkeys(
+    ("units", "plus", "ruler"), np.uint8
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

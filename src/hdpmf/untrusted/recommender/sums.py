@@ -76,17 +76,19 @@ class NoisySums:
         scores: Per item, the sum of weight times centred coded rating.
         weights: Per item, the sum of weights.
         mean: Mean rating of all, in stars.
+        mean_variance: How uncertain it is.
     """
 
     scores: np.ndarray
     weights: np.ndarray
     mean: float
+    mean_variance: float
 
 
-def real_sums(survey: Survey, answer: SumContribution) -> NoisySums:
+def real_sums(survey: Survey, answer: SumContribution, n_sums: float = 1) -> NoisySums:
     """Return an answer in real units."""
     scores, weights, total = _real_sums(survey, answer)
-    return NoisySums(scores, weights, _mean(total, float(weights.sum())))
+    return NoisySums(scores, weights, *_mean(total, weights, np.sqrt(n_sums) / survey.epsilon))
 
 
 def add_up_runs(
@@ -111,8 +113,9 @@ def add_up_runs(
     scores, weights = scores * known, weights * known
     noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
     counted = weigh(weights, noise, known)
-    mean = _mean(float(counted.runs @ totals), float(counted.runs @ weights.sum(1)))
-    observed = NoisySums((counted.items * scores).sum(0), (counted.items * weights).sum(0), mean)
+    scale = float(np.sqrt((counted.runs * noise) @ (counted.runs * noise)))
+    mean = _mean(float(counted.runs @ totals), counted.runs @ weights, scale)
+    observed = NoisySums((counted.items * scores).sum(0), (counted.items * weights).sum(0), *mean)
     return observed, counted.noise * survey.epsilon
 
 
@@ -126,8 +129,12 @@ def _real_sums(survey: Survey, answer: SumContribution) -> tuple[np.ndarray, np.
     return scores, answer.weights / WEIGHT_UNITS, total
 
 
-def _mean(total: float, weight: float) -> float:
-    return float(np.clip(MIDDLE + STARS * total / max(weight, 1.0), 1.0, 1.0 + STARS))
+def _mean(total: float, weights: np.ndarray, noise: float) -> tuple[float, float]:
+    """Return the mean rating in stars and its variance; ``noise`` is 1 / epsilon for one sum."""
+    weight = max(float(weights.sum()), 1.0)
+    level = float(np.clip(total / weight, -0.5, 0.5))
+    errors = 2.0 * noise**2 * (float(MEAN_SHARE) ** -2 + len(weights) * (level * WEIGHT_SCALE) ** 2)
+    return MIDDLE + STARS * level, STARS**2 * errors / weight**2
 
 
 def coding_of(survey: Survey) -> Coding:
@@ -192,11 +199,12 @@ def facts_from_sums(
         own = SurveyAnswer(survey, answer, n_sums, retired)
         observed, noise = add_up_runs(survey, own, earlier)
     else:
-        observed = real_sums(survey, answer)
+        observed = real_sums(survey, answer, n_sums)
         noise = np.sqrt(n_sums)  # several Laplace noises count as one of the same variance
     known = deconvolve(observed.weights, noise * WEIGHT_SCALE / survey.epsilon)
     bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, noise), features)
-    return item_facts(survey, observed.mean, bias, variance, known.size_biased)
+    mean = observed.mean, observed.mean_variance
+    return item_facts(survey, mean, bias, variance, known.size_biased)
 
 
 def sharp_biases(
@@ -237,15 +245,16 @@ def sharp_biases(
 
 def item_facts(
     survey: Survey,
-    mean: float,
+    mean: tuple[float, float],
     bias: np.ndarray,
     variance: np.ndarray,
     popularity: np.ndarray,
 ) -> ItemFacts:
-    """The message to all devices."""
+    """The message to all devices; the mean comes with its variance."""
     return ItemFacts(
         catalogue=survey.catalogue,
-        mean=mean,
+        mean=mean[0],
+        mean_variance=min(mean[1], STARS**2),
         bias=bias.astype(np.float32),
         variance=np.maximum(variance, 0.0).astype(np.float32),
         popularity=np.maximum(popularity, 0.0).astype(np.float32),
