@@ -2,7 +2,7 @@
 
     python benchmarks/presence.py             # without bits, and with them, on four data sets
     python benchmarks/presence.py --noise     # Douban by epsilon
-    python benchmarks/presence.py --choice    # how often bits choose to use who rated what
+    python benchmarks/presence.py --choice    # how much bits let similarity count
 
 Needs the data sets in ``HDPMF_DATA``. Test MSE over all test ratings, five seeds, on the splits of
 benchmarks/designs.py.
@@ -33,13 +33,12 @@ from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.messages import Similarity
 from hdpmf.models.one_round import wanted_features
 from hdpmf.untrusted.recommender.bits import (
-    bits_in_stars,
-    mean_weight,
+    PATTERNS,
+    facts_from_bits,
     rating_patterns,
     similar_items,
 )
 from hdpmf.untrusted.recommender.lists.training import Presence
-from hdpmf.untrusted.recommender.pattern_choice import choose_patterns, held_out_gains
 from hdpmf.untrusted.recommender.sums import SPREAD
 
 DATA = ("ml-100k", "ml-1m", "douban", "yelp-sample")
@@ -166,28 +165,29 @@ def fitted(kind: type[Estimator], epsilon: float, train: Ratings, seed: int) -> 
 
 
 def choices(data: Sequence[str], seeds: int) -> None:
-    """Print how often bits choose patterns, and the gains in standard errors."""
-    print("| | epsilon | chosen | gain, in standard errors |")
+    """Print how much bits let similarity count."""
+    print("| | epsilon | similarity counts |")
     for name in data:
         train, _ = split(name)
         for epsilon in (0.25, 0.5, 1.0, 4.0):
-            chosen, gains = [], []
+            counts = []
             for seed in range(seeds):
                 release = HDPBit(epsilon, rng=seed).release(
                     train, PrivacySpec().draw(train, rng=seed)
                 )
-                asked = release.survey, release.bits
-                chosen.append(choose_patterns(*asked, release.features) > 0)
-                _, bits = bits_in_stars(*asked)
-                weight = mean_weight(release.bits.units)
-                gain = held_out_gains(bits, train.n_items, release.features, weight)
-                gains.append(float(gain.sum() / (gain.std() * np.sqrt(len(gain)))))
+                whole, chosen = (
+                    facts_from_bits(release.survey, release.bits, release.features, number)
+                    for number in (PATTERNS, None)
+                )
+                counts.append(0.0 if chosen.similarity is None else share(chosen, whole))
             print(
-                f"| {name} | {epsilon:g} | {sum(chosen)} of {len(chosen)} |",
-                ", ".join(f"{gain:.1f}" for gain in gains),
-                "|",
-                flush=True,
+                f"| {name} | {epsilon:g} |", ", ".join(f"{x:.2f}" for x in counts), "|", flush=True
             )
+
+
+def share(chosen: ItemFacts, whole: ItemFacts) -> float:
+    """Return the variance that similarity has of what it has where it counts fully."""
+    return float(np.median(chosen.similarity.rest / whole.similarity.rest))
 
 
 def main() -> None:

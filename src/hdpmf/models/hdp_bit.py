@@ -19,9 +19,13 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import Surveyed, wanted_features
 from hdpmf.private.client import Devices
-from hdpmf.private.client.ranking import ByListModel, ListOrder
+from hdpmf.private.client.ranking import ByPairs, ListOrder
 from hdpmf.untrusted.recommender.bits import PATTERNS, facts_from_bits, numbered
-from hdpmf.untrusted.recommender.lists.training import train_list_model
+from hdpmf.untrusted.recommender.lists.training import (
+    FEW,
+    train_list_model,
+    weight_beside_popularity,
+)
 from hdpmf.untrusted.recommender.release import Release
 
 
@@ -57,9 +61,9 @@ class HDPBit(BitOptions, Surveyed):
     def lists_(self) -> ListModel | None:  # noqa: D102
         if self._lists is None and self.release_ is not None:
             stage(f"training the model for lists ({self.list_model})")
-            self._lists = train_list_model(
-                self.list_model, self.release_.presence, seed=seed_of(self.rng) % 2**31
-            )
+            presence, seed = self.release_.presence, seed_of(self.rng) % 2**31
+            self._lists = train_list_model(self.list_model, presence, seed=seed)
+            self._lists.about["weight"] = weight_beside_popularity(self.list_model, presence, seed)
         return self._lists
 
     @lists_.setter
@@ -172,7 +176,10 @@ class HDPBit(BitOptions, Surveyed):
 
     def _order(self) -> ListOrder:
         lists, otherwise = self.lists_, super()._order()
-        return otherwise if lists is None else ByListModel(self.devices_, lists, otherwise)
+        if lists is None:
+            return otherwise
+        weight = float(lists.about.get("weight", 1.0))
+        return ByPairs(self.devices_, lists, otherwise, weight=weight, few=FEW)
 
     def _design(self) -> str:
         return "L"

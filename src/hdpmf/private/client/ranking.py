@@ -313,40 +313,21 @@ class ChooseAndLike:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ByListModel:
-    """Orders items by a model for lists.
-
-    Attributes:
-        devices: The users, with what they rated.
-        otherwise: Orders items for those of whom it knows nothing: they rated nothing, or
-            everything lowest.
-    """
+    """Orders items by a model for lists."""
 
     devices: Devices
     lists: ListModel
-    otherwise: ListOrder | None = None
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
-        own = inputs(self.devices, users)
-        scores = self.lists.many(own)
-        unknown = np.flatnonzero(own.sum(axis=1) == 0)
-        if self.otherwise is not None and len(unknown):
-            scores[unknown] = self.otherwise.scores(users[unknown])
-        return scores
+        return self.lists.many(inputs(self.devices, users))
 
     def parts(self, users: np.ndarray, lists: Sequence[np.ndarray]) -> Iterator[Parts]:
-        """Yield the parts of each user's scores: one per rated item, and one that everybody gets.
-
-        Users whose inputs are all 0 get the parts of ``otherwise``, if there is one.
-        """
+        """Yield the parts of each user's scores: one per rated item, and one for everybody."""
         own = inputs(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])
-            counts = own.data[here]
-            if self.otherwise is not None and not counts.any():
-                yield from self.otherwise.parts(users[row : row + 1], [items])
-            else:
-                yield list_parts(self.lists, own.indices[here].astype(np.int64), counts, items)
+            yield list_parts(self.lists, own.indices[here].astype(np.int64), own.data[here], items)
 
 
 PAIRS, FEW = 1.0, 10.0
@@ -364,11 +345,15 @@ class ByPairs:
     Attributes:
         devices: The users, with what they rated.
         apart: Orders items without that.
+        weight: Of a deviation, where somebody rated many heads.
+        few: At how many it is less by root two.
     """
 
     devices: Devices
     lists: ListModel
     apart: ListOrder
+    weight: float = PAIRS
+    few: float = FEW
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
@@ -403,5 +388,5 @@ class ByPairs:
         found = self.lists.many_known(own)
         deviation = found.std(axis=1, keepdims=True)
         known = own[:, self._heads].getnnz(axis=1)[:, None]
-        trust = PAIRS * np.sqrt(known / (known + FEW))
+        trust = self.weight * np.sqrt(known / (known + self.few))
         return found, trust / np.where(deviation > 0, deviation, np.inf)

@@ -140,7 +140,7 @@ def best_epoch(
     return chosen
 
 
-def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
+def ndcg(model: ListModel | _Beside, train: Presence, held: Presence, seed: int) -> float:
     """Measure how well lists find what was held out, over some users."""
     users = np.unique(held.users)
     if len(users) > _USERS:
@@ -159,6 +159,47 @@ def ndcg(model: ListModel, train: Presence, held: Presence, seed: int) -> float:
         best = np.cumsum(discounts)[np.minimum(np.diff(wanted.indptr), _TOP) - 1]
         total += float((found @ discounts[: top.shape[1]] / best).sum())
     return total / max(len(users), 1)
+
+
+FEW = 100.0
+"""At how many rated items a list model's scores count less by root two than they do at most: of 10,
+20 and 100 best for people with 1, 3 and 5 ratings, held out within the training parts of ML-100K
+and of four worlds."""
+
+_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def weight_beside_popularity(kind: str, presence: Presence, seed: int = 0) -> float:
+    """Return how much deviations of a list model's scores count beside log popularity.
+
+    The best of some for pairs held out; 1 where there are none to hold out.
+    """
+    train, held = presence.hold_out(HELD_OUT, seed)
+    if len(held.users) == 0:
+        return 1.0
+    model = train_list_model(kind, train, seed=seed)
+    found = {w: ndcg(_Beside(model, train.raters, w), train, held, seed) for w in _WEIGHTS}
+    return max(_WEIGHTS, key=lambda weight: found[weight])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Beside:
+    """A list model beside popularity."""
+
+    lists: ListModel
+    raters: np.ndarray
+    weight: float
+
+    def many(self, own: csr_matrix) -> np.ndarray:
+        """Scores of all items for many users."""
+        heads = np.arange(self.lists.n_items) if self.lists.heads is None else self.lists.heads
+        known = self.lists.many_known(own)
+        deviation = np.maximum(known.std(axis=1, keepdims=True), 1e-12)
+        rated = own[:, heads].getnnz(axis=1)[:, None]
+        scores = np.repeat(log_popularity(self.raters)[None], own.shape[0], axis=0)
+        trust = self.weight * np.sqrt(rated / (rated + FEW))
+        scores[:, heads] += trust * (known - known.mean(axis=1, keepdims=True)) / deviation
+        return scores
 
 
 NEIGHBOURS = 200
