@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from hdpmf import HDPSum, Ratings, UserMean, load_model
+from hdpmf import HDPSum, PrivacyWeights, Ratings, UserMean, load_model
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.data.checks import THUMBS, RatingScale
 from hdpmf.common.methods import METHODS
+from hdpmf.common.model.device_fit import correct_popularity
 from hdpmf.common.privacy.accounting import Setting, cost
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.errors import ConfigError, HdpmfError, RatingsError
@@ -75,6 +76,7 @@ def test_hdp_sum_learns_what_people_choose_and_more_of_it_than_popularity(tmp_pa
     model = HDPSum(epsilon=8.0, rng=0).fit(TRAIN)
     assert model.rank(TEST)["ndcg"] > MostPopular().fit(TRAIN).rank(TEST)["ndcg"]
     assert not model.predicts_ratings
+    assert model._order().like_weight == 0, "nobody said how they liked it"
     listed = model.recommend(1, 5)
     assert {item.score for item in listed} == {None}
     assert not any("give it" in (item.reason or "") for item in listed)
@@ -125,6 +127,17 @@ def test_the_noise_of_choices_is_what_the_claim_says() -> None:
     rows = statement_of_model(model, "clicks", "").people.rows
     assert [row.value.pure for row in rows] == [0] * 7
     assert rows[-1].presence.pure == pytest.approx(1.5 * rows[-1].ratings)
+
+
+def test_a_limit_holds_for_choices_and_item_weights_are_taken_off() -> None:
+    limited = HDPSum(epsilon=1000.0, max_ratings=2, rng=0).fit(TRAIN)
+    most = np.minimum(TRAIN.user_counts(), 2).sum()
+    assert limited.facts_.popularity.sum() == pytest.approx(most, rel=0.01)
+    gamma = np.linspace(0.25, 1.0, TRAIN.n_items)
+    weights = PrivacyWeights.from_parts(TRAIN, items=gamma)
+    model = HDPSum(epsilon=1.0, rng=0).fit(TRAIN, weights)
+    released = model.facts_.popularity.astype(np.float64)
+    assert np.allclose(model._popularity(), correct_popularity(released, gamma, 1 / 0.75))
 
 
 def test_methods_of_stars_refuse_choices_and_name_those_that_take_them() -> None:
