@@ -36,18 +36,18 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Role,
     id_to_text,
 )
-from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_sum_vec
+from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_bounded_vector
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.net.https import client_context
-from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector, Server, Servers
 from hdpmf.common.protocol.task import (
+    EVERYBODY,
     TASK_MEDIA_TYPE,
     TASK_PATH,
-    Noise,
-    OneRating,
-    SumOfVectors,
+    Linear,
+    Pairs,
     Task,
     prio_of,
     task_id,
@@ -58,7 +58,7 @@ from hdpmf.untrusted.aggregator.tasks import Rules
 from tests.world.tokens import issuer, make_token
 
 LEADER, HELPER = ROLES = ("leader", "helper")
-SMALL = SumOfVectors(entries=4, bits=8, chunk=5)
+SMALL = Linear(items=4, bits=8, bound=(1 << 20) - 1, cap=16, presence=1, values=0)
 MINIMUM = 2
 
 
@@ -108,16 +108,8 @@ class Asked:
     def report(
         self, vector: Sequence[int], *, when: float | None = None, report_id: bytes = b""
     ) -> bytes:
-        """What a device makes of numbers; for ratings: weights and levels of all items, one
-        after another.
-        """
-        circuit = self.prio.circuit
-        numbers = np.array(vector)
-        if isinstance(self.task.circuit, OneRating):
-            n = self.task.circuit.items
-            encoded = circuit.encode(numbers[:n], numbers[n:])
-        else:
-            encoded = circuit.encode(numbers)
+        """What a device makes of a row of numbers."""
+        encoded = self.prio.circuit.encode(np.array(vector))
         now = self.task.begin if when is None else when
         metadata = ReportMetadata(
             report_id or secrets.token_bytes(16),
@@ -154,9 +146,8 @@ class Asked:
 def make_task(
     servers: Servers,
     collector: Collector,
-    circuit: SumOfVectors | OneRating = SMALL,
+    sums: Linear | Pairs = SMALL,
     *,
-    noise: str = "1/1",
     seconds: int = 3600,
     enrolled: bool = False,
     minimum: int = MINIMUM,
@@ -169,15 +160,17 @@ def make_task(
     task = Task(
         servers=servers,
         collector=collector,
-        circuit=circuit,
-        noise=(Noise(entries=circuit.entries, scale=noise),),
+        sums=sums,
+        catalogue="items",
+        run=to_base64(bytes(16)),
+        asked=EVERYBODY,
         begin=start,
         end=start + seconds,
         precision=precision,
         minimum=minimum,
-        token_key=issuer().public.encoded if enrolled else b"",
+        token_key=to_base64(issuer().public.encoded) if enrolled else "",
     )
-    document = encode(task)
+    document = task.to_bytes()
     found = task_id(document)
     return Asked(task, document, found, prio_of(task, found))
 
@@ -185,7 +178,7 @@ def make_task(
 @cache
 def _warm() -> None:
     """Load what computes, before the time of a task begins."""
-    prio = prio3_sum_vec(SMALL.entries, 255, SMALL.chunk, b"")
+    prio = prio3_bounded_vector(SMALL.entries, 255, SMALL.bound, True, b"")
     prio.shard(prio.circuit.encode(np.zeros(SMALL.entries, np.int64)), bytes(16))
 
 

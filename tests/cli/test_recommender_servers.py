@@ -16,16 +16,16 @@ from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
-from hdpmf.common.protocol import encode
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
+from hdpmf.common.protocol.task import EVERYBODY, Linear, Task
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pin_servers
-from hdpmf.untrusted.service.run import make_task
 from hdpmf.untrusted.service.service import Service
-from hdpmf.untrusted.service.settings import Checkpoint, RunSettings, seconds
+from hdpmf.untrusted.service.settings import Checkpoint, Part, RunSettings, seconds
 
 pytestmark = pytest.mark.slow
 
@@ -118,10 +118,22 @@ def test_status_shows_the_task(call: Call, shop: Path) -> None:
     files = place.begin_run(
         b"\7" * 16, RunRecord(settings=settings, devices=place.enrolled.identities)
     )
-    task = make_task(settings, place.known, pair, keys, time.time() - 600, token_key=b"")
+    begin = int(time.time()) - 600
+    task = Task(
+        servers=pair,
+        collector=keys.card,
+        sums=Linear(items=40, bits=8, bound=(1 << 20) - 1, cap=16, presence=50, values=50),
+        catalogue=place.known.fingerprint,
+        run=to_base64(b"\7" * 16),
+        asked=EVERYBODY,
+        begin=begin,
+        end=begin + 3600,
+        precision=1,
+        minimum=settings.minimum,
+    )
     stages = []
     for more in ({}, {"placed": True}, {"placed": True, "collection": b"1"}):
-        files.save(Checkpoint(document=encode(task), job=bytes(16), **more))
+        files.save(Checkpoint(linear=Part(document=task.to_bytes(), job=bytes(16), **more)))
         (found,) = call("recommender", "status", shop, "--json").json["runs"]
         stages.append(found["stage"])
     assert stages == ["not at both servers yet", "takes reports", "collected"]

@@ -144,16 +144,16 @@ PLANTED = (
     Planted(
         "anybody signs a server's list of keys",
         "common/protocol/key_list.py",
-        "if not verifies(bytes.fromhex(public), signed.signature, _LABEL + signed.statement):",
+        "if not verifies(bytes.fromhex(public), signature, _digest(signed.keys)):",
         "if False:",
-        (f"{_RECORDED}::test_nobody_else_makes_the_helpers_list",),
+        ("tests/unit/protocol/test_key_list.py::test_a_list_of_another_server_is_refused",),
     ),
     Planted(
         "older lists of keys are taken",
         "common/protocol/key_list.py",
         "if known is None or keys.serial > known.serial or keys == known:",
         "if known is None or keys.serial != known.serial or keys == known:",
-        (f"{_RECORDED}::test_an_older_list_is_refused_whoever_brings_it",),
+        ("tests/unit/protocol/test_key_list.py::test_lists_only_go_forward",),
     ),
     Planted(
         "a leader confirms what the helper cannot open",

@@ -2,74 +2,74 @@
 
 The observer subtracts what the corrupt server knows (here its own noise, which is zero, and all
 reports, which are of nobody's ratings). What is left must have exactly the law that the proof
-counts with: 2,000 items, each test wrong by chance less than once in a million times.
+counts with: 2,000 numbers, each test wrong by chance less than once in a million times.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scipy import stats
 
-from hdpmf.common.data import RatingScale
-from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.privacy.sampling import KeyedNoise
-from hdpmf.common.protocol.survey_task import survey_circuit
-from hdpmf.untrusted.recommender.sums import make_survey
-from tests.unit.aggregator.server_pair import Pair
+from tests.unit.aggregator.server_pair import SUMS, Pair, pairs_of
 from tests.world import KnownNoise, make_report
 
-ITEMS, EPSILON, LEVEL = 2_000, 1.0, 1e-6
-STARS = RatingScale(1.0, 5.0, 1.0)
+ITEMS, LEVEL = 2_000, 1e-6
+LINEAR = replace(SUMS, items=ITEMS, presence=40, values=25)
+PAIRS = replace(pairs_of(80), deviation=3_000)
 
 
-def released(honest: int) -> list[np.ndarray]:
-    """The honest server's noise: of the items' scores, and of their weights."""
+def released(honest: int, sums: object, zeros: int) -> np.ndarray:
+    """The honest server's noise on a sum over nobody's ratings."""
     noises = [KnownNoise(0), KnownNoise(0)]
     noises[honest] = None  # type: ignore[call-overload]  # its own
     pair = Pair(noises=tuple(noises))
-    survey = make_survey("A", EPSILON, STARS, n_items=ITEMS, catalogue="c", contributors=2)
-    circuit, noise = survey_circuit(survey)
-    task = pair.add(pair.a_task(circuit=circuit, noise=noise, survey=survey))
-    nobody = np.zeros(ITEMS, np.int64)
+    task = pair.add(pair.a_task(sums=sums))
     for _ in range(2):
         document = pair.leader.task(task).document
-        pair.leader.upload(task, make_report(document, task, nobody, nobody))
+        pair.leader.upload(task, make_report(document, task, np.zeros(zeros, np.int64)))
     pair.aggregate_all()
-    numbers = np.array(pair.numbers(task, pair.collect(task)))
-    return [numbers[:ITEMS], numbers[ITEMS : 2 * ITEMS]]
+    return np.array(pair.numbers(task, pair.collect(task)))
 
 
-def p_values(parts: list[np.ndarray]) -> list[float]:
-    """Of scores and weights against the discrete Laplace law that their claim is proved for."""
-    channels = sum_channels(make_coding("auto", STARS, EPSILON), EPSILON)
-    found = []
-    for seen, channel in zip(parts, (channels.score, channels.weight), strict=True):
-        law = stats.dlaplace(1 / float(channel.scale))
-        edges = [-np.inf, *np.unique(law.ppf(np.arange(1, 20) / 20)), np.inf]
-        expected = [law.cdf(high) - law.cdf(low) for low, high in pairwise(edges)]
-        counts = [((seen > low) & (seen <= high)).sum() for low, high in pairwise(edges)]
-        found.append(float(stats.chisquare(counts, len(seen) * np.array(expected)).pvalue))
-    return found
+def p_value(seen: np.ndarray, deviation: float) -> float:
+    """Against the discrete Gaussian law that the claim is proved for."""
+    grid = np.arange(-12 * int(deviation), 12 * int(deviation) + 1)
+    law = np.exp(-((grid / deviation) ** 2) / 2)
+    below = np.cumsum(law / law.sum())
+    edges = [-np.inf, *(grid[np.searchsorted(below, part / 20)] for part in range(1, 20)), np.inf]
+    chances = np.diff([0.0, *(below[np.searchsorted(grid, edge)] for edge in edges[1:-1]), 1.0])
+    counts = [((seen > low) & (seen <= high)).sum() for low, high in pairwise(edges)]
+    return float(stats.chisquare(counts, len(seen) * chances).pvalue)
+
+
+def p_values(honest: int) -> list[float]:
+    """Of presence and values."""
+    seen = released(honest, LINEAR, LINEAR.entries)
+    return [p_value(seen[:ITEMS], 40), p_value(seen[ITEMS:], 25)]
 
 
 @pytest.mark.parametrize("honest", [0, 1], ids=["leader", "helper"])
 def test_the_whole_noise_is_that_of_the_proof(honest: int) -> None:
-    parts = released(honest)
-    assert min(p_values(parts)) > LEVEL
-    assert abs(stats.pearsonr(*parts).statistic) < 6 / ITEMS**0.5  # drawn apart
+    assert min(p_values(honest)) > LEVEL
+    seen, heads = released(honest, PAIRS, 80), np.triu_indices(80)
+    diagonal = heads[0] == heads[1]
+    assert p_value(seen[~diagonal], 3_000) > LEVEL
+    assert p_value(seen[diagonal], PAIRS.diagonal) > LEVEL
+    assert PAIRS.diagonal == 4_243
 
 
-@pytest.mark.parametrize("part", [Fraction(1, 2), Fraction(4, 5)])
-def test_less_noise_is_caught(part: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", [0.5, 0.8])
+def test_less_noise_is_caught(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted where the server draws it."""
-    whole = KeyedNoise.discrete_laplace
+    whole = KeyedNoise.discrete_gaussian
 
-    def less(self: KeyedNoise, scale: Fraction, size: int) -> np.ndarray:
-        return whole(self, Fraction(scale) * part, size)
+    def less(self: KeyedNoise, sigma: np.ndarray) -> np.ndarray:
+        return whole(self, sigma * part)
 
-    monkeypatch.setattr(KeyedNoise, "discrete_laplace", less)
-    assert min(p_values(released(1))) < LEVEL
+    monkeypatch.setattr(KeyedNoise, "discrete_gaussian", less)
+    assert min(p_values(1)) < LEVEL

@@ -46,7 +46,7 @@ NUMBERS: dict[str, dict[str, object]] = {
         "KEY_BYTES, TAG_BYTES, SCRYPT_COST, _BLOCK_SIZE": (32, 16, 2**17, 8),
     },
     "untrusted.aggregator.tasks": {
-        "(r := Rules()).minimum, r.most_items, r.allow_noiseless": (10, 200_000, False),
+        "(r := Rules()).minimum, r.most_items, r.most_heads": (10, 200_000, 300),
         "(r := Rules()).skew, r.keep, r.lease": (300.0, 2_592_000.0, 60.0),
     },
     "untrusted.aggregator.hpke_keys": {"ROTATE_SECONDS": 604_800.0},

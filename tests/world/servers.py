@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import secrets
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -24,13 +23,10 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     ReportMetadata,
     Role,
 )
-from hdpmf.common.protocol import (
-    Task,
-)
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import prio_of
+from hdpmf.common.protocol.task import Task, prio_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
@@ -47,9 +43,9 @@ class KnownNoise:
     def __init__(self, number: int) -> None:
         self.number, self.draws = number, 0
 
-    def discrete_laplace(self, scale: Fraction, size: int) -> np.ndarray:
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
         self.draws += 1
-        return np.full(size, self.number, np.int64)
+        return np.full(sigma.shape, self.number, np.int64)
 
 
 def server_keys(
@@ -176,8 +172,7 @@ class ServerPair:
 def make_report(
     task: Task,
     number: bytes,
-    weights: np.ndarray,
-    levels: np.ndarray,
+    row: np.ndarray,
     *,
     time: int | None = None,
     report_id: bytes | None = None,
@@ -189,7 +184,7 @@ def make_report(
     """
     prio = prio_of(task, number)
     report_id = secrets.token_bytes(16) if report_id is None else report_id
-    sharded = prio.shard(prio.circuit.encode(weights, levels), report_id)  # type: ignore[attr-defined]
+    sharded = prio.shard(prio.circuit.encode(row), report_id)  # type: ignore[attr-defined]
     metadata = ReportMetadata(report_id, task.begin if time is None else time)
     aad = InputShareAad(sealed_for or number, metadata, sharded.public_share).encode()
     servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []

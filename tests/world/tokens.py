@@ -6,8 +6,7 @@ import secrets
 from functools import cache
 
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey, Token, blind_token
-from hdpmf.common.protocol import Task
-from hdpmf.common.protocol.task import token_challenge
+from hdpmf.common.protocol.task import Task, token_challenge
 
 
 @cache

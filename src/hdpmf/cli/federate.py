@@ -20,7 +20,7 @@ from hdpmf.cli.options import (
     run_option,
 )
 from hdpmf.cli.output import Block, Result, Table, note, privacy_line, run_claim, wants_json
-from hdpmf.cli.rating_options import ExplicitRatingsOptions, SplitOptions, WeightOptions
+from hdpmf.cli.rating_options import RatingsOptions, SplitOptions, WeightOptions
 from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _WORLD: dict[str, Any] = {"n_users": 600, "n_items": 200, "n_ratings": 40_000}
 _HELD_OUT = 5
-_SUMS = "hdp-sum"
+_SUMS = "hdp-pairs"
 _ROUNDS = ("hdpmf", "pdpmf", "dpmf", "mf")
 _SECONDS = 20
 
@@ -111,7 +111,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 @command
 def simulate(
-    source: ExplicitRatingsOptions,
+    source: RatingsOptions,
     cut: SplitOptions,
     options: MethodOptions,
     wishes: WeightOptions,
@@ -144,15 +144,15 @@ def simulate(
             f"a federation cannot run {method!r}; choose from {', '.join((_SUMS, *_ROUNDS))}"
         )
     table = Table(
-        ("method", "MSE", "MAE"),
+        ("method", "MSE", "MAE", "NDCG@10"),
         [
-            (method, *_errors(fields["mse"], fields["mae"])),
+            (method, *_errors(fields["mse"], fields["mae"], fields.get("ndcg"))),
             (
                 "user mean (nothing is sent)",
-                *_errors(fields["user_mean_mse"], fields["user_mean_mae"]),
+                *_errors(fields["user_mean_mse"], fields["user_mean_mae"], None),
             ),
         ],
-        numeric=("MSE", "MAE"),
+        numeric=("MSE", "MAE", "NDCG@10"),
         title=f"{training.name}: {training.n_users:,} users, {len(held_out):,} ratings to test on",
     )
     text: list[Block] = [
@@ -176,8 +176,13 @@ def _two_servers(
     unknown = [name for name in parameters if name not in names]
     if unknown:
         raise ConfigError(
-            f"a federation by two servers has no {unknown[0]}; it has epsilon, coding and prior"
+            f"a federation by two servers has no {unknown[0]}; it has epsilon, delta, heads, cap "
+            "and prior"
         )
+    if parameters.get("heads") == "auto":
+        parameters = parameters | {"heads": None}
+    cap = parameters.get("cap", "auto")
+    parameters = parameters | {"cap": 16 if cap == "auto" else round(1 / cap)}
     settings = RunSettings(minimum=max(2, training.n_users), **parameters)
     metrics = Metrics()
     log = (lambda line: None) if wants_json() else watch(metrics)

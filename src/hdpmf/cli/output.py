@@ -221,8 +221,9 @@ def run_claim(method: str, view: str, epsilon: float | None, status: str) -> Pri
     from hdpmf.common.methods import method_named
     from hdpmf.common.methods.method import PrivacyClaim
 
-    claim = method_named(method).claim(view)
-    return PrivacyClaim(epsilon, cast(Any, status), claim.against, claim.reason)
+    found = method_named(method)
+    claim = found.claim(view)
+    return PrivacyClaim(epsilon, cast(Any, status), claim.against, claim.reason, unit=found.unit)
 
 
 def privacy_line(claim: PrivacyClaim, *long_version: object) -> str:

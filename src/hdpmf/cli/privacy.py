@@ -376,16 +376,10 @@ def _summary(made: PrivacyStatement) -> Iterator[Block]:
 
 def _statement_of(path: Path, public: bool) -> PrivacyStatement:
     if (path / "config.toml").is_file():
-        from hdpmf.private.device.policy import Policy
         from hdpmf.untrusted.service.folder import ServiceFolder
         from hdpmf.untrusted.service.outcome import statement_of_recommender
 
-        return statement_of_recommender(
-            ServiceFolder(path),
-            command_text(),
-            lifetime=Policy().epsilon,
-            person_limit=Policy().max_total or math.inf,
-        )
+        return statement_of_recommender(ServiceFolder(path), command_text())
     if not any((path / part / "model.json").is_file() for part in ("recommender", "")):
         raise ConfigError(f"{path} is neither a saved model nor a recommender's folder")
     from hdpmf.models import load_model

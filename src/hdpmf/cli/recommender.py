@@ -278,8 +278,6 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     if task is not None:
         begin, end = _date(task["begin"]), _date(task["end"])
         yield f"task {task['id'][:12]} of run {name}: {begin} to {end}"
-    if run["impossible_numbers"]:
-        yield f"the sum of run {name} had numbers that cannot be; they were clamped"
 
 
 def _date(when: int) -> str:

@@ -17,8 +17,9 @@ from hdpmf.cli.options import (
     run_option,
 )
 from hdpmf.cli.output import Result, emit, note, notes_to, privacy_line, run_claim
-from hdpmf.common.methods import RUN_EPSILON
-from hdpmf.errors import ConfigError, PrivacyError
+from hdpmf.common.methods import method_named
+from hdpmf.common.protocol.task import EVERYBODY
+from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.untrusted.service.folder import ServiceFolder
@@ -84,9 +85,11 @@ class TaskOptions:
     epsilon: Annotated[
         float,
         privacy_option(
-            "The largest budget of a rating; its own is its weight times this.", "E", "--epsilon"
+            "The budget of a person, for all that the run is told about them (delta 1e-5).",
+            "E",
+            "--epsilon",
         ),
-    ] = RUN_EPSILON
+    ] = method_named("hdp-pairs").default("epsilon")
     minimum: Annotated[
         int | None,
         option(
@@ -95,7 +98,13 @@ class TaskOptions:
             default="three quarters of the enrolled",
         ),
     ] = None
-    period: Annotated[str, run_option("How long reports are taken, as 12h or 7d.", "TIME")] = "1d"
+    asked: Annotated[
+        float,
+        option("Share of people who are asked; each draws by itself whether.", "SHARE", max=1.0),
+    ] = 1.0
+    period: Annotated[
+        str, run_option("How long each of the two tasks takes reports, as 12h or 7d.", "TIME")
+    ] = "1d"
     precision: Annotated[
         str | None,
         run_option(
@@ -104,7 +113,10 @@ class TaskOptions:
             default="the whole period, so that they tell nothing",
         ),
     ] = None
-    coding: Annotated[str, model_option("Curve that ratings are coded by.", "CURVE")] = "auto"
+    heads: Annotated[
+        int | None,
+        model_option("Most items that have pairs.", "M", default="by public numbers, at most 300"),
+    ] = None
     prior: Annotated[
         str | None, model_option("Shipped population prior to fit vectors with.", "NAME")
     ] = None
@@ -122,7 +134,8 @@ class TaskOptions:
         return RunSettings(
             minimum=minimum,
             epsilon=self.epsilon,
-            coding=self.coding,
+            heads=self.heads,
+            asked=round(self.asked * EVERYBODY),
             prior=self.prior,
             period=seconds(self.period),
             precision=None if self.precision is None else seconds(self.precision),
@@ -169,7 +182,6 @@ def _conduct(
 
     if settings is not None:
         Service(folder).check(settings)  # before anything is opened
-        _warn(settings)
     with folder.serving(), _on_network(folder, monitoring) as (service, log):
         if settings is None:
             log(
@@ -187,27 +199,11 @@ def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
     from hdpmf.untrusted.service.service import Service
 
     Service(folder).check(settings)
-    _warn(settings)
     run = ask_for_run(folder, settings)
     return Result(
         {"run": run, "requested": True},
         [f"run {run[:12]} is asked for; the process that serves {folder.path} begins it"],
     )
-
-
-def _warn(settings: RunSettings) -> None:
-    """Warn at once if devices with the default policy will refuse the run."""
-    from hdpmf.private.device.policy import Policy, Terms
-
-    terms = Terms(epsilon=settings.epsilon, catalogue="", minimum=settings.minimum)
-    try:
-        Policy().check(terms)
-    except PrivacyError as error:
-        note(
-            f"Warning: by default devices refuse this run: {error}. Only those take part whose "
-            "owners have allowed it (hdpmf device policy STORE --set FILE). Otherwise give it up, "
-            "and ask for what devices allow"
-        )
 
 
 def _give_up(folder: ServiceFolder, unfinished: bytes | None, serving: bool) -> Result:
@@ -233,8 +229,8 @@ def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
     model = folder.path / "model"
     claim = run_claim(summary["method"], stated.view, stated.epsilon, stated.status)
     text = [
-        f"{summary['method']}: {summary['users']} reports summed by two servers (task "
-        f"{summary['task'][:12]})",
+        f"{summary['method']}: {summary['users']} reports summed by two servers (tasks "
+        f"{' and '.join(task[:12] for task in summary['tasks'])})",
         f"model (nothing private is in it): {model}; devices get it while hdpmf recommender serve "
         "runs",
         f"The recommender could see: {stated.sees}.",

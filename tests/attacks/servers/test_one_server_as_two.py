@@ -23,12 +23,9 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Problem,
     id_to_text,
 )
-from hdpmf.common.protocol.identity import Invitation, PartyKey
-from hdpmf.common.protocol.servers import Server, Servers, plain_host
+from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.servers import Server, Servers, plain_host, require_two_hosts
 from hdpmf.errors import ConfigError
-from hdpmf.private.device.memberships import join
-from hdpmf.private.device.pinned_servers import pin_servers, pinned_servers
-from hdpmf.private.device.store.device_store import DeviceStore
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from hdpmf.untrusted.aggregator.http import LeaderResources, Resources
@@ -101,18 +98,9 @@ def test_two_servers_on_one_host_are_pinned_by_nobody(
 ) -> None:
     assert plain_host(first) == plain_host(second)
     one = pair(first, second)
-    store = DeviceStore.create(":memory:")
-    with pytest.raises(ConfigError, match="both servers are on one host"):
-        pin_servers(store, one)
-    invitation = Invitation(address="https://shop.example", authority="", servers=one)
-    with pytest.raises(ConfigError, match="both servers are on one host"):
-        join(store, invitation)
-    assert pinned_servers(store) is None
-    assert store.policy.servers == ()
     with pytest.raises(ConfigError, match="both servers are on one host"):
         pin_at_recommender(tmp_path, "shop", one)
-    pin_servers(store, one, same_host=True)
-    assert pinned_servers(store) == one
+    require_two_hosts(one, same_host=True)
 
 
 def test_one_key_is_one_server_whatever_else_is_on_the_cards() -> None:

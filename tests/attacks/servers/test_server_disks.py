@@ -289,9 +289,8 @@ def test_two_servers_and_two_tasks_have_noise_of_their_own(tmp_path: Path) -> No
         task = pair.add(pair.a_task(minimum=minimum))
         document = pair.leader.task(task).document
         for seed in range(3):
-            rng = np.random.default_rng(seed)
-            levels = rng.integers(0, 5, 6)
-            pair.leader.upload(task, make_report(document, task, np.full(6, 64), levels))
+            row = np.random.default_rng(seed).integers(0, 65, 13)
+            pair.leader.upload(task, make_report(document, task, row))
         pair.aggregate_all()
         pair.clock.now = BEGIN + 10
         seen.append(pair.numbers(task, pair.collect(task)))

@@ -20,13 +20,28 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Role,
 )
 from hdpmf.common.aggregation.two_servers.tokens import Token
-from hdpmf.common.protocol import Task, encode
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector
-from hdpmf.common.protocol.task import Noise, OneRating
+from hdpmf.common.protocol.task import EVERYBODY, Linear, Pairs, Task
 from tests.world import HOUR, Clock, KnownNoise, ServerPair, issuer, make_report, make_token
 
-ITEMS, CODES, RULERS = 6, (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
+ITEMS = 6
+SUMS = Linear(items=ITEMS, bits=8, bound=(1 << 20) - 1, cap=16, presence=50, values=50)
+
+
+def pairs_of(heads: int) -> Pairs:
+    """What a task of pairs sums."""
+    return Pairs(
+        heads=tuple(range(heads)),
+        weights=(64,) * heads,
+        bits=10,
+        bound=(1 << 24) - 1,
+        cap=16,
+        deviation=10_000_000,
+    )
+
+
 BEGIN = 100_000 * HOUR
 END = BEGIN + 4 * HOUR
 WHOLE = Interval(BEGIN, END - BEGIN)
@@ -50,21 +65,20 @@ class Pair(ServerPair):
         self.restart()
 
     def a_task(self, **changed: object) -> Task:
-        noise = tuple(Noise(entries=n, scale="50/1") for n in (ITEMS, ITEMS, 1))
         fields: dict[str, Any] = {
             "servers": self.servers, "collector": self.collector,
-            "circuit": OneRating(items=ITEMS, codes=CODES, rulers=RULERS), "noise": noise,
+            "sums": SUMS, "catalogue": "items", "run": to_base64(bytes(16)), "asked": EVERYBODY,
             "begin": BEGIN, "end": END, "precision": HOUR, "minimum": 2,
         }  # fmt: skip
         return Task(**(fields | changed))
 
     def a_task_with_tokens(self, **changed: object) -> Task:
         """A task for enrolled devices."""
-        return self.a_task(token_key=issuer().public.encoded, **changed)
+        return self.a_task(token_key=to_base64(issuer().public.encoded), **changed)
 
     def add(self, task: Task | None = None) -> bytes:
         """The task at both servers."""
-        document = encode(self.a_task() if task is None else task)
+        document = (self.a_task() if task is None else task).to_bytes()
         self.helper.add_task(document)
         return self.leader.add_task(document)
 
@@ -75,7 +89,7 @@ class Pair(ServerPair):
         return self.report(task, seed, report_id=token.report_id), token
 
     def report(self, task: bytes, seed: int, **how: Any) -> bytes:
-        return make_report(self.leader.task(task).document, task, *ratings(seed), **how)
+        return make_report(self.leader.task(task).document, task, row_of(seed), **how)
 
     def upload(self, task: bytes, seeds: list[int]) -> None:
         for seed in seeds:
@@ -112,17 +126,16 @@ class Pair(ServerPair):
         return [number - known for number in opened.prio.unshard(shares)]
 
 
-def ratings(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Some user's weights and levels."""
+def row_of(seed: int) -> np.ndarray:
+    """Some user's row: of presence, and of values after it."""
     rng = np.random.default_rng(seed)
-    return rng.integers(0, 65, ITEMS) * (rng.random(ITEMS) < 0.6), rng.integers(0, 5, ITEMS)
+    presence = rng.integers(0, 256, ITEMS) * (rng.random(ITEMS) < 0.6)
+    return np.append(presence, rng.integers(-255, 256, ITEMS + 1))
 
 
 def plain_sum(seeds: list[int]) -> list[int]:
     """What the sum over these users is, by NumPy alone."""
-    total = np.zeros(2 * ITEMS + 1, np.int64)
+    total = np.zeros(SUMS.entries, np.int64)
     for seed in seeds:
-        weights, levels = ratings(seed)
-        ruled = (weights * np.array(RULERS)[levels]).sum()
-        total += np.concatenate([weights * np.array(CODES)[levels], weights, [ruled]])
+        total += row_of(seed)
     return [int(number) for number in total]

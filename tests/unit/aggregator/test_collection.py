@@ -85,7 +85,7 @@ def test_the_same_batch_again_is_the_same_bytes_and_an_overlapping_one_is_refuse
     interval = Interval(BEGIN, 2 * HOUR)
     first = pair.collect(task, interval)
     assert pair.collect(task, interval) == first
-    assert [noise.draws for noise in pair.noises] == [3, 3]
+    assert [noise.draws for noise in pair.noises] == [1, 1]
     assert refused(pair, task, Interval(BEGIN, HOUR)) == Problem.BATCH_OVERLAP
     assert refused(pair, task, Interval(BEGIN + HOUR, 2 * HOUR)) == Problem.BATCH_OVERLAP
     assert refused(pair, task, Interval(BEGIN + 2 * HOUR, HOUR)) == Problem.INVALID_BATCH_SIZE
@@ -113,7 +113,7 @@ def test_the_leader_gives_nothing_before_the_helper_has_given() -> None:
             pair.ask(task, job=job)
     pair.helper.aggregate_share = honest  # type: ignore[method-assign]
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
-    assert [noise.draws for noise in pair.noises] == [3, 3]
+    assert [noise.draws for noise in pair.noises] == [1, 1]
 
 
 def test_only_a_simulation_may_have_noise_of_another_kind(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def deaths(folder: Path | None, step: int) -> int:
         assert everything(pair, task, reports) == collection
         drawn = [noise.draws for noise in pair.noises]
         # Noise may be drawn and lost with its transaction: what counts is that one draw left.
-        assert all(3 <= draws <= 6 for draws in drawn), (place, drawn)
+        assert all(1 <= draws <= 2 for draws in drawn), (place, drawn)
         if not died:
             return place
         place += step

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Interval
-from hdpmf.common.protocol.task import Noise, SumOfVectors
-from hdpmf.untrusted.aggregator.tasks import SimulationRules
-from tests.unit.aggregator.server_pair import BEGIN, Pair, plain_sum
+from tests.unit.aggregator.server_pair import BEGIN, Pair, pairs_of, plain_sum
 from tests.world import HOUR, make_report
 
 
@@ -30,22 +28,18 @@ def test_batches_of_different_times_have_their_own_sums() -> None:
         assert Collection.decode(collection).report_count == len(seeds)
 
 
-def test_vectors_of_other_clients_are_summed_too() -> None:
-    pair = Pair(rules=SimulationRules(minimum=2, allow_noiseless=True))
-    circuit = SumOfVectors(entries=3, bits=4, chunk=3)
-    task = pair.add(pair.a_task(circuit=circuit, noise=(Noise(entries=3, scale="0/1"),)))
-    opened = pair.leader.task(task)
-
-    for values in ([1, 2, 3], [15, 0, 7]):
-        prio = opened.prio
-        encoded = prio.circuit.encode(np.array(values))  # type: ignore[attr-defined]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(prio.circuit), "encode", lambda self, *_, encoded=encoded: encoded)
-            pair.leader.upload(task, make_report(opened.document, task, np.zeros(1), np.zeros(1)))
+def test_sums_of_pairs_are_exact() -> None:
+    """What is opened is the plain sum of all people's products, and both noises."""
+    pair = Pair()
+    task = pair.add(pair.a_task(sums=pairs_of(7)))
+    opened, total = pair.leader.task(task), np.zeros((7, 7), np.int64)
+    for seed in range(5):
+        row = np.random.default_rng(seed).integers(0, 1024, 7)
+        total += np.outer(row, row)
+        pair.leader.upload(task, make_report(opened.document, task, row))
     pair.aggregate_all()
-    pair.noises[0].number = pair.noises[1].number = 0
-    assert pair.numbers(task, pair.collect(task)) == [16, 2, 10]
-    assert [noise.draws for noise in pair.noises] == [0, 0]
+    assert pair.numbers(task, pair.collect(task)) == total[np.triu_indices(7)].tolist()
+    assert [noise.draws for noise in pair.noises] == [1, 1]
 
 
 def test_it_works_on_the_disk_with_devices_and_survives_a_restart(tmp_path) -> None:
@@ -112,7 +106,7 @@ def test_any_order_and_any_repeats_give_the_same_sum(steps: list[tuple[str, int]
         pair.leader.upload(task, report)
     pair.aggregate_all()
     assert pair.numbers(task, pair.collect(task)) == plain_sum(list(range(6)))
-    assert [noise.draws for noise in pair.noises] == [3, 3]
+    assert [noise.draws for noise in pair.noises] == [1, 1]
 
 
 def test_each_server_counts_without_saying_who(caplog) -> None:

@@ -4,63 +4,32 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from hdpmf.common.aggregation.two_servers.dap.messages import AggregationJobInitReq
 from hdpmf.common.protocol import Opening, encode
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import Noise, OneRating, SumOfVectors
 from hdpmf.errors import ConfigError, ProtocolError, StorageError, TransportError
 from hdpmf.untrusted.aggregator import aggregation_job
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, ServerKeys, SimulationRules
-from tests.unit.aggregator.server_pair import BEGIN, CODES, ITEMS, RULERS, Pair
+from tests.unit.aggregator.server_pair import BEGIN, SUMS, Pair, pairs_of
 from tests.world import HOUR
 
-
-def noises(*scales: str) -> tuple[Noise, ...]:
-    return tuple(
-        Noise(entries=n, scale=scale) for n, scale in zip((ITEMS, ITEMS, 1), scales, strict=True)
-    )
-
-
-NONE = (0,) * 5
-REFUSED = {
+REFUSED: dict[str, dict[str, Any]] = {
     "minimum below the server's": {"minimum": 2},
     "over": {"begin": BEGIN - 2 * HOUR, "end": BEGIN - HOUR},
     "begun long ago": {"begin": BEGIN - 25 * HOUR},
-    "scores without noise": {"noise": noises("0/1", "50/1", "50/1")},
-    "weights without noise": {"noise": noises("50/1", "0/1", "50/1")},
-    "total without noise": {"noise": noises("50/1", "50/1", "0/1")},
-    "a part of weights without noise": {
-        "noise": (
-            Noise(entries=2 * ITEMS - 1, scale="5/1"),
-            Noise(entries=1, scale="0/1"),
-            Noise(entries=1, scale="5/1"),
-        )
-    },
-    "noise beyond 64 bits": {"noise": noises("50/1", f"{1 << 50}/1", "50/1")},
-    "too many items": {
-        "circuit": OneRating(items=51, codes=CODES, rulers=RULERS),
-        "noise": (Noise(entries=103, scale="5/1"),),
-    },
-    "too many entries": {
-        "circuit": SumOfVectors(entries=51, bits=1, chunk=7),
-        "noise": (Noise(entries=51, scale="5/1"),),
-    },
-    "vectors without noise": {
-        "circuit": SumOfVectors(entries=5, bits=1, chunk=2),
-        "noise": (Noise(entries=5, scale="0/1"),),
-    },
-    "more bits than the field has": {
-        "circuit": SumOfVectors(entries=5, bits=64, chunk=2),
-        "noise": (Noise(entries=5, scale="5/1"),),
-    },
+    "too many items": {"sums": replace(SUMS, items=51)},
+    "too many heads": {"sums": pairs_of(21)},
+    "a circuit that there is not": {"sums": replace(SUMS, bits=7, bound=1 << 15)},
 }
-STRICT = SimulationRules(minimum=3, most_items=50)
+STRICT = SimulationRules(minimum=3, most_items=50, most_heads=20)
 
 
 @pytest.fixture

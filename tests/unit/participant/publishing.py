@@ -18,9 +18,9 @@ from hdpmf.common.protocol.catalogue import (
 from hdpmf.common.protocol.documents import Array, file_digest, to_base64
 from hdpmf.common.protocol.identity import Identity, Invitation
 from hdpmf.common.protocol.key_list import KeyList, PublishedKeys, SignedKeyList
-from hdpmf.common.protocol.pairs_task import EVERYBODY, Linear, Pairs, Task, task_id
 from hdpmf.common.protocol.published import Index, Model
 from hdpmf.common.protocol.servers import Collector, Server, Servers
+from hdpmf.common.protocol.task import EVERYBODY, Linear, Pairs, Task, task_id
 from hdpmf.private.device.ledger import UNIT, Limits
 from hdpmf.private.device.public import Published
 from hdpmf.private.device.state import Joined, Rated, State, changed, new_state

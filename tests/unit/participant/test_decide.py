@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from hdpmf.common.protocol.documents import file_digest, to_base64
-from hdpmf.common.protocol.pairs_task import EVERYBODY, task_id
+from hdpmf.common.protocol.task import EVERYBODY, task_id
 from hdpmf.private.device.decide import (
     LONGEST_WAIT,
     Sending,
@@ -427,6 +427,6 @@ def _until_sending(made: State, now: int) -> Sending:
 
 
 def _read(document: bytes) -> Any:
-    from hdpmf.common.protocol.pairs_task import read_task
+    from hdpmf.common.protocol.task import read_task
 
     return read_task(document)

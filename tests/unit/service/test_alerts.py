@@ -28,7 +28,7 @@ from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Checkpoint, RunSettings, Trouble
 from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
-from tests.world import table
+from tests.unit.service.tables import table
 
 NOW = 1_800_000_000.0
 ROOMY = namedtuple("Usage", "total used free")(10**12, 0, 10**12)

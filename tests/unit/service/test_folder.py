@@ -13,7 +13,7 @@ from hdpmf.common.protocol.identity import DeviceCard, Identity, check_card, rea
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import change_items
-from tests.world import table
+from tests.unit.service.tables import table
 
 
 def card(number: int, **change: Any) -> DeviceCard:

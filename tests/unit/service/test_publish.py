@@ -22,10 +22,14 @@ import pytest
 pytest.importorskip("pyhpke")
 
 from hdpmf.common.data import IdIndex, RatingScale
+from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.model.public_model import PublicModel
+from hdpmf.common.model.published_model import read_model
 from hdpmf.common.net.server import MAX_HEADERS
-from hdpmf.common.protocol import ItemFacts, decode, encode
-from hdpmf.common.protocol.catalogue import catalogue_table
+from hdpmf.common.protocol import ItemFacts
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.documents import file_digest, read_document, to_base64
+from hdpmf.common.protocol.published import Model, file_name
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import website
@@ -84,7 +88,21 @@ def client(service: ServiceFolder) -> Client:
 
 def finish(service: ServiceFolder, run: bytes, mean: float) -> None:
     (service.path / "runs" / run.hex()).mkdir()
-    service.finish(run, PublicModel.of_run({"run": run.hex()}, TABLE, facts(mean), None), b"{}")
+    about = {"run": run.hex(), "reports": [3, 3]}
+    known = known_items(TABLE)
+    zeros = Bytes(np.zeros((5, 1), np.int8), np.ones(1, np.float32))
+    lists = ListModel(
+        form="linear",
+        encode=zeros,
+        decode=zeros,
+        entries=Entries.none(5),
+        output=np.zeros(5, np.float32),
+        heads=np.arange(5),
+        n_items=5,
+        about={},
+    )
+    model = PublicModel(about, known.items, known.scale, None, facts(mean), lists=lists)
+    service.finish(run, model, b"{}")
 
 
 def index_of(service: ServiceFolder) -> dict[str, Any]:
@@ -99,19 +117,20 @@ def test_the_index_names_files_by_what_is_in_them(service: ServiceFolder) -> Non
     public = service.path / "public"
     assert set(index) == {
         "name", "catalogue", "task", "model", "servers",
-        "keys",
+        "keys", "type", "version",
     }  # fmt: skip
-    name = task_id(b"a task").hex()
-    assert index["task"] == {"file": f"task-{name}.msgpack", "id": name}
-    assert (public / index["task"]["file"]).read_bytes() == b"a task"
-    assert (public / index["catalogue"]["file"]).read_bytes() == encode(service.items)
-    for entry in (index["catalogue"], index["model"]):
-        assert sha256((public / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
-        assert entry["sha256"] in entry["file"]
-    model = decode((public / index["model"]["file"]).read_bytes())
-    assert isinstance(model, ItemFacts)
-    assert (model.mean, index["model"]["run"]) == (3.5, "01" * 16)
-    assert index["servers"] is None
+    assert index["task"] == to_base64(task_id(b"a task"))
+    assert (public / file_name("task", index["task"])).read_bytes() == b"a task"
+    catalogue = (public / file_name("catalogue", index["catalogue"])).read_bytes()
+    assert catalogue == service.items.to_bytes()
+    document = (public / file_name("model", index["model"])).read_bytes()
+    model = read_document(Model, document, "a model")
+    assert (model.mean, model.run) == (3.5, to_base64(b"\1" * 16))
+    files = {name: (public / name).read_bytes() for name in model.files}
+    assert read_model(model, files)[0].mean == 3.5
+    for digest, data in ((index["catalogue"], catalogue), (index["model"], document)):
+        assert digest == file_digest(data)
+    assert (index["servers"], index["keys"]) == ("", "")
 
 
 def test_files_of_the_index_before_stay_and_older_ones_go(service: ServiceFolder) -> None:
@@ -119,7 +138,8 @@ def test_files_of_the_index_before_stay_and_older_ones_go(service: ServiceFolder
     for number in range(4):
         PublicFiles(service).write(bytes([number]))
         kept.append({path.name for path in (service.path / "public").glob("task-*")})
-    names = [f"task-{task_id(bytes([number])).hex()}.msgpack" for number in range(4)]
+    ids = [to_base64(task_id(bytes([number]))) for number in range(4)]
+    names = [file_name("task", each) for each in ids]
     assert kept == [{names[0]}, {names[0], names[1]}, {names[1], names[2]}, {names[2], names[3]}]
 
 
@@ -138,17 +158,17 @@ def test_what_a_kill_left_half_done_is_done_again(
     with pytest.raises(KeyboardInterrupt):
         PublicFiles(service).write(b"second")
     assert index_of(service) == before
-    assert (service.path / "public" / before["task"]["file"]).exists()
+    assert (service.path / "public" / file_name("task", before["task"])).exists()
     monkeypatch.undo()
     PublicFiles(service).write(b"second")
-    assert index_of(service)["task"]["id"] == task_id(b"second").hex()
+    assert index_of(service)["task"] == to_base64(task_id(b"second"))
 
 
 def test_digests_and_caching(client: Client, service: ServiceFolder) -> None:
     index = client.get("/index.json")
     assert (index.status_code, index.json()) == (200, index_of(service))
     assert index.headers["cache-control"] == "no-cache"
-    file = client.get("/" + index.json()["catalogue"]["file"])
+    file = client.get("/" + file_name("catalogue", index.json()["catalogue"]))
     assert "immutable" in file.headers["cache-control"]
     for answer in (index, file):
         digest = sha256(answer.content)
@@ -168,7 +188,7 @@ def test_what_a_device_has_is_not_sent_again(client: Client, service: ServiceFol
     PublicFiles(service).write(b"another task")
     changed = client.get("/index.json", headers={"if-none-match": tag})
     assert changed.status_code == 200
-    assert changed.json()["task"]["id"] == task_id(b"another task").hex()
+    assert changed.json()["task"] == to_base64(task_id(b"another task"))
 
 
 def test_nothing_but_public_files_is_there(client: Client, service: ServiceFolder) -> None:

@@ -5,11 +5,11 @@ away or refuse.
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 pytest.importorskip("pyhpke")
@@ -17,8 +17,10 @@ pytest.importorskip("sqlalchemy")
 
 
 from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Problem
-from hdpmf.common.protocol import Task, decode
-from hdpmf.common.protocol.task import task_id
+from hdpmf.common.model.published_model import read_model
+from hdpmf.common.protocol.documents import read_document
+from hdpmf.common.protocol.published import Index, Model, file_name
+from hdpmf.common.protocol.task import read_task, task_id
 from hdpmf.errors import (
     ConfigError,
     DapError,
@@ -28,8 +30,6 @@ from hdpmf.errors import (
     TransportError,
 )
 from hdpmf.lab.simulate.simulate import ServersHere
-from hdpmf.untrusted.recommender.runs import SurveyAnswer
-from hdpmf.untrusted.recommender.sums import facts_from_sums
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.health import inspect_folder
 from hdpmf.untrusted.service.keys import CollectorKeys, pin_servers
@@ -48,7 +48,7 @@ from .two_servers_world import (
     World,
     assert_same,
     check,
-    task_of,
+    tasks_of,
 )
 
 
@@ -66,14 +66,14 @@ def test_a_task_begins_at_a_multiple_of_its_precision_and_report_times_tell_noth
     world = World()
     run = world.run()
     run.conduct()
-    task = task_of(world, run.checkpoint)
-    assert (task.begin, task.end, task.precision) == (1_000_000_100, 1_000_000_200, PERIOD)
-    assert task.survey is not None
-    assert task.survey.contributors == 1
+    linear, pairs = tasks_of(world, run.checkpoint)
+    assert (linear.begin, linear.end, linear.precision) == (1_000_000_100, 1_000_000_200, PERIOD)
+    assert pairs.begin >= linear.end
+    assert (linear.run, linear.catalogue) == (pairs.run, pairs.catalogue)
     finer = World(msgspec.structs.replace(SETTINGS, precision=10))
     run = finer.run()
     run.conduct()
-    task = task_of(finer, run.checkpoint)
+    task, _ = tasks_of(finer, run.checkpoint)
     assert (task.begin, task.end) == (START, START + PERIOD)
 
 
@@ -134,11 +134,11 @@ class Fuse:
             raise Killed
 
 
-# Four times the checkpoint is written, and three times a server is asked.
+# Of each task four times the checkpoint is written, and three times a server is asked.
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_any_step_goes_on_with_the_same_task_and_request() -> None:
     survived = 0
-    for kill in range(40):
+    for kill in range(80):
         world, fuse = World(users=3), Fuse(kill)
         client, files = Door(world, fuse), Kept(fuse)
         try:
@@ -148,12 +148,12 @@ def test_a_run_that_is_killed_at_any_step_goes_on_with_the_same_task_and_request
             world.sleep(7.0)
             run = world.run(client, files)
             check(world, run.conduct(), run.checkpoint)
-            assert run.checkpoint.reports == 3
-        assert len({request[0] for request in client.requests}) == len(client.requests) == 1
+            assert run.checkpoint.pairs.reports == 3
+        assert len({request[0] for request in client.requests}) == len(client.requests) == 2
         if survived:
             break
     assert survived
-    assert kill >= 10
+    assert kill >= 20
 
 
 def test_a_helper_that_is_away_is_waited_for() -> None:
@@ -242,7 +242,7 @@ def test_a_sum_that_does_not_come_is_an_alert_and_in_the_end_the_end() -> None:
     with pytest.raises(RunOverError, match="did not come before the servers deleted") as over:
         world.run(client, files).conduct()
     assert "stays paid" in over.value.remedy
-    task = task_of(world, files.load())
+    task = read_task(files.load().linear.document)
     assert world.now >= task.end + 31 * DAY
     kept = [(at, trouble) for at, trouble in told if trouble is not None]
     assert len(kept) == 1  # once, not at every question
@@ -270,7 +270,7 @@ def test_a_run_whose_sum_is_refused_for_good_is_over(kind: Problem, days: int) -
     client.begin_collection = refuse  # type: ignore[method-assign]
     (early,) = _refusals(world, client, files)
     assert not isinstance(early, RunOverError)
-    task = task_of(world, files.load())
+    task = read_task(files.load().linear.document)
     for now, over in ((task.end + days * DAY - 1.0, False), (task.end + days * DAY, True)):
         world.now = now
         (found,) = _refusals(world, client, files)
@@ -298,15 +298,18 @@ def test_a_run_that_is_given_up_ends_and_its_task_is_not_shown(tmp_path: Path) -
     service.give_up(run, "too few reports")
     assert service.folder.unfinished() is None
     assert "given up: too few reports" in inspect_folder(service.folder).alerts[0].words
-    index = msgspec.json.decode((folder / "public" / "index.json").read_bytes())
-    assert index["task"] is None
+    assert index_in(folder).task == ""
+
+
+def index_in(folder: Path) -> Index:
+    return read_document(Index, (folder / "public" / "index.json").read_bytes(), "an index")
 
 
 def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -> None:
     world, files = World(), Kept()
     run = world.run(files=files)
     run.conduct()
-    period = run.checkpoint
+    period = run.checkpoint.pairs
     with pytest.raises(ProtocolError, match="the leader's share: could not be decrypted"):
         open_collection(period.document, period.collection, CollectorKeys.generate("other"))
     good = Collection.decode(period.collection)
@@ -328,14 +331,14 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
         with pytest.raises(ProtocolError, match=words):
             open_collection(period.document, data, world.collector)
     other = world.run(files=files)
-    other.checkpoint.answer = b""
+    other.checkpoint.pairs.numbers = b""
     many = Collection(
         5,
         good.interval,
         good.leader_encrypted_agg_share,
         good.helper_encrypted_agg_share,
     )
-    other.checkpoint.collection = many.encode()
+    other.checkpoint.pairs.collection = many.encode()
     with pytest.raises(FederationError, match="counted 5 reports, more than devices are enrolled"):
         other.conduct()
 
@@ -369,30 +372,23 @@ def service_at(world: World, place: ServiceFolder) -> Service:
     return service
 
 
-def test_every_device_may_report_in_every_run_and_the_sums_are_put_together(tmp_path: Any) -> None:
+def test_every_device_may_report_in_every_run_and_what_came_of_the_last_is_shown(
+    tmp_path: Path,
+) -> None:
     world = World()
     service = make_service(world, tmp_path / "shop")
     first = service.conduct(service.begin(SETTINGS))
-    world.shards = [
-        world.shard(user) for user in range(len(world.devices))
-    ]  # with ratings that are new
     second = service.conduct(service.begin(SETTINGS))
-    assert (first.summary["combined_runs"], second.summary["combined_runs"]) == (1, 2)
-    survey, features = SETTINGS.survey(world.known), world.known.features
-    columns = None if features is None else features.matrix
-    one, two = (service.folder.run_files(run.run).load().sum() for run in (first, second))
-    before = SurveyAnswer(survey, one, 2)
-    expected = facts_from_sums(survey, two, columns, 2, [before])
-    assert_same(second.model.numbers, expected)
-    index = msgspec.json.decode((tmp_path / "shop" / "public" / "index.json").read_bytes())
-    facts = (tmp_path / "shop" / "public" / index["model"]["file"]).read_bytes()
-    assert sha256(facts).hexdigest() == index["model"]["sha256"]
-    assert_same(decode(facts), expected)
-    assert (index["task"], index["servers"], index["model"]["run"]) == (
-        None,
-        world.servers.digest,
-        second.run.hex(),
-    )
+    assert first.summary["users"] == second.summary["users"] == 4
+    index, public = index_in(tmp_path / "shop"), tmp_path / "shop" / "public"
+    assert (index.task, index.servers) == ("", world.servers.digest)
+    document = (public / file_name("model", index.model)).read_bytes()
+    model = read_document(Model, document, "a model")
+    assert model.reports == (4, 4)
+    facts, lists = read_model(model, {name: (public / name).read_bytes() for name in model.files})
+    assert_same(facts, second.model.numbers)
+    assert second.model.lists is not None
+    np.testing.assert_array_equal(lists.decode.whole, second.model.lists.decode.whole)
 
 
 def test_tokens_are_given_out_after_a_restart_while_a_server_is_away(tmp_path: Any) -> None:
@@ -412,9 +408,8 @@ def test_tokens_are_given_out_after_a_restart_while_a_server_is_away(tmp_path: A
     world.issuer.close()
     world.issuer = TokenIssuer()
     again = Service(service.folder, issuer=world.issuer, clock=world.clock)
-    period = service.folder.run_files(run).load()
-    task = decode(period.document)
-    assert isinstance(task, Task)
+    period = service.folder.run_files(run).load().linear
+    task = read_task(period.document)
 
     def waits(task: bytes | None = None) -> None:
         raise Killed  # as while it waits for the helper's answer
@@ -439,6 +434,9 @@ def test_without_servers_no_run_begins(tmp_path: Any) -> None:
         ({"minimum": 1}, "over 2 reports at least"),
         ({"period": 0}, "must have 1 to"),
         ({"precision": 7}, "no multiple"),
+        ({"heads": 301}, "2 to 300 heads"),
+        ({"epsilon": 0.0}, "positive"),
+        ({"asked": 0}, "to all people"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(more: dict[str, Any], words: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -14,27 +17,34 @@ pytest.importorskip("sqlalchemy")
 
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
-from hdpmf.common.aggregation.two_servers.tokens import Token, TokenKey
+from hdpmf.common.aggregation.two_servers.tokens import NONCE_SIZE, Token, TokenKey, blind_token
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.pairs import Heads
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import SumContribution, Task, decode
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.identity import DeviceCard, Identity
-from hdpmf.common.protocol.task import SIGNATURE_HEADER, task_id, token_challenge
-from hdpmf.lab.simulate.simulate import ServersHere
-from hdpmf.private.client.contributions import OneRoundClient
-from hdpmf.private.client.outgoing import token_headers, token_request
-from hdpmf.untrusted.recommender.sums import facts_from_sums
+from hdpmf.common.protocol.task import (
+    Pairs,
+    Task,
+    read_task,
+    signed_token_request,
+    task_id,
+    token_challenge,
+)
+from hdpmf.lab.simulate.simulate import ServersHere, deal
+from hdpmf.private.client.pairs import histories, row_of
+from hdpmf.untrusted.recommender.pairs import PairsAnswer, facts_from_pairs
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import Checkpoint, Pace, RunFiles, RunSettings
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
-from tests.world import ServerPair, make_report, part_of
+from tests.world import ServerPair, make_report
 
 START, PERIOD = 1_000_000_050, 100
-SETTINGS = RunSettings(minimum=3, period=PERIOD)
+SETTINGS = RunSettings(minimum=3, heads=5, period=PERIOD)
 PACE = Pace(pause=1.0, attempts=3)
 
 
@@ -79,23 +89,15 @@ class World:
         pair = ServerPair(self.clock, (SeededNoise(1), SeededNoise(2)))
         self.leader, self.helper, self.servers = pair.leader, pair.helper, pair.servers
         self.collector = CollectorKeys.generate("shop")
-        self.shards = [self.shard(user) for user in range(users)]
+        self.people = [
+            histories(part, wishes)
+            for part, wishes in deal(self.ratings, PrivacyWeights.uniform(self.ratings))
+        ]
         self.issuer = TokenIssuer()  # outlives a killed run, as its files do
         self.absent: set[int] = set()
         self.published: bytes | None = None
         self.reported: set[bytes] = set()
         self.lines: list[str] = []
-
-    def shard(self, user: int) -> OneRoundClient:
-        part = part_of(self.ratings, user, user + 1)
-        return OneRoundClient(
-            part,
-            PrivacyWeights.uniform(part),
-            SeededNoise(9, stream=user),
-            epsilon=self.settings.epsilon,
-            catalogue=self.known.fingerprint,
-            simulation=True,
-        )
 
     def run(self, client: Any = None, files: RunFiles | None = None, **more: Any) -> Run:
         given: dict[str, Any] = {
@@ -126,77 +128,76 @@ class World:
         document = self.published
         if document is None or document in self.reported:
             return
-        task = decode(document)
-        assert isinstance(task, Task)
+        task = read_task(document)
         if task.begin <= self.now < task.end:
             self.report(document, task)
 
     def report(self, document: bytes, task: Task) -> None:
         """Every device that is there reports, once in each task."""
         self.reported.add(document)
-        for user, (device, shard) in enumerate(zip(self.devices, self.shards, strict=True)):
-            assert task.survey is not None
-            shard.accept(task.survey)
-            ((weights, levels),) = shard.entries(1)
+        number = task_id(document)
+        for user, device in enumerate(self.devices):
             if user not in self.absent:
-                number = task_id(document)
                 token = self.token(task, number, device)
-                report = make_report(task, number, weights, levels, report_id=token.report_id)
+                row = self.row(user, task)
+                report = make_report(task, number, row, report_id=token.report_id)
                 self.leader.upload(number, report, token)
+
+    def row(self, user: int, task: Task) -> np.ndarray:
+        """What a user answers a task with."""
+        return row_of(task.sums, self.people[user], len(self.known.items))
 
     def token(self, task: Task, number: bytes, device: Identity) -> Token:
         """A token of the recommender's for a device."""
-        blinded = token_request(task, number)
-        headers = token_headers(device, number, blinded.request)
-        signature = bytes.fromhex(headers[SIGNATURE_HEADER])
+        key, challenge = TokenKey(from_base64(task.token_key)), token_challenge(task, number)
+        blinded = blind_token(key, challenge, secrets.token_bytes(NONCE_SIZE))
+        signed = signed_token_request(number, sha256(blinded.request).digest())
+        signature = device.sign(signed)
         status, answer = self.issuer.take(
             id_to_text(number), device.public.hex(), signature, blinded.request
         )
         assert status == 200
-        return blinded.finish(TokenKey(task.token_key), token_challenge(task, number), answer)
+        return blinded.finish(key, challenge, answer)
 
 
-def exact(world: World, task: Task) -> SumContribution:
-    """What the sum of this task must be: everybody's numbers and both servers' noise, drawn once
-    more.
-    """
-    shards = [world.shard(user) for user in range(len(world.devices)) if user not in world.absent]
-    assert task.survey is not None
-    n = task.circuit.entries // 2
-    scores, weights, total = np.zeros(n, np.int64), np.zeros(n, np.int64), 0
-    for shard in shards:
-        shard.accept(task.survey)
-        ((units, levels),) = shard.entries(1)
-        codes, rulers = (np.array(row) for row in (task.circuit.codes, task.circuit.rulers))  # type: ignore[union-attr]
-        scores += units * codes[levels]
-        weights += units
-        total += int((units * rulers[levels]).sum())
-    for noise in (SeededNoise(1), SeededNoise(2)):
-        drawn = [noise.discrete_laplace(part.fraction, part.entries) for part in task.noise]
-        scores, weights = (scores + drawn[0].astype(np.int64), weights + drawn[1].astype(np.int64))
-        total += int(drawn[2][0])
-    return SumContribution(scores=scores, weights=weights, total=total)
-
-
-def task_of(world: World, checkpoint: Checkpoint) -> Task:
-    """The task of a run; the servers have this and no other."""
-    document = checkpoint.document
-    assert world.leader.task_ids() == world.helper.task_ids() == [task_id(document)]
-    task = decode(document)
-    assert isinstance(task, Task)
-    return task
+def tasks_of(world: World, checkpoint: Checkpoint) -> tuple[Task, Task]:
+    """The tasks of a run; the servers have these and no others."""
+    documents = [checkpoint.linear.document, checkpoint.pairs.document]
+    assert world.leader.task_ids() == world.helper.task_ids() == list(map(task_id, documents))
+    linear, pairs = map(read_task, documents)
+    return linear, pairs
 
 
 def assert_same(found: Any, expected: Any) -> None:
     assert type(found) is type(expected)
     for name in found.__struct_fields__:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        here, there = getattr(found, name), getattr(expected, name)
+        if isinstance(here, msgspec.Struct):
+            assert_same(here, there)
+        else:
+            np.testing.assert_array_equal(here, there)
 
 
 def check(world: World, outcome: RunOutcome, checkpoint: Checkpoint) -> None:
-    """The outcome is exactly what came in, with both noises, and the library's facts of it."""
-    expected = exact(world, task_of(world, checkpoint))
-    assert_same(checkpoint.sum(), expected)
-    survey, features = world.settings.survey(world.known), world.known.features
-    columns = None if features is None else features.matrix
-    assert_same(outcome.model.numbers, facts_from_sums(survey, expected, columns, 2))
+    """The sums are exactly what came in, with both noises, and the model the library's of them."""
+    linear, pairs = tasks_of(world, checkpoint)
+    noises = (SeededNoise(1), SeededNoise(2))
+    for part, task in ((checkpoint.linear, linear), (checkpoint.pairs, pairs)):
+        total = np.zeros(task.sums.entries, np.int64)
+        for user in set(range(len(world.devices))) - world.absent:
+            row = world.row(user, task)
+            products = np.outer(row, row)[np.triu_indices(len(row))]
+            total += row if task is linear else products
+        total += sum(noise.discrete_gaussian(task.sums.noise) for noise in noises)
+        np.testing.assert_array_equal(part.sum, total)
+    people = len(world.devices) - len(world.absent)
+    plan = replace(world.settings.plan(world.known, len(world.devices)), people=people)
+    assert isinstance(pairs.sums, Pairs)
+    items, rows = plan.items, checkpoint.linear.sum
+    heads = Heads(np.array(pairs.sums.heads), np.array(pairs.sums.weights))
+    answer = PairsAnswer(rows[:items], rows[items:], heads, checkpoint.pairs.sum, 2)
+    facts, lists = facts_from_pairs(plan, answer, world.known.features, world.known.fingerprint)
+    found = outcome.model
+    assert found.lists is not None
+    assert_same(found.numbers, facts)
+    np.testing.assert_array_equal(found.lists.encode.whole, lists.encode.whole)

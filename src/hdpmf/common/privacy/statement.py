@@ -21,7 +21,7 @@ from hdpmf.common.methods.method import Method, PrivacyClaim
 from hdpmf.common.methods.registry import at_most
 from hdpmf.common.privacy.accounting import DELTA, Cost, Setting, cost, epsilon_at, guess, pure
 from hdpmf.common.privacy.accounting.accountants import Composed
-from hdpmf.common.privacy.accounting.costs import rounded_down, rounded_up, sure_of
+from hdpmf.common.privacy.accounting.costs import rounded_up, sure_of
 from hdpmf.common.privacy.accounting.person import sentence, share
 
 TYPICAL_RATERS = 20
@@ -251,13 +251,8 @@ class Subject:
             )
         )
 
-    def statement(
-        self, people: PeopleCosts, made: dict[str, str], lifetime: float | None = None
-    ) -> PrivacyStatement:
-        """Return the statement: what is known of the subject, and what follows for a person.
-
-        ``lifetime`` is what a rating of weight 1 may spend in its life, to say what is left.
-        """
+    def statement(self, people: PeopleCosts, made: dict[str, str]) -> PrivacyStatement:
+        """Return the statement: what is known of the subject, and what follows for a person."""
         method, claim = self.method, self.claim
         stated = method.claim(self.view)
         audit = f"hdpmf audit run --method {method.name} --view "
@@ -287,7 +282,7 @@ class Subject:
             stays_open=method.form.stays_open,
             parties=self._parties_of_model() if self.kind == "model" else self._parties_of_run(),
             people=people,
-            budget=tuple(self._budget(lifetime)),
+            budget=(self._budget(),),
             audit_command=f"{audit} --epsilon {self.settings[0].epsilon:g}"
             if method.audited
             else "",
@@ -336,15 +331,11 @@ class Subject:
             ),
         )
 
-    def _budget(self, lifetime: float | None) -> list[str]:
+    def _budget(self) -> str:
         value = self.amount(self.settings[0].about(self.view))
         spent = "without bound" if value.at_delta is None else f"epsilon {value.epsilon}"
         part = " that was in all runs" if self.kind == "recommender" else ""
-        found = [f"A rating of weight 1{part} has spent at most: {spent}."]
-        if lifetime is not None and value.pure is not None:
-            left = rounded_down(max(lifetime - value.pure, 0.0))
-            found.append(f"Of {rounded_up(lifetime)} in its whole life, at least {left} is left.")
-        return found
+        return f"A rating of weight 1{part} has spent at most: {spent}."
 
     def _warnings(self, people: PeopleCosts) -> list[str]:
         claim, found = self.claim, []

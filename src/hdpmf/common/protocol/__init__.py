@@ -38,7 +38,6 @@ from hdpmf.common.protocol.messages import (
     Survey,
     learning_rate_at,
 )
-from hdpmf.common.protocol.task import Task
 from hdpmf.errors import ProtocolError
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "Round",
     "SumContribution",
     "Survey",
-    "Task",
     "decode",
     "encode",
     "learning_rate_at",
@@ -73,7 +71,6 @@ _Packed = (
     | SumContribution
     | BitContribution
     | ItemFacts
-    | Task
 )
 
 Message = _Packed | AnyCatalogue

@@ -176,7 +176,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         sha256: Of the file.
     """
 
-    kind: Literal["f2", "f4", "f8", "u1", "u2", "u4", "i4", "i8"]
+    kind: Literal["f2", "f4", "u2", "u4", "i1", "i8"]
     shape: Annotated[tuple[Whole, ...], Meta(min_length=1, max_length=2)]
     sha256: Text
 

@@ -1,12 +1,12 @@
 """What a recommender publishes: an index, and the documents and arrays that it names.
 
-All files but ``index.json`` are named by their SHA-256 and never change, so that any web server or
-CDN can serve them::
+All files but ``index.json`` are named by their SHA-256, tasks by their ids, and never change, so
+that any web server or CDN can serve them::
 
     index.json              what there is now; written last
     catalogue-DIGEST.json   the items, with all their versions
     keys-DIGEST.json        the keys of the two servers, each list signed by its server
-    task-DIGEST.json        what two servers sum, while they take reports
+    task-ID.json            what two servers sum, while they take reports
     model-DIGEST.json       what came of the last run, and which arrays belong to it
     array-DIGEST.bin        numbers, little-endian
 """
@@ -42,7 +42,7 @@ class Index(Document, frozen=True, tag="index"):
     Attributes:
         name: The recommender's, for people; nobody has checked it.
         servers: Digest of the pair that it works with, as people compare it; empty without one.
-        task: Of the task under way; empty if there is none.
+        task: Id of the task under way; empty if there is none.
     """
 
     catalogue: Text
@@ -64,18 +64,25 @@ class Model(Document, frozen=True, tag="model"):
         catalogue: Fingerprint of the items that it is about.
         run: Id of the run.
         reports: How many were in each of its sums.
-        numbers: Single numbers, by name.
-        arrays: By name; each has a file.
+        mean: Of people's own means, in stars from 1 to 5.
+        arrays: By name; each has a file. ``model.published_model`` says which there are.
+        prior: Name of the shipped population prior to fit with; empty for none.
     """
 
     catalogue: Text
     run: Text
     reports: tuple[Whole, ...]
-    numbers: dict[Text, float]
+    mean: float
     arrays: dict[Text, Array]
+    prior: Text = ""
 
     def _check(self) -> None:
         from_base64(self.run, RUN_SIZE)
+
+    @property
+    def files(self) -> dict[str, Array]:
+        """Its arrays, by the names of their files."""
+        return {file_name("array", array.sha256): array for array in self.arrays.values()}
 
 
 def file_name(kind: Kind, digest: str) -> str:

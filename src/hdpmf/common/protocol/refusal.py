@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hdpmf.common.protocol.pairs_task import Linear, Pairs, Task
 from hdpmf.common.protocol.servers import Collector, Servers
+from hdpmf.common.protocol.task import Linear, Pairs, Task
 
 
 @dataclass(frozen=True, slots=True)

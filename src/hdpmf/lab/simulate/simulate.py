@@ -22,13 +22,12 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, config_of
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.survey_task import check_survey_task
-from hdpmf.common.protocol.task import prio_of, task_id
+from hdpmf.common.protocol.task import prio_of, read_task, task_id
 from hdpmf.errors import FederationError
 from hdpmf.models import Estimator, make_model
-from hdpmf.models.one_round import OneRound
-from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.models.hdp_pairs import HDPPairs
 from hdpmf.private.client.outgoing import sealed_report, split_report
+from hdpmf.private.client.pairs import histories, row_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
@@ -39,7 +38,7 @@ from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.publish import public_files
-from hdpmf.untrusted.service.run import Run, no_log, read_task
+from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import METHOD, Pace, RunSettings
 
 BEGIN = 1_000_000_000.0
@@ -187,7 +186,8 @@ class SimulationResult:
         bytes_up: From a device.
         bytes_down: To a device.
         mse: Mean squared error on the test ratings; None without any.
-        epsilon: The largest budget of a rating; None where nothing is claimed.
+        epsilon: The budget of a person.
+        ndcg: Of lists of ten, NDCG@10 on the test ratings.
         user_mean_mse: Of every user's own mean, which needs no recommender.
         seconds: All of it, setting up the devices included.
         sees: What the recommender could see, in words.
@@ -201,6 +201,7 @@ class SimulationResult:
     n: int
     mse: float | None
     mae: float | None
+    ndcg: float | None
     user_mean_mse: float | None
     user_mean_mae: float | None
     bytes_up: float
@@ -264,9 +265,8 @@ def simulate(
             down += train.n_users * sum(map(len, files.values()))
             configs = pair.configs()
             waiting: list[bytes] = []
-            for number, (ratings, own) in enumerate(deal(train, weights)):
-                noise = SeededNoise(seed, stream=100 + number)
-                report = report_of(document, ratings, own, configs, noise)
+            for ratings, own in deal(train, weights):
+                report = report_of(document, ratings, own, configs)
                 up += len(report)
                 waiting.append(report)
                 if len(waiting) == _AT_A_TIME:
@@ -293,8 +293,11 @@ def simulate(
             clock=lambda: pair.now,
         ).conduct()
     model = _everyones_model(settings, train, weights, outcome)
-    score = {} if test is None else model.score(test)
-    baseline = {} if test is None else make_model("user-mean").fit(train).score(test)
+    score: dict[str, float | int] = {}
+    baseline: dict[str, float | int] = {}
+    if test is not None and not train.implicit:
+        score = model.score(test)
+        baseline = make_model("user-mean").fit(train).score(test)
     stated = outcome.statement
     result = SimulationResult(
         method=METHOD,
@@ -305,6 +308,7 @@ def simulate(
         n=0 if test is None else len(test),
         mse=score.get("mse"),
         mae=score.get("mae"),
+        ndcg=None if test is None else float(model.rank(test, 10)["ndcg"]),
         user_mean_mse=baseline.get("mse"),
         user_mean_mae=baseline.get("mae"),
         bytes_up=up / train.n_users,
@@ -321,7 +325,6 @@ def report_of(
     ratings: Ratings,
     weights: PrivacyWeights,
     configs: tuple[HpkeConfig, HpkeConfig],
-    noise: SeededNoise,
 ) -> bytes:
     """Return a simulated participant's sealed report for a task, as a device uploads it.
 
@@ -330,31 +333,20 @@ def report_of(
         ratings: One person's.
         weights: The same person's.
         configs: Keys of leader and helper.
-        noise: Draws nothing: both servers add the noise.
     """
     task, name = read_task(document), task_id(document)
-    survey = check_survey_task(task)
-    client = OneRoundClient(
-        ratings,
-        weights,
-        noise,
-        epsilon=survey.epsilon,
-        catalogue=survey.catalogue,
-        simulation=True,
-    )
-    client.accept(survey)
-    (entries,) = client.entries(1)
+    row = row_of(task.sums, histories(ratings, weights), ratings.n_items)
     report_id = secrets.token_bytes(REPORT_ID_SIZE)
-    shares = split_report(prio_of(task, name), entries, report_id, at=task.begin)
+    shares = split_report(prio_of(task, name), row, report_id, at=task.begin)
     return sealed_report(shares, name, configs)
 
 
 def _everyones_model(
     settings: RunSettings, train: Ratings, weights: PrivacyWeights, outcome: RunOutcome
 ) -> Estimator:
-    """Return one model of all devices' predictions, to measure it like the library's."""
-    model, facts = make_model(METHOD, **settings.model_params()), outcome.model.numbers
-    if not isinstance(model, OneRound) or not isinstance(facts, ItemFacts):
-        raise FederationError(f"{METHOD} has no use for item facts")
-    model.with_facts(train, weights, facts)
-    return model
+    """Return one model of all devices' lists and stars, to measure it like the library's."""
+    model = make_model(METHOD, **settings.model_params())
+    facts, lists = outcome.model.numbers, outcome.model.lists
+    if not isinstance(model, HDPPairs) or not isinstance(facts, ItemFacts) or lists is None:
+        raise FederationError(f"{METHOD} has no use for what the run released")
+    return model.with_model(train, weights, facts, lists)

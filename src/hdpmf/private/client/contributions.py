@@ -15,7 +15,6 @@ from hdpmf.common.privacy.coding import (
     Channels,
     Coding,
     bit_probability,
-    levels_of,
     make_coding,
     make_ruler,
     sum_channels,
@@ -173,48 +172,6 @@ class OneRoundClient:
         answer = self._bits(survey) if survey.design == "L" else self._sums(survey)
         self._spent, self._answered = SurveyCharge(survey, survey.epsilon), True
         return answer
-
-    def entries(self, n_users: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Return the answer for two servers: each user's weights and levels of all entries.
-
-        Nothing is added to them: each server adds the whole noise.
-
-        Args:
-            n_users: How many users there are; those without ratings come last, and theirs are
-                zeros.
-
-        Raises:
-            ProtocolError: No survey for sums was accepted, or it has been answered.
-        """
-        survey = self._survey
-        if survey is None or survey.design == "L":
-            raise ProtocolError("there is no survey for sums to answer; accept one first")
-        if self._answered:
-            raise ProtocolError(
-                "refused: these ratings have spent their budget; the answer is given once"
-            )
-        self._spent, self._answered = SurveyCharge(survey, survey.epsilon), True
-        return self._by_user(self._ratings.n_users if n_users is None else n_users)
-
-    def _by_user(self, n_users: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        ratings = self._ratings
-        units, levels = np.zeros(len(ratings), np.int64), np.zeros(len(ratings), np.int64)
-        for block, weighed in self._blocks():
-            units[block] = weighed
-            # What is off the scale is refused now.
-            levels[block] = levels_of(ratings.values[block], ratings.scale)
-        order = np.argsort(ratings.user_codes, kind="stable")
-        ends = np.cumsum(np.bincount(ratings.user_codes, minlength=n_users))
-        if len(ends) > n_users:
-            raise PrivacyError(
-                f"there are ratings of {len(ends)} users here, more than the {n_users} who report"
-            )
-        for rows in np.split(order, ends[:-1]):
-            weights = np.zeros(ratings.n_items, np.int64)
-            chosen = np.zeros(ratings.n_items, np.int64)
-            weights[ratings.item_codes[rows]] = units[rows]
-            chosen[ratings.item_codes[rows]] = levels[rows]
-            yield weights, chosen
 
     def check(self, facts: ItemFacts) -> ItemFacts:
         """Item facts that belong to the answered survey, or a refusal. Nothing is sent in reply."""

@@ -25,6 +25,7 @@ from hdpmf.common.protocol import (
     ItemCounts,
     SumContribution,
 )
+from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
     SIGNATURE_HEADER,
@@ -79,29 +80,19 @@ class SplitReport(msgspec.Struct, frozen=True, array_like=True):
         return "SplitReport(...)"
 
 
-def split_report(
-    prio: Prio3, entries: tuple[np.ndarray, np.ndarray], report_id: bytes, *, at: int
-) -> SplitReport:
+def split_report(prio: Prio3, row: np.ndarray, report_id: bytes, *, at: int) -> SplitReport:
     """Return one user's report in two shares, of which neither alone tells anything.
 
     The size, and the work to make it, depend on the task only.
 
     Args:
         prio: The cryptography of the task.
-        entries: The user's weights and levels.
+        row: The user's whole numbers, or zeros.
         report_id: Random.
         at: The time that the report says, a multiple of the task's precision.
-
-    Raises:
-        ProtocolError: The task's circuit is not that of ratings.
     """
-    from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem
-
-    if not isinstance(prio.circuit, OneRatingPerItem):
-        raise ProtocolError(
-            "a device's report says at most one rating per item; for another circuit it makes none"
-        )
-    shares = prio.shard(prio.circuit.encode(*entries), report_id)
+    circuit: Any = prio.circuit
+    shares = prio.shard(circuit.encode(row), report_id)
     leader, helper = shares.input_shares
     return SplitReport(report_id, at, shares.public_share, (leader, helper))
 
@@ -143,7 +134,7 @@ def token_request(task: Task, task_id: bytes) -> BlindedToken:
     from hdpmf.common.aggregation.two_servers.tokens import NONCE_SIZE, TokenKey, blind_token
 
     nonce = secrets.token_bytes(NONCE_SIZE)
-    return blind_token(TokenKey(task.token_key), token_challenge(task, task_id), nonce)
+    return blind_token(TokenKey(from_base64(task.token_key)), token_challenge(task, task_id), nonce)
 
 
 def token_headers(identity: Identity, task_id: bytes, request: bytes) -> dict[str, str]:

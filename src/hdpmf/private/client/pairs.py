@@ -19,6 +19,7 @@ from hdpmf.common.privacy.pairs import (
 )
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.protocol.task import Linear, Pairs
 
 SERVERS = 2
 """Each adds the whole noise: one honest server is enough for the claim."""
@@ -41,6 +42,38 @@ def histories(ratings: Ratings, weights: PrivacyWeights) -> Histories:
         stars = to_stars(ratings.values[order], ratings.scale).astype(np.float64)
     start = np.concatenate(([0], np.cumsum(ratings.user_counts())))
     return Histories(start, items, stars, beta, gamma)
+
+
+def row_of(sums: Linear | Pairs, own: Histories, items: int) -> np.ndarray:
+    """Return the row that one person answers a task with, as its circuit takes it.
+
+    Args:
+        items: How many the catalogue has.
+    """
+    plan = PairsPlan(
+        people=1,
+        items=items,
+        heads=len(sums.heads) if isinstance(sums, Pairs) else 0,
+        stars=False,
+        rho=float(sums.rho),
+        kappa=1 / sums.cap,
+        linear=0,
+        values=0,
+        pairs=0,
+    )
+    if isinstance(sums, Pairs):
+        row = np.zeros(len(sums.heads), np.int64)
+        rated, entries = pair_rows(plan, Heads(np.array(sums.heads), np.array(sums.weights)), own)
+        row[rated.items] = entries
+        return row
+    presence = linear_rows(plan, own)
+    row = np.zeros(sums.entries, np.int64)
+    row[own.items] = presence
+    if sums.values:
+        values, means = value_rows(own, presence)
+        row[sums.items + own.items] = values
+        row[-1] = means[0]
+    return row
 
 
 def linear_sums(plan: PairsPlan, own: Histories, noise: Noise) -> tuple[np.ndarray, np.ndarray]:

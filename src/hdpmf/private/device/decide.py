@@ -14,9 +14,9 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Literal, NamedTuple
 
-from hdpmf.common.protocol.pairs_task import Linear, Pairs, Task, is_asked, read_task
 from hdpmf.common.protocol.published import Kind
 from hdpmf.common.protocol.refusal import Limits as EverybodysLimits
+from hdpmf.common.protocol.task import Linear, Pairs, Task, is_asked, read_task
 from hdpmf.errors import ProtocolError
 from hdpmf.private.device.ledger import Price, matrix_price, promise, vector_price
 from hdpmf.private.device.public import (

@@ -32,10 +32,10 @@ from hdpmf.common.protocol.key_list import (
     read_key_list,
     read_published_keys,
 )
-from hdpmf.common.protocol.pairs_task import Linear, Pairs, Task, read_task, task_id
 from hdpmf.common.protocol.published import INDEX, MAX_INDEX, Index, Kind, Model, file_name
 from hdpmf.common.protocol.refusal import Known, Limits, why_refused
 from hdpmf.common.protocol.servers import Server
+from hdpmf.common.protocol.task import Linear, Pairs, Task, read_task, task_id
 from hdpmf.errors import ProtocolError
 from hdpmf.private.device.state import DAY, Joined, State, changed
 

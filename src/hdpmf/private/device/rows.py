@@ -13,7 +13,7 @@ from hdpmf.common.privacy.pairs import (
     pair_rows,
     value_rows,
 )
-from hdpmf.common.protocol.pairs_task import Linear, Pairs, Task
+from hdpmf.common.protocol.task import Linear, Pairs, Task
 from hdpmf.private.device.ledger import WHOLE
 from hdpmf.private.device.public import Items, items_of
 from hdpmf.private.device.state import Joined, State

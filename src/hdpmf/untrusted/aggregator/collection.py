@@ -218,13 +218,7 @@ class Batches:
         noise: Noise | KeyedNoise | None = self._noise
         if noise is None:
             noise = self._noise_key.noise(task.id, task.document.end, total)
-        parts = [
-            noise.discrete_laplace(part.fraction, part.entries).astype(np.int64)
-            if part.fraction
-            else np.zeros(part.entries, np.int64)
-            for part in task.document.noise
-        ]
-        return np.concatenate(parts)
+        return noise.discrete_gaussian(task.document.sums.noise)
 
 
 def closed_intervals(connection: sa.Connection, task: AggregatorTask) -> list[Interval]:

@@ -49,11 +49,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.https import HEALTH_PATH, date_of
-from hdpmf.common.protocol import Task, decode
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
     TASK_PATH,
+    read_task,
     task_id,
 )
 from hdpmf.errors import (
@@ -285,10 +285,10 @@ class Resources:
         return task
 
     def _add_task(self, asking: str, stated: bytes, body: bytes) -> None:
-        task = decode(body)
+        task = read_task(body)
         if task_id(body) != stated:
             raise DapError("the id in the path is not that of the document")
-        if not isinstance(task, Task) or task.collector.identity != asking:
+        if task.collector.identity != asking:
             raise DapError(
                 "a recommender gives tasks of its own only", Problem.UNAUTHORIZED_REQUEST
             )

@@ -19,12 +19,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.prio import SEED_SIZE, Prio3
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey
-from hdpmf.common.privacy.sampling import grid_scale
-from hdpmf.common.protocol import Task, decode
+from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.identity import PartyKey, verify_key
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import OneRating, prio_of, task_id, token_challenge
-from hdpmf.errors import ConfigError, DapError, HdpmfError, PrivacyError, ProtocolError, needs
+from hdpmf.common.protocol.task import Pairs, Task, prio_of, read_task, task_id, token_challenge
+from hdpmf.errors import ConfigError, DapError, HdpmfError, ProtocolError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
     ServerDatabase,
@@ -96,7 +95,6 @@ _LATE = 86_400  # seconds after a task's begin
 _METADATA = 16 + 8 + 4  # report id, time, length of the public share
 _CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AES-GCM
 _PLAINTEXT = 2 + 4  # no extensions, length
-_MOST_DOCUMENT = 64 << 20
 _SMALLEST_SKEW = 5.0
 
 
@@ -107,11 +105,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     minimum: Annotated[
         int, Meta(description="Fewest reports of any sum, for its use; the noise protects people.")
     ] = 10
-    most_items: Annotated[int, Meta(description="Longest vectors (items of a task).")] = 200_000
-    allow_noiseless: Annotated[
-        bool,
-        Meta(description="Accept tasks of others (SumVec) without noise: for tests of clients."),
-    ] = False
+    most_items: Annotated[int, Meta(description="Most items of a task.")] = 200_000
+    most_heads: Annotated[int, Meta(description="Most items that have pairs in a task.")] = 300
     skew: Annotated[float, Meta(description="Seconds that devices' clocks may be ahead.")] = 300.0
     partner_skew: Annotated[
         float,
@@ -162,7 +157,7 @@ class AggregatorTask:
     @cached_property
     def token_key(self) -> TokenKey:
         """The key that tokens of enrolled devices are checked with."""
-        return TokenKey(self.document.token_key)
+        return TokenKey(from_base64(self.document.token_key))
 
     @cached_property
     def token_challenge(self) -> bytes:
@@ -289,27 +284,24 @@ class TaskStore:
     def _load(self, row: Any) -> AggregatorTask:
         if row.purged:
             self._purged.add(row.number)
-        task = _read_task(row.document)
+        task = read_task(row.document)
         prio = prio_of(task, row.id)
         key = self._keys.verify_key(row.id, SEED_SIZE)
         collector = HpkeConfig.decode(bytes.fromhex(task.collector.hpke))
         return AggregatorTask(row.number, row.id, task, prio, key, collector)
 
     def _accept(self, document: bytes) -> Task:
-        task = _read_task(document)
+        task = read_task(document)
         rules = self._rules
         now = self._clock()
-        circuit = task.circuit
-        items = circuit.items if isinstance(circuit, OneRating) else circuit.entries
+        items, most, what = _size(task, rules)
         late = now >= task.end or now >= task.begin + _LATE
         ours = task.servers == self._keys.servers
         _require(ours, "the task is for another pair of servers; compare their digests")
         enough = f"this server sums {rules.minimum} reports or more; ask for as many"
         _require(task.minimum >= rules.minimum, enough)
         _require(not late, "the task is over, or has begun more than a day ago; make a new one")
-        most = f"this server takes vectors of {rules.most_items:,} items at most"
-        _require(items <= rules.most_items, most)
-        _check_noise(task, rules)
+        _require(items <= most, f"this server takes {most:,} {what} at most")
         try:
             prio_of(task, task_id(document))
             supported = is_supported(HpkeConfig.decode(bytes.fromhex(task.collector.hpke)))
@@ -324,37 +316,8 @@ def _require(holds: bool, why: str) -> None:
         raise ProtocolError(f"refused: {why}")
 
 
-def _read_task(document: bytes) -> Task:
-    _require(len(document) <= _MOST_DOCUMENT, "the document is too long for a task")
-    task = decode(document)
-    if not isinstance(task, Task):
-        raise ProtocolError(f"refused: the document is a {type(task).__name__}, not a task")
-    return task
-
-
-def _check_noise(task: Task, rules: Rules) -> None:
-    """Raise ProtocolError unless every entry that can differ from zero gets noise."""
-    circuit = task.circuit
-    if isinstance(circuit, OneRating):
-        needed = [
-            (range(circuit.items), any(circuit.codes)),
-            (range(circuit.items, 2 * circuit.items), True),
-            (range(2 * circuit.items, circuit.entries), any(circuit.rulers)),
-        ]
-    else:
-        needed = [(range(circuit.entries), not rules.allow_noiseless)]
-    start = 0
-    for part in task.noise:
-        try:
-            if part.fraction > 0:
-                grid_scale(part.fraction)
-        except PrivacyError as error:
-            raise ProtocolError(f"refused: {error}") from None
-        end = start + part.entries
-        for entries, informative in needed:
-            noiseless = part.fraction == 0 and start < entries.stop and entries.start < end
-            _require(
-                not (informative and noiseless),
-                "the task has no noise for numbers that tell something; state its scale",
-            )
-        start = end
+def _size(task: Task, rules: Rules) -> tuple[int, int, str]:
+    """Return how large a task is, how large it may be, and the unit."""
+    if isinstance(task.sums, Pairs):
+        return len(task.sums.heads), rules.most_heads, "heads"
+    return task.sums.items, rules.most_items, "items"

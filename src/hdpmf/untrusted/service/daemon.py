@@ -276,7 +276,7 @@ def next_settings(folder: ServiceFolder, now: float) -> RunSettings | None:
     They are those of the last finished run, which the operator chose by hand.
     """
     every, runs = folder.config.every, folder.runs()
-    done = [run for run in runs if folder.run_files(run).load().answer]
+    done = [run for run in runs if folder.run_files(run).load().done]
     if every is None or not done:
         return None
     ended = folder.summary_path(runs[-1]).stat().st_mtime

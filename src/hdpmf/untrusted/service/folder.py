@@ -43,10 +43,11 @@ from hdpmf.common.base.files import (
     storage_errors,
 )
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.protocol import CatalogueTable, CatalogueVersion, decode, encode
+from hdpmf.common.protocol import CatalogueTable, CatalogueVersion
 from hdpmf.common.protocol.catalogue import (
     KnownItems,
     known_items,
+    read_catalogue,
     signed_first,
     table_of,
     version_at,
@@ -96,13 +97,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         devices: Identities of those that were enrolled at that time.
-        earlier: Ids of runs whose answers are combined with this one's.
         catalogue: The version of the catalogue that it is about, whatever is added meanwhile.
     """
 
     settings: RunSettings
     devices: tuple[str, ...]
-    earlier: tuple[str, ...] = ()
     catalogue: int = 1
 
 
@@ -139,7 +138,9 @@ class ServiceFolder:
             (folder / "runs").mkdir(parents=True)
             LAYOUT.mark(folder)
             key = make_catalogue_key(folder)
-            atomic_write(folder / CATALOGUE, encode(signed_first(catalogue, key.sign, key.public)))
+            atomic_write(
+                folder / CATALOGUE, signed_first(catalogue, key.sign, key.public).to_bytes()
+            )
             atomic_write(folder / _DEVICES, msgspec.json.encode(Enrolled()), mode=0o600)
             atomic_write(folder / "config.toml", _toml(config))
             made = cls(folder)
@@ -155,7 +156,7 @@ class ServiceFolder:
     @property
     def items(self) -> CatalogueVersion:
         """The items, with all versions of the catalogue."""
-        message = decode(self._read(CATALOGUE))
+        message = read_catalogue(self._read(CATALOGUE))
         if not isinstance(message, CatalogueVersion):
             raise StorageError(f"{self.path / CATALOGUE} is damaged; restore a backup")
         return message
@@ -376,4 +377,4 @@ def begun_runs(folder: Path) -> list[Path]:
     return [path.parent for path in (folder / "runs").glob("*/settings.json") if path.is_file()]
 
 
-LAYOUT = FolderLayout(3)
+LAYOUT = FolderLayout(4)

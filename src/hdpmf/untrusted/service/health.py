@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hdpmf.common.base.files import storage_errors
-from hdpmf.common.protocol.task import task_id
+from hdpmf.common.protocol.task import read_task, task_id
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.run import read_task
-from hdpmf.untrusted.service.settings import METHOD, Checkpoint, Trouble
+from hdpmf.untrusted.service.settings import METHOD, Part, Trouble
 
 DAY = 86_400.0
 
@@ -270,10 +269,10 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
 def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
     """A run as far as it is, for people and JSON."""
     record = service.record(run)
-    checkpoint = service.run_files(run).load()
+    part = service.run_files(run).load().current
     summary = service.summary(run)
     if summary is None:
-        stage = "not begun" if not checkpoint.document else _stage(checkpoint)
+        stage = "not begun" if not part.document else _stage(part)
     else:
         stage = "given up" if summary.get("given_up") else "done"
     facts: dict[str, Any] = {
@@ -281,15 +280,14 @@ def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "method": METHOD,
         "catalogue_version": record.catalogue,
         "stage": stage,
-        "impossible_numbers": checkpoint.impossible,
         "enrolled": len(record.devices),
-        "reports": checkpoint.reports,
+        "reports": part.reports,
         "task": None,
     }
-    if checkpoint.document:
-        task = read_task(checkpoint.document)
+    if part.document:
+        task = read_task(part.document)
         facts["task"] = {
-            "id": task_id(checkpoint.document).hex(),
+            "id": task_id(part.document).hex(),
             "begin": task.begin,
             "end": task.end,
             "minimum": task.minimum,
@@ -298,11 +296,11 @@ def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
     return facts
 
 
-def _stage(checkpoint: Checkpoint) -> str:
-    task, now = read_task(checkpoint.document), time.time()
-    if checkpoint.collection:
+def _stage(part: Part) -> str:
+    task, now = read_task(part.document), time.time()
+    if part.collection:
         return "collected"
-    if not checkpoint.placed:
+    if not part.placed:
         return "not at both servers yet"
     if now >= task.end:
         return "its sum is asked for"

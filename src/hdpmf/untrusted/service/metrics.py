@@ -19,7 +19,6 @@ class Metrics:
         stage: The activity, in a few words.
         run: Id of the run under way.
         runs_done: Completed.
-        impossible: Numbers of sums that were clamped to what so many people can have.
         reports: In the last sum.
         requests: Of devices and everybody else, by status.
         until: Unix time at which the wait under way ends, if known.
@@ -30,7 +29,6 @@ class Metrics:
     stage: str = "idle"
     run: str = ""
     runs_done: int = 0
-    impossible: int = 0
     reports: int = 0
     until: float | None = None
     not_begun: str = ""
@@ -49,7 +47,7 @@ class Metrics:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        names = ("stage", "run", "runs_done", "impossible", "reports", "until", "not_begun")
+        names = ("stage", "run", "runs_done", "reports", "until", "not_begun")
         return {name: getattr(self, name) for name in names}
 
 

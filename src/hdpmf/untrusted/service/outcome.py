@@ -1,21 +1,21 @@
 """The outcome of a run: its model, the statement of what that is worth, and a summary to keep.
 
 Beside it the privacy statement of a recommender, of all its runs together. It knows no ratings and
-no weights, so it states the most that whole people can cost, and leaves what they did cost to their
-devices.
+no weights: what it states is what a person of weight 1 can have spent at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hdpmf.common.data import RatingScale
+from hdpmf.common.data.checks import IMPLICIT_SCALE
 from hdpmf.common.methods import method_named
 from hdpmf.common.methods.method import PrivacyClaim
+from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy.accounting import Setting, cost
 from hdpmf.common.privacy.accounting.costs import rounded_up
@@ -26,11 +26,10 @@ from hdpmf.common.privacy.statement import (
     Subject,
     made_now,
 )
-from hdpmf.common.protocol import ItemFacts, SumContribution, Survey
+from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError
-from hdpmf.untrusted.recommender.runs import SurveyAnswer
 from hdpmf.untrusted.service.settings import METHOD, VIEW, RunSettings
 
 if TYPE_CHECKING:
@@ -44,31 +43,21 @@ class RunOutcome:
 
     Attributes:
         statement: What the recommender could see and what that is worth.
-        answer: The sum.
         summary: Everything worth keeping, as plain values.
     """
 
     run: bytes
     model: PublicModel
     statement: Statement
-    answer: SumContribution
     summary: dict[str, Any]
 
 
-def outcome_of(
-    run: Run, facts: ItemFacts, survey: Survey, earlier: Sequence[SurveyAnswer] = ()
-) -> RunOutcome:
-    """Return the outcome of a run.
-
-    Args:
-        run: With its sum.
-        facts: What was made of it.
-        survey: What was asked.
-        earlier: Releases of earlier runs that were combined with this one's.
-    """
+def outcome_of(run: Run, facts: ItemFacts, lists: ListModel) -> RunOutcome:
+    """Return the outcome of a run, with what was made of its sums."""
     settings, checkpoint = run.settings, run.checkpoint
     run.metrics.stage = "done"
-    statement = state(settings, run.known.scale, [past.survey.epsilon for past in earlier])
+    statement = state(settings, run.known.scale)
+    parts = (checkpoint.linear, checkpoint.pairs)
     about = {
         "run": run.id.hex(),
         "method": METHOD,
@@ -76,15 +65,15 @@ def outcome_of(
         "catalogue_version": number_of(run.table),
         "settings": msgspec.to_builtins(settings),
         "privacy": statement.as_dict(),
+        "reports": [part.reports for part in parts],
     }
     summary = about | {
-        "users": checkpoint.reports,
-        "task": task_id(checkpoint.document).hex(),
-        "impossible_numbers": checkpoint.impossible,
-        "combined_runs": 1 + len(earlier),
+        "users": checkpoint.pairs.reports,
+        "tasks": [task_id(part.document).hex() for part in parts],
     }
-    model = PublicModel.of_run(about, run.table, facts, survey)
-    return RunOutcome(run.id, model, statement, checkpoint.sum(), summary)
+    known = run.known
+    model = PublicModel(about, known.items, known.scale, known.item_table, facts, lists=lists)
+    return RunOutcome(run.id, model, statement, summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +82,17 @@ class Statement:
 
     Attributes:
         view: What the recommender sees.
-        epsilon: The largest budget of a rating.
+        epsilon: The budget of a person, for all that is sent about them.
+        delta: Goes with it.
         status: What it stands on, ``proved``.
         sees: What the recommender could see.
-        guarantee: What follows for a rating, in a sentence.
+        guarantee: What follows for a person, in a sentence.
         needs: What has to hold for it.
     """
 
     view: str
     epsilon: float
+    delta: float
     status: str
     sees: str
     guarantee: str
@@ -112,46 +103,42 @@ class Statement:
         return asdict(self)
 
 
-def state(settings: RunSettings, scale: RatingScale, earlier: Sequence[float] = ()) -> Statement:
-    """Return the statement of a run.
-
-    Args:
-        earlier: Epsilon of each run whose answer is combined with this one's; a rating is in one of
-            them only.
-    """
-    found = cost(setting_of(settings, scale), VIEW)
-    claim = method_named(METHOD).claim(VIEW)
-    epsilon = found.pure
-    guarantee = (
-        "PROVED. A change of one rating's value costs at most its weight times epsilon "
-        f"{rounded_up(epsilon, 4)}, pure differential privacy. {found.reason}"
+def state(settings: RunSettings, scale: RatingScale) -> Statement:
+    """Return the statement of a run."""
+    found = cost(
+        setting_of(settings, scale),
+        VIEW,
+        unit="user",
+        neighbours="presence",
+        delta=settings.delta,
     )
-    if earlier:
-        epsilon = max(epsilon, *earlier)
-        guarantee += (
-            f" What {1 + len(earlier)} runs released is put together. Each rating is in one of "
-            "them and pays once, whatever their number: its weight times the epsilon of that run, "
-            f"at most {rounded_up(epsilon, 4)}. All ratings of a person cost the sum of theirs, "
-            "whichever runs they are in."
-        )
-    return Statement(VIEW, epsilon, found.status, claim.sees, guarantee, claim.needs)
+    claim = method_named(METHOD).claim(VIEW)
+    guarantee = (
+        "PROVED. All that was sent about a person of weight 1, against nothing, costs epsilon "
+        f"{rounded_up(settings.epsilon, 4)} at delta {settings.delta:g}. {found.reason}"
+    )
+    return Statement(
+        VIEW, settings.epsilon, settings.delta, found.status, claim.sees, guarantee, claim.needs
+    )
 
 
 def setting_of(settings: RunSettings, scale: RatingScale) -> Setting:
     """Return the accountant's setting of a run."""
-    return Setting(METHOD, epsilon=settings.epsilon, coding=settings.coding, scale=scale)
+    return Setting(
+        METHOD,
+        epsilon=settings.epsilon,
+        person_delta=settings.delta,
+        scale=scale,
+        implicit=scale == IMPLICIT_SCALE,
+    )
 
 
-def statement_of_recommender(
-    folder: ServiceFolder, command: str, *, lifetime: float, person_limit: float
-) -> PrivacyStatement:
-    """Return the privacy statement of a recommender, for a rating that was in all of its runs.
+def statement_of_recommender(folder: ServiceFolder, command: str) -> PrivacyStatement:
+    """Return the privacy statement of a recommender, for a person who was in all of its runs.
 
     Args:
         folder: With its runs.
         command: What makes the statement again.
-        lifetime: What a device with the default policy lets a rating of weight 1 spend in its life.
-        person_limit: What it lets all ratings of one person spend together.
 
     Raises:
         ConfigError: There is no run yet.
@@ -169,13 +156,7 @@ def statement_of_recommender(
     scale, claim = folder.known.scale, method_named(METHOD).claim(VIEW)
     summary = ended.get(last, {})
     users = summary.get("users")
-    # Devices have limits per person, which this side does not know. Where they are reached, one
-    # more rating takes weight from others, so that its presence costs more; how large they are does
-    # not matter.
-    settings = tuple(
-        replace(setting_of(folder.record(run).settings, scale), max_ratings=1_000_000)
-        for run in counted
-    )
+    settings = tuple(setting_of(folder.record(run).settings, scale) for run in counted)
     subject = Subject(
         kind="recommender",
         name=folder.config.name,
@@ -186,26 +167,25 @@ def statement_of_recommender(
             claim.status,
             claim.against,
             claim.reason,
+            unit=method_named(METHOD).unit,
         ),
         alone=users == 1,
     )
-    items = len(folder.known.items)
     bound = PersonRow(
-        place="upper bound: every item of the catalogue rated with weight 1",
-        ratings=items,
-        value=subject.amount("value", ratings=items),
-        presence=subject.amount("presence", ratings=items),
-        exchange=subject.amount("exchange", ratings=items),
+        place="upper bound: everybody, whatever they have rated",
+        ratings=len(folder.known.items),
+        value=subject.amount("value", ratings=1),
+        presence=subject.amount("presence", ratings=1),
+        exchange=subject.amount("exchange", ratings=1),
     )
     people = PeopleCosts(
         users=users,
         rows=(bound,),
         note="What single people have spent is not known here: a recommender knows neither ratings "
         "nor privacy weights. The table has the most that anyone can have spent by the parameters "
-        "that runs published. By default a device has a limit, too: all ratings of a person spend "
-        f"at most {rounded_up(person_limit)} in their whole life (max_total). People see their own "
-        "cost on their own device: hdpmf device ledger.",
+        "that runs published. A device has a limit for its person's whole life, beyond which it "
+        "sends zeros. People see their own cost there: hdpmf device ledger.",
     )
     model = folder.path / "runs" / last.hex() / "model"
     files = {f"model/{path.name}": path for path in model.glob("*") if path.is_file()}
-    return subject.statement(people, made_now(command, files), lifetime)
+    return subject.statement(people, made_now(command, files))

@@ -1,36 +1,31 @@
-"""The files that a recommender publishes for devices; any web server could serve their folder.
+"""The folder of public files (``protocol.published``); any web server could serve it.
 
-::
-
-    public/index.json                what there is now; written last
-    public/catalogue-SHA256.msgpack  the items, with all their versions
-    public/task-ID.msgpack           what two servers sum, while they take reports
-    public/facts-SHA256.msgpack      the item facts of the last run
-    public/authority-SHA256.msgpack  the recommender's authority, and the one that follows
-    public/keys-SHA256.msgpack       the keys of the two servers, each list signed by its server
-
-All but the index never change: their names say what is in them. Files that the index does not name
-any more stay until the one after it, for devices that have just read it.
+Files that the index does not name any more stay until the one after it, for devices that have just
+read it.
 """
 
 from __future__ import annotations
 
-import re
-from hashlib import sha256
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.common.model.public_model import PublicModel
-from hdpmf.common.protocol import AnyCatalogue, encode
+from hdpmf.common.model.published_model import publish_model
+from hdpmf.common.protocol import AnyCatalogue, ItemFacts
+from hdpmf.common.protocol.documents import file_digest, read_document, to_base64
+from hdpmf.common.protocol.published import (
+    INDEX,
+    MAX_INDEX,
+    Index,
+    Kind,
+    Model,
+    file_name,
+    is_public,
+)
 from hdpmf.common.protocol.task import task_id
+from hdpmf.errors import FederationError, ProtocolError
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
-
-INDEX = "index.json"
-_FILE = re.compile(r"(authority|catalogue|task|facts|keys)-[0-9a-f]{64}\.msgpack")
 
 
 class PublicFiles:
@@ -57,7 +52,7 @@ class PublicFiles:
             service.model(),
             task=task,
             name=service.config.name,
-            servers=None if pinned is None else pinned.digest,
+            servers="" if pinned is None else pinned.digest,
             keys=keys,
         )
         index = files.pop(INDEX)
@@ -69,17 +64,27 @@ class PublicFiles:
 
     def server_keys(self) -> bytes | None:
         """The lists of the two servers' keys that are published; None if there are none."""
-        for name in self._named():
-            if name.startswith("keys-"):
-                return public_file(self.path, name)
-        return None
+        index = self._index()
+        return public_file(self.path, file_name("keys", index.keys)) if index else None
+
+    def _index(self) -> Index | None:
+        data = public_file(self.path, INDEX)
+        try:
+            return None if data is None else read_document(Index, data, "an index", MAX_INDEX)
+        except ProtocolError:
+            return None
 
     def _named(self) -> set[str]:
-        try:
-            index = msgspec.json.decode((self.path / INDEX).read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.MsgspecError):
+        index = self._index()
+        if index is None:
             return set()
-        return {entry["file"] for entry in index.values() if isinstance(entry, dict)}
+        parts: dict[Kind, str] = {"catalogue": index.catalogue, "keys": index.keys}
+        parts |= {"task": index.task, "model": index.model}
+        names = {file_name(kind, digest) for kind, digest in parts.items() if digest}
+        document = public_file(self.path, file_name("model", index.model))
+        if document is not None:
+            names |= read_document(Model, document, "a model").files.keys()
+        return names
 
     def _drop_all_but(self, names: set[str]) -> None:
         for path in self.path.iterdir():
@@ -93,7 +98,7 @@ def public_files(
     *,
     task: bytes | None = None,
     name: str = "",
-    servers: str | None = None,
+    servers: str = "",
     keys: bytes | None = None,
 ) -> dict[str, bytes]:
     """Return the files, by name, that tell devices all of this; the index is the last one.
@@ -107,30 +112,31 @@ def public_files(
     """
     files: dict[str, bytes] = {}
 
-    def keep(kind: str, data: bytes) -> dict[str, str]:
-        digest = sha256(data).hexdigest()
-        file = f"{kind}-{digest}.msgpack"
-        files[file] = data
-        return {"file": file, "sha256": digest}
+    def keep(kind: Kind, data: bytes, digest: str = "") -> str:
+        digest = digest or file_digest(data)
+        files[file_name(kind, digest)] = data
+        return digest
 
-    index: dict[str, Any] = {"name": name, "catalogue": keep("catalogue", encode(items))}
-    index |= dict.fromkeys(("task", "model"))
-    index |= {"servers": servers, "keys": None}
-    if keys is not None:
-        index["keys"] = keep("keys", keys)
-    if task is not None:
-        named = task_id(task).hex()
-        files[f"task-{named}.msgpack"] = task
-        index["task"] = {"file": f"task-{named}.msgpack", "id": named}
+    shown = ""
     if model is not None:
-        index["model"] = keep("facts", encode(model.numbers)) | {"run": model.about["run"]}
-    files[INDEX] = msgspec.json.format(msgspec.json.encode(index), indent=1)
+        if not isinstance(model.numbers, ItemFacts) or model.lists is None:
+            raise FederationError("the model in this folder is not that of a run")
+        run, reports = bytes.fromhex(model.about["run"]), tuple(model.about["reports"])
+        document, arrays = publish_model(
+            model.numbers, model.lists, run=to_base64(run), reports=reports
+        )
+        files |= arrays
+        shown = keep("model", document.to_bytes())
+    index = Index(
+        name=name,
+        servers=servers,
+        catalogue=keep("catalogue", items.to_bytes()),
+        keys="" if keys is None else keep("keys", keys),
+        task="" if task is None else keep("task", task, to_base64(task_id(task))),
+        model=shown,
+    )
+    files[INDEX] = index.to_bytes()
     return files
-
-
-def is_public(name: str) -> bool:
-    """Return whether this is the name of a file that devices may ask for."""
-    return name == INDEX or _FILE.fullmatch(name) is not None
 
 
 def public_file(folder: Path, name: str) -> bytes | None:

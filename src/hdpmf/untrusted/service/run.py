@@ -1,4 +1,7 @@
-"""One run of the recommender: a task for two servers, and the model made of their sum.
+"""One run of the recommender: two tasks for two servers, and the model made of their sums.
+
+The first sums rows over all items; of what it releases the heads are picked, whose pairs the second
+sums. All of it is within one budget of the person.
 
 Nobody has to be online at the same time. The recommender learns who asked for a token, which says
 nothing about the report that comes with it: it signs blindly. Every step is in the checkpoint
@@ -7,12 +10,14 @@ before it happens: a killed run resumes with the same task and request.
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
 from msgspec.structs import replace
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
@@ -28,15 +33,14 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
 from hdpmf.common.net.sum_servers import SumServers
-from hdpmf.common.protocol import AnyCatalogue, SumContribution, decode, encode
+from hdpmf.common.privacy.pairs import LINEAR_BITS, PAIR_BITS, Heads, limit_of
+from hdpmf.common.protocol import AnyCatalogue
 from hdpmf.common.protocol.catalogue import KnownItems, known_items
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.survey_task import answer_of, survey_circuit
-from hdpmf.common.protocol.task import Task, prio_of, task_id
+from hdpmf.common.protocol.task import Linear, Pairs, Task, prio_of, read_task, task_id
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
-from hdpmf.untrusted.recommender.runs import SurveyAnswer
-from hdpmf.untrusted.recommender.sums import clamp_to_feasible, facts_from_sums
-from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.recommender.pairs import PairsAnswer, facts_from_pairs, popularity_of
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
@@ -44,6 +48,7 @@ from hdpmf.untrusted.service.settings import (
     RUN_BYTES,
     Checkpoint,
     Pace,
+    Part,
     RunFiles,
     RunSettings,
     Trouble,
@@ -66,7 +71,7 @@ with none that are still there."""
 LOST_SECONDS = 31 * 86_400.0
 """The same for all other reasons: servers delete what they have after 30 days."""
 
-NOISES = 2.0
+NOISES = 2
 """Times the whole noise is in a sum: each server adds it."""
 
 _FINAL = (Problem.INVALID_BATCH_SIZE, Problem.BATCH_INVALID)
@@ -134,80 +139,92 @@ class Run:
         self.checkpoint: Checkpoint = self.files.load()
         self.metrics.run = self.id.hex()
 
-    def conduct(self, earlier: Sequence[SurveyAnswer] = ()) -> RunOutcome:
-        """Bring the run to its end, from its last checkpoint.
-
-        Args:
-            earlier: Answers to the same survey in other runs.
-        """
-        survey = self.settings.survey(self.known)
-        if not self.checkpoint.answer:
-            self._ask()
-        self._stage("making a model of the sum")
-        features = self.known.features
-        facts = facts_from_sums(
-            survey,
-            self.checkpoint.sum(),
-            None if features is None else features.matrix,
-            NOISES,
-            earlier,
-            self.known.retired.tolist(),
+    def conduct(self) -> RunOutcome:
+        """Bring the run to its end, from its last checkpoint."""
+        checkpoint, known = self.checkpoint, self.known
+        plan = self.settings.plan(known, len(self.devices))
+        linear = Linear(
+            items=plan.items,
+            bits=LINEAR_BITS,
+            bound=limit_of(LINEAR_BITS),
+            cap=self.settings.cap,
+            presence=plan.linear,
+            values=plan.values,
         )
-        facts = replace(facts, prior=self.settings.prior)
+        rows = self._sum(checkpoint.linear, linear)
+        # Not everybody who is asked answers.
+        plan = dataclasses.replace(plan, people=checkpoint.linear.reports)
+        answered = rows[: plan.items], rows[plan.items :]
+        popularity = popularity_of(plan, answered[0], NOISES)
+        popularity[known.retired] = -np.inf
+        heads = Heads.of(popularity, plan.heads)
+        pairs = Pairs(
+            heads=tuple(heads.items.tolist()),
+            weights=tuple(heads.weights.tolist()),
+            bits=PAIR_BITS,
+            bound=limit_of(PAIR_BITS),
+            cap=self.settings.cap,
+            deviation=plan.pairs,
+        )
+        answer = PairsAnswer(*answered, heads, self._sum(checkpoint.pairs, pairs), NOISES)
+        self._stage("making a model of the sums")
+        facts, lists = facts_from_pairs(plan, answer, known.features, known.fingerprint)
+        popular = facts.popularity.copy()
+        popular[known.retired] = 0.0
+        facts = replace(facts, prior=self.settings.prior, popularity=popular)
         self.metrics.runs_done += 1
-        self.metrics.reports = self.checkpoint.reports
+        self.metrics.reports = checkpoint.pairs.reports
         self.metrics.tell()
-        return outcome_of(self, facts, survey, earlier)
+        return outcome_of(self, facts, lists)
 
-    def _ask(self) -> None:
-        """Give the task to both servers, publish it, wait for its end, and collect the sum."""
-        checkpoint = self.checkpoint
-        task = self._task()
-        if not checkpoint.collection:
-            self._take_reports(task)
-            self._collect(task)
-        answer, reports = open_collection(checkpoint.document, checkpoint.collection, self.keys)
-        if reports > len(self.devices):
+    def _sum(self, part: Part, sums: Linear | Pairs) -> np.ndarray:
+        """Give a task to both servers, publish it, wait for its end, and collect the sum."""
+        if part.numbers:
+            return part.sum
+        task = self._task(part, sums)
+        if not part.collection:
+            self._take_reports(part, task)
+            self._collect(part, task)
+        numbers, part.reports = open_collection(part.document, part.collection, self.keys)
+        if part.reports > len(self.devices):
             raise FederationError(
-                f"the servers counted {reports} reports, more than devices are enrolled: a server "
-                "does not keep to the task, and its sum is not used",
+                f"the servers counted {part.reports} reports, more than devices are enrolled: a "
+                "server does not keep to the task, and its sum is not used",
                 "Give the run up (--give-up)",
             )
-        self.log(f"{reports} reports are in the sum")
-        survey = self.settings.survey(self.known)
-        answer, changed = clamp_to_feasible(survey, answer, reports, NOISES)
-        if changed:
-            self.metrics.impossible += changed
-            checkpoint.impossible += changed
-            self.log(
-                f"{changed} numbers of the sum cannot come from {reports} people and were brought "
-                "to what can"
-            )
-        checkpoint.answer, checkpoint.reports = encode(answer), reports
-        self.files.save(checkpoint)
+        self.log(f"{part.reports} reports are in the sum")
+        part.numbers = numbers.astype("<i8").tobytes()
+        self.files.save(self.checkpoint)
+        return part.sum
 
-    def _task(self) -> Task:
+    def _task(self, part: Part, sums: Linear | Pairs) -> Task:
         """Return the task, as before a kill or new, and saved before anybody sees it."""
-        checkpoint = self.checkpoint
-        if not checkpoint.document:
+        if not part.document:
             key = None if self.issuer is None else IssuerKey.generate()
-            token_key = b"" if key is None else key.public.encoded
-            checkpoint.document = encode(
-                make_task(
-                    self.settings, self.known, self.servers, self.keys, self.clock(), token_key
-                )
-            )
+            begin = -int(-self.clock() // self.settings.rounded) * self.settings.rounded
+            part.document = Task(
+                servers=self.servers,
+                collector=self.keys.card,
+                sums=sums,
+                catalogue=self.known.fingerprint,
+                run=to_base64(self.id),
+                asked=self.settings.asked,
+                begin=begin,
+                end=begin + self.settings.period,
+                precision=self.settings.rounded,
+                minimum=self.settings.minimum,
+                token_key="" if key is None else to_base64(key.public.encoded),
+            ).to_bytes()
             if self.issuer is not None and key is not None:
-                name = task_id(checkpoint.document)
+                name = task_id(part.document)
                 self.issuer.create(name, key, self.devices, self.files.folder)
-            checkpoint.job = secrets.token_bytes(JOB_ID_SIZE)
-            self.files.save(checkpoint)
-        return read_task(checkpoint.document)
+            part.job = secrets.token_bytes(JOB_ID_SIZE)
+            self.files.save(self.checkpoint)
+        return read_task(part.document)
 
-    def _take_reports(self, task: Task) -> None:
-        checkpoint = self.checkpoint
-        name = task_id(checkpoint.document).hex()[:12]
-        if not checkpoint.placed:
+    def _take_reports(self, part: Part, task: Task) -> None:
+        name = task_id(part.document).hex()[:12]
+        if not part.placed:
             if self.clock() >= task.end:
                 raise FederationError(
                     f"the period of task {name} was over before both servers had it; nobody has "
@@ -216,22 +233,22 @@ class Run:
                     "reached",
                 )
             self._stage(f"giving task {name} to {task.servers.names}")
-            self._try(lambda: self.sum_servers.add_task(checkpoint.document))
-            checkpoint.placed = True
-            self.files.save(checkpoint)
+            self._try(lambda: self.sum_servers.add_task(part.document))
+            part.placed = True
+            self.files.save(self.checkpoint)
         if self.clock() < task.end:
-            self._issue(name)
-            self.publish(checkpoint.document)
+            self._issue(part, name)
+            self.publish(part.document)
             self._wait(task, name)
         self.publish(None)
         if self.issuer is not None:
             self.issuer.drop(self.files.folder)
 
-    def _issue(self, name: str) -> None:
+    def _issue(self, part: Part, name: str) -> None:
         """Give tokens to devices that ask, while the task is under way."""
         if self.issuer is None:
             return
-        if not self.issuer.open(task_id(self.checkpoint.document), self.files.folder):
+        if not self.issuer.open(task_id(part.document), self.files.folder):
             self.log(
                 f"task {name}: who has a token was forgotten, as after a restore; no more tokens "
                 "are given out, and devices that have one report"
@@ -246,10 +263,9 @@ class Run:
             self.sleep(min(left, max(min(left / 20, LONGEST_WAIT), 1.0)))
         self.metrics.until = None
 
-    def _collect(self, task: Task) -> None:
+    def _collect(self, part: Part, task: Task) -> None:
         """Ask for the sum until it is there. The servers may need long: one of them may be away."""
-        checkpoint = self.checkpoint
-        name = task_id(checkpoint.document)
+        name = task_id(part.document)
         short = name.hex()[:12]
         self._stage(f"asking for the sum of task {short}")
         pause, said, asked = self.pace.pause, "", False
@@ -259,9 +275,9 @@ class Run:
                 if not asked:
                     # After a kill once more: the same job, the same bytes.
                     request = collection_request(task)
-                    self.sum_servers.begin_collection(name, checkpoint.job, request)
+                    self.sum_servers.begin_collection(name, part.job, request)
                     asked = True
-                found = self.sum_servers.collection(name, checkpoint.job)
+                found = self.sum_servers.collection(name, part.job)
                 words, remedy = "the servers are still summing", ""
                 if self.clock() >= task.end + SLOW_SECONDS:
                     words = f"the sum of task {short} is not there long after its period"
@@ -275,8 +291,8 @@ class Run:
                     raise refused from error
                 raise RunOverError(refused.cause, _OVER) from error
             if found is not None:
-                checkpoint.collection = found
-                self.files.save(checkpoint)
+                part.collection = found
+                self.files.save(self.checkpoint)
                 return
             if self.clock() >= task.end + LOST_SECONDS:
                 raise RunOverError(
@@ -346,52 +362,13 @@ def _refused(error: DapError, task: Task, name: str) -> FederationError:
     )
 
 
-def make_task(
-    settings: RunSettings,
-    known: KnownItems,
-    servers: Servers,
-    keys: CollectorKeys,
-    now: float,
-    token_key: bytes,
-) -> Task:
-    """Return the task for the two servers, from the next multiple of the precision on.
-
-    Without a key for tokens it is for everybody.
-    """
-    survey = settings.survey(known)
-    circuit, noise = survey_circuit(survey)
-    begin = -int(-now // settings.rounded) * settings.rounded
-    return Task(
-        servers=servers,
-        collector=keys.card,
-        circuit=circuit,
-        noise=noise,
-        begin=begin,
-        end=begin + settings.period,
-        precision=settings.rounded,
-        minimum=settings.minimum,
-        token_key=token_key,
-        survey=survey,
-    )
-
-
-def read_task(document: bytes) -> Task:
-    """The task in a checkpoint."""
-    task = decode(document)
-    if not isinstance(task, Task):
-        raise FederationError("the checkpoint holds no task where one should be; start a new run")
-    return task
-
-
 def collection_request(task: Task) -> bytes:
     """Return the request for the whole sum of a task: always the same bytes."""
     return CollectionReq(_whole(task)).encode()
 
 
-def open_collection(
-    document: bytes, data: bytes, keys: CollectorKeys
-) -> tuple[SumContribution, int]:
-    """Return the answer in a DAP ``Collection`` of the leader, and its number of reports.
+def open_collection(document: bytes, data: bytes, keys: CollectorKeys) -> tuple[np.ndarray, int]:
+    """Return the sum in a DAP ``Collection`` of the leader, and its number of reports.
 
     Raises:
         ProtocolError: The sum is not what the task asks for, or cannot be opened.
@@ -413,7 +390,9 @@ def open_collection(
             f"the sum of task {name.hex()[:12]} is over {collection.report_count} reports; "
             f"{task.minimum} were to be the fewest. A server does not keep to the task"
         )
-    return answer_of(task, numbers), collection.report_count
+    limit = 1 << 62  # no honest sum is beyond
+    clipped = [min(max(number, -limit), limit) for number in numbers]
+    return np.array(clipped, np.int64), collection.report_count
 
 
 def _opened(
@@ -428,14 +407,3 @@ def _opened(
 
 def _whole(task: Task) -> Interval:
     return Interval(task.begin, task.end - task.begin)
-
-
-def survey_answer(folder: ServiceFolder, run: bytes) -> SurveyAnswer:
-    """Return the release of a run, about the items that it asked for."""
-    known = known_items(folder.items_of(run))
-    return SurveyAnswer(
-        folder.record(run).settings.survey(known),
-        folder.run_files(run).load().sum(),
-        NOISES,
-        tuple(known.retired.tolist()),
-    )

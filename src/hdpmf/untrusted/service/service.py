@@ -13,7 +13,7 @@ from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, read_key_list
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import task_id
+from hdpmf.common.protocol.task import read_task, task_id
 from hdpmf.errors import (
     ConfigError,
     DapError,
@@ -26,7 +26,7 @@ from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
 from hdpmf.untrusted.service.publish import PublicFiles
-from hdpmf.untrusted.service.run import Run, no_log, read_task, survey_answer
+from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RUN_BYTES, RunSettings
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
@@ -82,8 +82,8 @@ class Service:
     def begin(self, settings: RunSettings, run: bytes | None = None) -> bytes:
         """Write down a new run (``run``: under this id).
 
-        Everybody who is enrolled may report. A device's own ledger decides which of its ratings are
-        new to a survey; without any, it reports zeros.
+        Everybody who is enrolled may report. A device's own ledger decides whether it sends its row
+        or zeros.
         """
         self.check(settings)
         run = secrets.token_bytes(RUN_BYTES) if run is None else run
@@ -92,7 +92,6 @@ class Service:
             RunRecord(
                 settings=settings,
                 devices=self.folder.enrolled.identities,
-                earlier=tuple(past.hex() for past in self.earlier(settings)),
                 catalogue=number_of(self.folder.items),
             ),
         )
@@ -105,8 +104,6 @@ class Service:
                 "a run is under way; let it end, or give it up: hdpmf recommender run FOLDER "
                 "--give-up"
             )
-        settings.survey(self.folder.known)  # refuses a curve that this scale does not have
-        self.earlier(settings)
         self._pinned()
         enrolled = len(self.folder.enrolled)
         if settings.minimum > enrolled:
@@ -118,10 +115,9 @@ class Service:
     def conduct(self, run: bytes) -> RunOutcome:
         """A run that was begun, to its end."""
         record = self.folder.record(run)
-        earlier = [survey_answer(self.folder, bytes.fromhex(name)) for name in record.earlier]
         self._issue_again(run)
         self.publish()  # the items that its task will be about
-        outcome = self._run(run, record).conduct(earlier)
+        outcome = self._run(run, record).conduct()
         self.folder.finish(
             run, outcome.model, msgspec.json.format(msgspec.json.encode(outcome.summary), indent=1)
         )
@@ -132,9 +128,9 @@ class Service:
     def _issue_again(self, run: bytes) -> None:
         """Give tokens for the task under way after a restart, also while a server is away."""
         files = self.folder.run_files(run)
-        checkpoint = files.load()
-        if checkpoint.placed and self._clock() < read_task(checkpoint.document).end:
-            self._issuer.open(task_id(checkpoint.document), files.folder)
+        part = files.load().current
+        if part.placed and self._clock() < read_task(part.document).end:
+            self._issuer.open(task_id(part.document), files.folder)
 
     def _run(self, run: bytes, record: RunRecord) -> Run:
         return Run(
@@ -197,7 +193,7 @@ class Service:
         try:
             found = self._sum_servers().signed_keys()
             for card, signed in ((pinned.leader, found.leader), (pinned.helper, found.helper)):
-                if signed:
+                if signed is not None:
                     read_key_list(signed, card)
         except (TransportError, DapError, ProtocolError) as error:
             self._log(f"{error}; devices are shown the keys from before, while these are valid")
@@ -233,16 +229,3 @@ class Service:
         summary = {"run": run.hex(), "given_up": True} | ({"cause": cause} if cause else {})
         self.folder.finish(run, None, msgspec.json.encode(summary))
         self.publish()  # nobody should report any more
-
-    def earlier(self, settings: RunSettings) -> list[bytes]:
-        """Return finished runs, whose answers are combined with the next one's."""
-        known = self.folder.known
-        runs = [run for run in self.folder.runs() if self.folder.run_files(run).load().answer]
-        for run in runs:
-            coding = self.folder.record(run).settings.survey(known).coding
-            if coding != settings.survey(known).coding:
-                raise ConfigError(
-                    f"run {run.hex()[:12]} asked the same ratings by another curve ({coding}), "
-                    "they answer once, and the answers cannot be put together; ask as it did"
-                )
-        return runs

@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from hdpmf.common.base.files import atomic_write
-from hdpmf.common.methods import RUN_EPSILON
-from hdpmf.common.protocol import SumContribution, Survey, decode
+from hdpmf.common.data.checks import IMPLICIT_SCALE
+from hdpmf.common.methods import method_named
+from hdpmf.common.privacy.pairs import PairsPlan, plan_for
 from hdpmf.common.protocol.catalogue import KnownItems
-from hdpmf.common.protocol.task import MAX_PERIOD
-from hdpmf.errors import ConfigError, FederationError, StorageError
-from hdpmf.untrusted.recommender.sums import make_survey
+from hdpmf.common.protocol.task import EVERYBODY, MAX_PERIOD
+from hdpmf.errors import ConfigError, StorageError
 
-METHOD = "hdp-sum"
+METHOD = "hdp-pairs"
 """The method that devices take part in."""
 
 VIEW = "two-servers"
 """What its recommender sees."""
+
+MOST_HEADS = 300
+"""Of a task: devices take no more. A report of 300 heads has 390 kB."""
 
 DAY = 86_400
 """Seconds that a task takes reports for, unless said otherwise."""
@@ -32,17 +36,23 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         minimum: Fewest reports in a sum.
-        epsilon: The largest budget of a rating.
-        coding: The curve that ratings are coded by.
+        epsilon: The budget of a person for all that is sent about them.
+        delta: Goes with it.
+        heads: How many items have pairs, at most; None: by public numbers.
+        cap: One rating is at most one part in so many of what is sent of a person.
+        asked: The share of people who are asked, in parts of ``EVERYBODY``.
         prior: Name of the shipped prior to fit vectors with.
-        period: Seconds in which reports are taken.
+        period: Seconds in which each of the run's two tasks takes reports.
         precision: Seconds to which the times of reports are rounded; the whole period where not
             given, so that they tell nothing.
     """
 
     minimum: int
-    epsilon: float = RUN_EPSILON
-    coding: str = "auto"
+    epsilon: float = method_named(METHOD).default("epsilon")
+    delta: float = method_named(METHOD).default("delta")
+    heads: int | None = None
+    cap: int = 16
+    asked: int = EVERYBODY
     prior: str | None = None
     period: int = DAY
     precision: int | None = None
@@ -52,8 +62,15 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError(
                 f"a sum by two servers is over 2 reports at least, not {self.minimum}"
             )
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ConfigError(f"epsilon must be a positive number, not {self.epsilon}")
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0 and 0 < self.delta <= 0.1):
+            raise ConfigError(
+                f"epsilon must be a positive number and delta at most 0.1, not {self.epsilon} and "
+                f"{self.delta}"
+            )
+        if self.heads is not None and not 2 <= self.heads <= MOST_HEADS:
+            raise ConfigError(f"there are 2 to {MOST_HEADS} heads, not {self.heads}")
+        if self.cap < 1 or not 1 <= self.asked <= EVERYBODY:
+            raise ConfigError("a cap is one part in 1 or more, and 1 to all people are asked")
         if not 1 <= self.period <= MAX_PERIOD:
             raise ConfigError(
                 f"a period must have 1 to {MAX_PERIOD:,} seconds, not {self.period:,}"
@@ -70,19 +87,29 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def model_params(self) -> dict[str, Any]:
         """The parameters of the library's model that the same run would give."""
-        return {"epsilon": self.epsilon, "coding": self.coding, "prior": self.prior}
+        heads = "auto" if self.heads is None else self.heads
+        named = {"epsilon": self.epsilon, "delta": self.delta, "heads": heads, "cap": 1 / self.cap}
+        return named | {"prior": self.prior}
 
-    def survey(self, known: KnownItems) -> Survey:
-        """Return the survey; each server adds the whole noise."""
-        return make_survey(
-            "A",
-            self.epsilon,
-            known.scale,
-            n_items=len(known.items),
-            catalogue=known.fingerprint,
-            contributors=1,
-            coding=self.coding,
-        )
+    def plan(self, known: KnownItems, people: int) -> PairsPlan:
+        """Return the public parameters of a run over these items with so many people enrolled."""
+        live = len(known.items) - len(known.retired)
+        asked = max(1, people * self.asked // EVERYBODY)
+
+        def plan(heads: int | None) -> PairsPlan:
+            return plan_for(
+                self.epsilon,
+                self.delta,
+                asked,
+                len(known.items),
+                stars=known.scale != IMPLICIT_SCALE,
+                heads=heads,
+                kappa=1 / self.cap,
+            )
+
+        most = min(MOST_HEADS, live) if self.heads is None else min(self.heads, live)
+        by_rule = plan(self.heads)
+        return by_rule if by_rule.heads <= most else plan(most)
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,33 +147,46 @@ def seconds(text: str) -> int:
 RUN_BYTES = 16
 
 
-class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The state of a run, saved before it is acted upon, so that a restart says the same again.
+class Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One of a run's two tasks, as far as it is.
 
     Attributes:
         document: The Task, encoded: saved before anybody gets it; empty before it is made.
         job: Id under which its sum is asked for: saved with it, so that there is one request only.
         placed: Both servers have the task.
         collection: Both servers' shares of the sum, encrypted to the recommender.
-        answer: The sum, encoded.
+        numbers: The sum with both noises, as little-endian whole numbers of 64 bits.
         reports: How many are in it.
-        impossible: Numbers of the sum that were clamped to what so many people can have.
     """
 
     document: bytes = b""
     job: bytes = b""
     placed: bool = False
     collection: bytes = b""
-    answer: bytes = b""
+    numbers: bytes = b""
     reports: int = 0
-    impossible: int = 0
 
-    def sum(self) -> SumContribution:
-        """Return the answer; FederationError before it is there."""
-        answer = decode(self.answer) if self.answer else None
-        if not isinstance(answer, SumContribution):
-            raise FederationError("the checkpoint holds no answer to the survey; start a new run")
-        return answer
+    @property
+    def sum(self) -> np.ndarray:
+        """The sum; empty before it is there."""
+        return np.frombuffer(self.numbers, "<i8").astype(np.int64)
+
+
+class Checkpoint(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The state of a run, saved before it is acted upon, so that a restart says the same again."""
+
+    linear: Part = msgspec.field(default_factory=Part)
+    pairs: Part = msgspec.field(default_factory=Part)
+
+    @property
+    def current(self) -> Part:
+        """The task that is under way, or was the last."""
+        return self.pairs if self.linear.numbers else self.linear
+
+    @property
+    def done(self) -> bool:
+        """Both sums are there."""
+        return bool(self.pairs.numbers)
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

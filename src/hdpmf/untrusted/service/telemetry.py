@@ -31,7 +31,6 @@ _PREFIX = "hdpmf_recommender_"
 
 _COUNTERS = {  # by attribute of Metrics
     "runs_done": ("runs", "Runs that were completed."),
-    "impossible": ("impossible_numbers", "Clamped numbers of sums."),
 }
 
 _OF_FOLDER = {  # by attribute of FolderHealth

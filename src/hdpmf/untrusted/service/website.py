@@ -19,10 +19,11 @@ from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOK
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.certificates import ServerTls, ensure_certificates
 from hdpmf.common.net.server import HttpLimits, listen, serving
+from hdpmf.common.protocol.published import INDEX, is_public
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import StorageError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder
-from hdpmf.untrusted.service.publish import INDEX, is_public, public_file
+from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 with needs("starlette"):

@@ -221,10 +221,7 @@ class ReleasedNoise:
 
         A sigma of 0 gives 0; any other is rounded up to a whole number.
         """
-        whole = whole_sigmas(sigma)
-        drawn = np.zeros(whole.shape, np.int64)
-        drawn[whole > 0] = discrete_gaussian(_entropy, whole[whole > 0])
-        return drawn
+        return _discrete_gaussian(_entropy, sigma)
 
     def uniforms(self, n: int) -> np.ndarray:
         """Draws from [0, 1), whole multiples of 2^-53."""
@@ -263,6 +260,10 @@ class KeyedNoise:
         """As ``ReleasedNoise.discrete_laplace``; draws go on where the last ones ended."""
         return _discrete_laplace(self._words, scale, size)
 
+    def discrete_gaussian(self, sigma: np.ndarray) -> np.ndarray:
+        """As ``ReleasedNoise.discrete_gaussian``; draws go on where the last ones ended."""
+        return _discrete_gaussian(self._words, sigma)
+
     def _words(self, n: int) -> np.ndarray:
         stream = shake_256(b"hdpmf noise" + self._key + self._calls.to_bytes(8, "big"))
         self._calls += 1
@@ -292,6 +293,13 @@ def _discrete_laplace(words: Words, scale: float | Fraction, size: Size) -> np.n
     n = math.prod(size) if isinstance(size, tuple) else int(size)
     plus = geometric(words, grid, n)
     drawn: np.ndarray = (plus - geometric(words, grid, n)).reshape(size)
+    return drawn
+
+
+def _discrete_gaussian(words: Words, sigma: np.ndarray) -> np.ndarray:
+    whole = whole_sigmas(sigma)
+    drawn = np.zeros(whole.shape, np.int64)
+    drawn[whole > 0] = discrete_gaussian(words, whole[whole > 0])
     return drawn
 
 
