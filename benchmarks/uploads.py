@@ -41,14 +41,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.net.server import listen
-from hdpmf.common.protocol.task import OneRating
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
 from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.serve import open_server, run_worker
 from tests.aggregator.server_processes import LEADER, Asked, Pair, make_task
 from tests.world.tokens import make_token
+from two_servers import make_row, sums_of
 
-CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)
 TARGET = 400
 CLIENTS = 24
 
@@ -67,11 +66,7 @@ def run_leader(
 
 def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
     """Uploads, ready to be sent."""
-    items = asked.prio.circuit.output_length // 2
-    rng = np.random.default_rng(0)
-    rest = asked.report(
-        [*(rng.integers(1, 65, items) * (rng.random(items) < 0.05)), *rng.integers(0, 5, items)]
-    )[16:]
+    rest = asked.report(make_row(asked.task.sums, np.random.default_rng(0)).tolist())[16:]
     return [put_request(asked, secrets.token_bytes(16) + rest, fresh=fresh) for _ in range(count)]
 
 
@@ -156,8 +151,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="hdpmf-uploads-") as place:
         limits = Limits(per_address=1000)
         pair = Pair(Path(place), limits=limits, databases={LEADER: database} if database else None)
-        circuit = OneRating(items=items, codes=CODES, rulers=RULERS)
-        asked = make_task(pair.servers, pair.collector.card, circuit, enrolled=True)
+        asked = make_task(pair.servers, pair.collector.card, sums_of(items, 0), enrolled=True)
         with open_server(pair.folders[LEADER]) as leader:
             leader.add_task(asked.document)
         ours, theirs = multiprocessing.Pipe()

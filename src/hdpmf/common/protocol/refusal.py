@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hdpmf.common.privacy.pairs import LINEAR_BITS, PAIR_BITS, limit_of
 from hdpmf.common.protocol.servers import Collector, Servers
 from hdpmf.common.protocol.task import Linear, Pairs, Task
 
@@ -65,7 +66,7 @@ RULES = {
     2: "it is about the items that are pinned here",
     3: "its heads are as many as this release takes, and all of them are items",
     4: "values are asked for only where ratings have stars",
-    5: "no rating may have more of a row than the cap",
+    5: "rows are as this release makes them, and no rating has more of one than the cap",
     6: "it costs a person no more than one task may",
     7: "it is under way, and ends within the time that a task may take",
     8: "whoever reports shows a token",
@@ -76,17 +77,18 @@ RULES = {
 def why_refused(task: Task, known: Known, limits: Limits, now: float) -> Refusal | None:
     """Return why a participant refuses a task; None if it answers."""
     sums = task.sums
-    items, heads, stars = known.items, 0, False
+    items, heads, stars, bits = known.items, 0, False, LINEAR_BITS
     if isinstance(sums, Linear):
         items, stars = sums.items, sums.values > 0
     elif isinstance(sums, Pairs):
+        bits = PAIR_BITS
         heads, items = len(sums.heads), max(known.items, sums.heads[-1] + 1)
     holds = {
         1: task.servers == known.servers and task.collector == known.collector,
         2: task.catalogue == known.catalogue and (heads > 0 or items == known.items),
         3: heads <= limits.heads and items <= known.items,
         4: known.stars or not stars,
-        5: sums.cap >= limits.cap,
+        5: (sums.bits, sums.bound) == (bits, limit_of(bits)) and sums.cap >= limits.cap,
         6: sums.rho <= limits.rho,
         7: task.begin <= now < task.end <= now + limits.seconds,
         8: bool(task.token_key),
