@@ -63,6 +63,7 @@ COMMANDS_NOT_RUN = {
 PAGES_NOT_RUN = {
     Path("docs/deploy.md"): "tests/deploy runs it as it is written, on hosts of their own",
     Path("docs/own-method.md"): "tests/cli/test_own_method.py runs it as it is written",
+    Path("docs/serving.md"): "tests/docs/test_serving.py runs it as it is written",
     Path("docs/tutorials/five-commands.md"): "test_a_list_with_titles_in_five_commands runs it",
 }
 # Pages whose commands are run from the first to the last, whatever stands above.

@@ -29,6 +29,7 @@ from hdpmf.models.fitted import (
 )
 from hdpmf.models.later_ratings import LaterRatings
 from hdpmf.models.lists import Lists, Several
+from hdpmf.models.one_state import reading, writing
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
 from hdpmf.untrusted.recommender import Catalogue
@@ -59,6 +60,7 @@ class Estimator(Lists, LaterRatings):
         """Train the model for lists, where there is one beside the one for stars."""
         return
 
+    @writing
     def fit(
         self,
         train: RatingsLike,
@@ -182,6 +184,7 @@ class Estimator(Lists, LaterRatings):
 
         return with_honest_cost(claim, method.name, self.get_params())
 
+    @reading
     def only_users(self, users: Id | Several) -> Self:
         """Return a copy with only these users' private part; the public part is the same.
 
@@ -193,6 +196,7 @@ class Estimator(Lists, LaterRatings):
         self._check_fitted()
         return with_users(self, self._user_codes(column(users)))
 
+    @reading
     def save(self, folder: str | PathLike[str], *, replace: bool = False) -> None:
         """Write the model: ``folder/recommender`` is public, ``folder/devices`` private.
 

@@ -15,6 +15,7 @@ from hdpmf.common.data.ids import as_written
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint
+from hdpmf.models.one_state import reading
 from hdpmf.private.client import Devices
 from hdpmf.untrusted.recommender import Catalogue
 
@@ -244,6 +245,7 @@ class FittedModel(Parameters):
             "users, items)"
         )
 
+    @reading
     def predict(self, users: Iterable[Id] | Id, items: Iterable[Id] | Id) -> np.ndarray:
         """Predicted ratings for pairs of user and item ids, within the rating scale.
 
@@ -269,6 +271,7 @@ class FittedModel(Parameters):
             self.devices_.users.find(user_ids), self.catalogue_.items.find(item_ids)
         )
 
+    @reading
     def score(self, test: RatingsLike) -> dict[str, float | int]:
         """Mean squared and absolute error on ``test``: ratings, a data frame or a sparse matrix.
 

@@ -55,20 +55,22 @@ class HDPBit(BitOptions, Surveyed):
     """
 
     release_: Release | None = field(init=False, default=None)
-    _lists: ListModel | None = field(init=False, default=None)
+    _lists: list[ListModel] = field(init=False, default_factory=list)
+    """Empty until the first list: of one release, which all its readers share."""
 
     @property
     def lists_(self) -> ListModel | None:  # noqa: D102
-        if self._lists is None and self.release_ is not None:
+        if not self._lists and self.release_ is not None:
             stage(f"training the model for lists ({self.list_model})")
             presence, seed = self.release_.presence, seed_of(self.rng) % 2**31
-            self._lists = train_list_model(self.list_model, presence, seed=seed)
-            self._lists.about["weight"] = weight_beside_popularity(self.list_model, presence, seed)
-        return self._lists
+            lists = train_list_model(self.list_model, presence, seed=seed)
+            lists.about["weight"] = weight_beside_popularity(self.list_model, presence, seed)
+            self._lists[:] = [lists]
+        return self._lists[0] if self._lists else None
 
     @lists_.setter
     def lists_(self, lists: ListModel | None) -> None:
-        self._lists = lists
+        self._lists = [] if lists is None else [lists]
 
     @property
     def n_patterns_(self) -> int:
@@ -169,10 +171,10 @@ class HDPBit(BitOptions, Surveyed):
         self, answer: Any, survey: Survey, train: Ratings, features: ItemFeatures | None
     ) -> None:
         self.release_ = self._released(answer, survey, train, features, super().privacy)
-        self._lists = None
+        self._lists = []
 
     def _train_lists(self) -> None:
-        self._lists = self.lists_
+        self.lists_  # noqa: B018  # trains what is not trained yet
 
     def _order(self) -> ListOrder:
         lists, otherwise = self.lists_, super()._order()

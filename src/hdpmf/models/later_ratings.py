@@ -12,6 +12,7 @@ from hdpmf.common.model.device_fit import STARS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, notify
 from hdpmf.models.fitted import FittedModel, privacy_weights
+from hdpmf.models.one_state import writing
 from hdpmf.private.client import Devices
 from hdpmf.private.client.recency import UNKNOWN
 from hdpmf.untrusted.recommender import Catalogue
@@ -60,6 +61,7 @@ def _times(times: np.ndarray | None, count: int) -> np.ndarray:
 class LaterRatings(FittedModel):
     """The part of an estimator that takes in ratings after training."""
 
+    @writing
     def update(self, ratings: RatingsLike, weights: PrivacyWeights | float | None = None) -> Self:
         """Take in ratings that came after `fit`: of known users, of new ones, and changed ones.
 
@@ -118,6 +120,7 @@ class LaterRatings(FittedModel):
 class FoldIn(LaterRatings):
     """The part of an estimator with user vectors that adds users without training again."""
 
+    @writing
     def fold_in(
         self,
         ratings: RatingsLike,

@@ -12,6 +12,7 @@ from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, RatingsLike
 from hdpmf.errors import ConfigError, RatingsError, hint
 from hdpmf.models.fitted import FittedModel, column, first_times, is_one_id
+from hdpmf.models.one_state import reading
 from hdpmf.models.result_tables import RecommendedList, RecommendedLists
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
 
@@ -48,6 +49,7 @@ class Lists(FittedModel):
         """
         return self._list_quality(test, n, in_time).summary()
 
+    @reading
     def _list_quality(self, test: RatingsLike, n: int, in_time: bool = False) -> ListQuality:
         """Measure lists as `rank` does, and return the numbers of each user, too."""
         from hdpmf.models.ranking_metrics import rank
@@ -135,6 +137,7 @@ class Lists(FittedModel):
                 advance(done, len(several))
         return found
 
+    @reading
     def recommend_each(
         self,
         users: Several,

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,8 +22,10 @@ from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, DivergedError, notify
 from hdpmf.models.base import Estimator, make_model
 from hdpmf.models.baselines import GlobalMean, MostPopular, UserMean
-from hdpmf.models.ranking_metrics import ListQuality
 from hdpmf.models.result_tables import Comparison, SearchResult, Tabular, text_table
+
+if TYPE_CHECKING:
+    from hdpmf.models.ranking_metrics import ListQuality  # brings Numba, which GPUs do without
 
 LIST_LENGTH = 10
 

@@ -52,7 +52,7 @@ file = "{ratings.name}"
     with Store(tmp_path / "out", create=True) as store:
         done = run_experiments([experiment], store, files=files, n_jobs=1, on="gpu")
         results = store.results().values()
-    assert done.ran == {"done": 4 + 6}
+    assert done.ran == {"done": 8 + 6}
     gpus = {result.run.method: result.host.get("gpu") for result in results}
     assert gpus["user-mean"] is None
     assert gpus["hdpmf"] is not None
