@@ -42,8 +42,10 @@ _MIDDLE = 3.0
 OWN_MEAN = 4.0
 """Ratings in the middle of the scale that a person's own mean is held by."""
 
-REACH = 1.5
-"""Stars off the own mean beyond which a value counts no more."""
+REACH, GAIN = 1.5, 1.5
+"""Stars off the own mean beyond which a value counts no more, and what it counts there, in entries
+of presence: of .5 to 2 and 1 to 2.5 the best by errors on ratings held out within the training
+parts of ML-1M and ML-100K, or near it (.004 less than with a gain of 1)."""
 
 MEAN_ENTRY = 128
 """What an own mean at an end of the scale counts in a row of values."""
@@ -176,7 +178,7 @@ def make_plan(
     popular = min(max(1.6 * size ** (-1 / 3), 0.06), 0.3)
     share = {"linear": popular, "values": 0.0}
     if stars:
-        share = {"linear": 0.12, "values": 0.38}
+        share = {"linear": min(max(popular, 0.1), 0.25), "values": 0.45}
     share["pairs"] = 1.0 - sum(share.values())
     linear, pairs = limit_of(LINEAR_BITS), limit_of(PAIR_BITS)
     return PairsPlan(
@@ -243,31 +245,38 @@ class Histories:
 
 def linear_rows(plan: PairsPlan, own: Histories) -> np.ndarray:
     """Return the entry of each rating in its person's row of presence, from 0 to 255."""
-    limit = limit_of(LINEAR_BITS)
-    limits = np.floor(own.beta**2 * limit).astype(np.int64)
-    caps = np.floor(own.gamma * own.beta[own.owners] * math.sqrt(plan.kappa * limit)).astype(
-        np.int64
-    )
-    return fill(own.start, np.maximum(np.rint(own.gamma * _WISH), 1).astype(np.int64), caps, limits)
+    return _linear_fill(own, _linear_caps(own, plan.kappa))
 
 
-def value_rows(own: Histories, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def value_rows(plan: PairsPlan, own: Histories) -> tuple[np.ndarray, np.ndarray]:
     """Return the entry of each rating in its person's row of values, and the row's last entry.
 
-    An entry is the share of the one of presence by which the rating is off the person's own mean,
-    which is held to the middle of the scale. The row has one entry more than there are items: that
-    mean.
-
-    Args:
-        linear: What `linear_rows` returned.
+    A row is filled as that of presence, with half of its cap. An entry is in proportion to that and
+    to how far the rating is off the person's own mean, which is held to the middle of the scale.
+    Then it is cut at its cap, and a row that is too long is shortened: neither takes two rows
+    further apart. The row has one entry more than there are items: that mean.
     """
     owners, people = own.owners, len(own.beta)
     sums = np.bincount(owners, own.gamma * (own.stars - _MIDDLE), people)
     means = sums / (np.bincount(owners, own.gamma, people) + OWN_MEAN)
     off = np.clip((own.stars - _MIDDLE - means[owners]) / REACH, -1.0, 1.0)
-    room = math.sqrt(1.0 - MEAN_ENTRY**2 / limit_of(LINEAR_BITS))
-    rows = np.fix(off * linear * room).astype(np.int64)
-    return rows, np.fix(means / 2.0 * own.beta * MEAN_ENTRY).astype(np.int64)
+    caps = _linear_caps(own, plan.kappa / 2)
+    rows = np.clip(GAIN * off * _linear_fill(own, caps), -caps, caps)
+    room = own.beta * math.sqrt(limit_of(LINEAR_BITS) - MEAN_ENTRY**2)
+    lengths = np.sqrt(np.bincount(owners, rows**2, people))
+    shorter = np.minimum(1.0, room / np.maximum(lengths, 1e-9))
+    entries = np.fix(rows * shorter[owners])
+    return entries.astype(np.int64), np.fix(means / 2.0 * own.beta * MEAN_ENTRY).astype(np.int64)
+
+
+def _linear_caps(own: Histories, kappa: float) -> np.ndarray:
+    reach = math.sqrt(kappa * limit_of(LINEAR_BITS))
+    return np.asarray(np.floor(own.gamma * own.beta[own.owners] * reach), np.int64)
+
+
+def _linear_fill(own: Histories, caps: np.ndarray) -> np.ndarray:
+    limits = np.floor(own.beta**2 * limit_of(LINEAR_BITS)).astype(np.int64)
+    return fill(own.start, np.maximum(np.rint(own.gamma * _WISH), 1).astype(np.int64), caps, limits)
 
 
 def pair_rows(plan: PairsPlan, heads: Heads, own: Histories) -> tuple[Histories, np.ndarray]:
@@ -347,7 +356,7 @@ def presence_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> floa
         beta: The person's weight.
         gamma: The item's.
     """
-    limit, own, _ = _linear_reach(plan, beta, gamma)
+    limit, own, _ = _linear_reach(plan.kappa, beta, gamma)
     # The last unit of a row may be lost beside what is made room for.
     moved = min((math.sqrt(2) * own + 1) ** 2, 2.0 * limit) if own else 0.0
     linear = moved / (2 * plan.linear**2)
@@ -359,9 +368,9 @@ def value_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> float:
     return _pairs_rho(plan, beta, gamma) + _values_rho(plan, beta, gamma, present=True)
 
 
-def _linear_reach(plan: PairsPlan, beta: float, gamma: float) -> tuple[int, int, float]:
+def _linear_reach(kappa: float, beta: float, gamma: float) -> tuple[int, int, float]:
     """Return the limit of a linear row's sum of squares, a rating's cap in it, and a whole one."""
-    reach = beta * math.sqrt(plan.kappa * limit_of(LINEAR_BITS))
+    reach = beta * math.sqrt(kappa * limit_of(LINEAR_BITS))
     return math.floor(beta**2 * limit_of(LINEAR_BITS)), math.floor(gamma * reach), reach
 
 
@@ -379,10 +388,11 @@ def _pairs_rho(plan: PairsPlan, beta: float, gamma: float) -> float:
 def _values_rho(plan: PairsPlan, beta: float, gamma: float, *, present: bool) -> float:
     if not plan.values:
         return 0.0
-    limit, own, reach = _linear_reach(plan, beta, gamma)
+    limit, own, reach = _linear_reach(plan.kappa / 2, beta, gamma)
     # The own mean moves, too, and with it every other value, and each may be cut otherwise.
-    step = 2.0 * own if present else math.sqrt(2) * own + 1
-    step += _mean_moves(gamma, reach, limit, present=present) + math.sqrt(plan.items + 1)
+    # Where it is not there, the others take its room, and what was left of a unit.
+    step = 2.0 * own if present else math.hypot(GAIN * (own + 1), own)
+    step += GAIN * _mean_moves(gamma, reach, limit, present=present) + math.sqrt(plan.items + 1)
     return min(step**2, 4.0 * limit) / (2 * plan.values**2)
 
 

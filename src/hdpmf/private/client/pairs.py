@@ -82,7 +82,7 @@ def linear_sums(plan: PairsPlan, own: Histories, noise: Noise) -> tuple[np.ndarr
     presence = _summed(own.items, rows, plan.items)
     values = np.zeros(0, np.int64)
     if plan.stars:
-        entries, means = value_rows(own, rows)
+        entries, means = value_rows(plan, own)
         values = np.append(_summed(own.items, entries, plan.items), means.sum())
     return (
         _noised(presence, plan.linear_noise, noise),

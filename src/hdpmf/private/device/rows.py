@@ -41,7 +41,7 @@ def own_row(state: State, joined: Joined, task: Task) -> np.ndarray:
     presence = linear_rows(plan, own)
     row[own.items] = presence
     if sums.values:
-        values, mean = value_rows(own, presence)
+        values, mean = value_rows(plan, own)
         row[sums.items + own.items] = values
         row[-1] = mean[0]
     return row

@@ -14,13 +14,13 @@ import numpy as np
 
 from hdpmf.common.base.threads import one_blas_thread
 from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.privacy.pairs import (
     LINEAR_BITS,
     MEAN_ENTRY,
     OWN_MEAN,
     PAIR_BITS,
-    REACH,
     Heads,
     PairsPlan,
     limit_of,
@@ -40,9 +40,16 @@ Best of .6 to 1, .1 to .35, .4 to 1.2 and -.3 to -.15 on ratings held out within
 of ML-100K (four splits) and ML-1M (two), over epsilon 1 to 8 (``python benchmarks/constants.py``
 has how); all within .0015 around the best."""
 
-_STAR_COLUMNS = 30
+STAR_COLUMNS, STAR_SHARE, STAR_REST = 30, 1.5, 0.2
+"""How many directions of taste vectors are fitted to, and the variance of a rating along them, in
+stars squared, for each part of a head's square that they are; and what they leave."""
 
-_STAR_VARIANCE = 0.2
+SLOPE, WITHIN, FEATURE_SPREAD, LEAST_SPREAD = 0.85, 0.6, 0.3, 0.1
+"""What a star of bias moves a value by, in entries of presence; the variance of a value; the
+deviation of what a feature is worth, in stars; and the least variance of biases beside that.
+
+As ``REACH`` and the shares of the budget, by errors on ratings held out within the training parts
+of ML-100K and ML-1M."""
 
 _MEAN, _MEAN_SPREAD = 3.5, 0.4
 """Where people's own means usually are, and how far that is off."""
@@ -85,19 +92,8 @@ def facts_from_pairs(
     """Return facts about items and the model for lists."""
     popularity = popularity_of(plan, answer.linear, answer.noises)
     cosines = _cosines(plan, answer, popularity, features)
-    mean, bias, variance = _biases(plan, answer, features)
-    similarity = None
-    if plan.stars and len(cosines.sizes) > 1:
-        columns = cosines.directions[:, 1 : _STAR_COLUMNS + 1] * np.sqrt(
-            cosines.sizes[1 : _STAR_COLUMNS + 1]
-        )
-        scale = math.sqrt(_STAR_VARIANCE / max(float((columns**2).sum(axis=1).mean()), 1e-12))
-        similarity = Similarity(
-            items=answer.heads.items.astype(np.int64),
-            columns=(columns * scale).astype(np.float16),
-            rest=np.zeros(len(columns), np.float32),
-            pull=0.0,
-        )
+    mean, bias, variance = _biases(plan, answer, features, popularity)
+    similarity = _similarity(answer.heads, cosines) if plan.stars else None
     facts = ItemFacts(
         catalogue=catalogue,
         mean=mean,
@@ -150,6 +146,20 @@ def _cosines(
     return _Cosines(sizes[kept], directions[:, kept], edge, usual, np.sqrt(shares))
 
 
+def _similarity(heads: Heads, cosines: _Cosines) -> Similarity:
+    """Columns for the stars of heads: directions but the first, which is popularity."""
+    kept = slice(1, STAR_COLUMNS + 1)
+    sizes = cosines.sizes[kept]
+    shares = sizes**2 / (sizes + SOFT * cosines.edge + cosines.usual) / max(cosines.usual, 1e-12)
+    columns = cosines.directions[:, kept] * np.sqrt(STAR_SHARE * shares)
+    return Similarity(
+        items=heads.items.astype(np.int64),
+        columns=columns.astype(np.float16),
+        rest=np.full(len(columns), STAR_REST, np.float32),
+        pull=0.0,
+    )
+
+
 def _known(heads: np.ndarray, features: ItemFeatures | None) -> np.ndarray:
     """A constant and the public features of heads, as far as these have them."""
     columns = with_constant(None if features is None else features.matrix[heads], len(heads))
@@ -176,27 +186,34 @@ def _lists(
 
 
 def _biases(
-    plan: PairsPlan, answer: PairsAnswer, features: ItemFeatures | None
+    plan: PairsPlan, answer: PairsAnswer, features: ItemFeatures | None, popularity: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """The mean, and items' biases with how uncertain they are, in stars."""
     if not plan.stars:
         return MIDDLE, np.zeros(plan.items), np.zeros(plan.items)
-    linear, values, mean = answer.linear, answer.values, _MEAN
-    per_star = plan.people * MEAN_ENTRY / 2.0
-    entry = max(float(linear.sum()), 1.0) / plan.people
-    typical = max(entry**2 / _LINEAR, 1.0)
-    per_star *= typical / (typical + OWN_MEAN)
+    entry = max(float(answer.linear.sum()), 1.0) / plan.people
+    ratings = max(entry**2 / _LINEAR, 1.0)  # of an average person
+    per_star = plan.people * MEAN_ENTRY / 2.0 * ratings / (ratings + OWN_MEAN)
     error = math.sqrt(answer.noises) * plan.values / per_star
     trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + error**2)
-    mean += trust * (float(np.clip(MIDDLE + values[-1] / per_star, 1.0, 5.0)) - mean)
-    noise = answer.noises * float(plan.values) ** 2
-    weight = np.maximum(linear, math.sqrt(answer.noises) * plan.linear)
-    slope = weight / REACH * 0.8
-    within = 0.4 * weight * _LINEAR / entry  # entries squared, summed over raters
-    variance = noise + within
-    matrix = None if features is None else features.matrix
-    scores = values[:-1]
-    coefficients, spread = regress(scores, slope, variance, matrix)
-    prior = with_constant(matrix, plan.items) @ coefficients
-    gain = spread * slope / (slope**2 * spread + variance)
-    return mean, prior + gain * (scores - slope * prior), spread * (1.0 - gain * slope)
+    found = float(np.clip(MIDDLE + answer.values[-1] / per_star, 1.0, 5.0))
+    mean = _MEAN + trust * (found - _MEAN)
+
+    weight = popularity * _LINEAR / entry
+    level = float(answer.values[:-1].sum()) / max(float(answer.linear.sum()), 1.0)
+    scores, slopes = answer.values[:-1] - level * weight, SLOPE * weight
+    variance = answer.noises * float(plan.values) ** 2 + WITHIN * weight * _LINEAR / entry
+    columns = _bias_columns(popularity, features)
+    coefficients, found_spread = regress(scores, slopes, variance, columns)
+    spread = max(found_spread, LEAST_SPREAD)
+    prior = with_constant(columns, plan.items) @ coefficients
+    gain = spread * slopes / (slopes**2 * spread + variance)
+    return mean, prior + gain * (scores - slopes * prior), spread * (1.0 - gain * slopes)
+
+
+def _bias_columns(popularity: np.ndarray, features: ItemFeatures | None) -> np.ndarray:
+    """What an item's bias is expected by: how popular it is, and its public features."""
+    logs = log_popularity(popularity)
+    logs = (logs - np.average(logs, weights=np.maximum(popularity, 1e-6))) / 1.5
+    own = [logs, logs**2]
+    return np.column_stack(own if features is None else [*own, FEATURE_SPREAD * features.matrix])
