@@ -122,11 +122,11 @@ def test_the_choice_is_the_lowest_mean_over_the_folds(tmp_path: Path, small: Exp
 
 @pytest.mark.parametrize("bad", ["diverged", "failed"])
 def test_a_cell_that_did_not_end_well_is_never_chosen(bad: str) -> None:
-    good = GridPoint({"reg": 1.0}, 5.0, 1.0, "done", ())
-    assert best_of_grid([GridPoint({"reg": 2.0}, math.inf, math.inf, bad, ()), good]) is good
-    assert best_of_grid([GridPoint({"reg": 2.0}, math.inf, math.inf, bad, ())] * 2) is None
-    assert best_of_grid([good, GridPoint({"reg": 3.0}, math.nan, math.nan, "missing", ())]) is None
-    assert best_of_grid([good, GridPoint({"reg": 3.0}, 5.0, 0.5, "done", ())]) is good
+    good = GridPoint({"reg": 1.0}, 5.0, "done", ())
+    assert best_of_grid([GridPoint({"reg": 2.0}, math.inf, bad, ()), good]) is good
+    assert best_of_grid([GridPoint({"reg": 2.0}, math.inf, bad, ())] * 2) is None
+    assert best_of_grid([good, GridPoint({"reg": 3.0}, math.nan, "missing", ())]) is None
+    assert best_of_grid([good, GridPoint({"reg": 3.0}, 5.0, "done", ())]) is good
 
 
 def test_divergence_is_a_result(tmp_path: Path, small: Experiment) -> None:

@@ -357,21 +357,19 @@ def wishes_in_words(experiment: Experiment, name: str) -> str:
 
 def split_in_words(experiment: Experiment, name: str) -> str:
     """Describe what a data set is tested and tuned on."""
-    tested = _part(experiment, name, experiment.split, 0)
-    own = tested.kind in ("ready-made", *BY_TIME)
     tuning = experiment.tuning
-    tuned = "that training part" if own else "each seed's training part"
-    if tuning.split is not None:
-        part = _part(experiment, name, tuning.split, tuning.seed)
-        if not own or (part.kind, part.per_user, part.share) != (
-            *(tested.kind, tested.per_user, tested.share),
-        ):
-            tuned = (
-                f"one training part for all seeds, beside {_part_in_words(part)} (seed "
-                f"{tuning.seed}): the paper's procedure, which sees test ratings of other seeds"
-            )
-    drawn = "the same for all seeds" if own else "drawn for each seed"
-    return f"tested on {_part_in_words(tested)}, {drawn}; {tuning.folds} folds of {tuned}"
+    kind = _part(experiment, name, experiment.split, 0).kind
+    tested = _part_in_words(_part(experiment, name, experiment.split, 0))
+    fixed = kind in ("ready-made", *BY_TIME)
+    drawn = "the same for all seeds" if fixed else "drawn for each seed"
+    tuned = "that training part" if fixed else "each seed's training part"
+    held = "" if tuning.split is None else _part_in_words(_part(experiment, name, tuning.split, 0))
+    if held and not (fixed and held == tested):
+        tuned = (
+            f"one training part for all seeds, beside {held} (seed {tuning.seed}): the paper's "
+            "procedure, which sees test ratings of other seeds"
+        )
+    return f"tested on {tested}, {drawn}; {tuning.folds} folds of {tuned}"
 
 
 def _part_in_words(part: Part) -> str:
@@ -408,7 +406,6 @@ class GridPoint:
 
     values: dict[str, float]
     mse: float
-    mae: float
     status: str
     run_ids: tuple[str, ...]
     ndcg: float = math.nan
@@ -425,13 +422,13 @@ def grid_points(
         order = ("diverged", "failed", "missing", "done")
         status = worst_status(folds, len(ids), order) if runs else "single"
         if status in ("missing", "single"):
-            rows.append(GridPoint(values, math.nan, math.nan, status, ids))
+            rows.append(GridPoint(values, math.nan, status, ids))
             continue
-        mse, mae, ndcg = (
+        mse, ndcg = (
             math.fsum(fold.metric(name) for fold in folds) / len(folds)
-            for name in ("mse", "mae", "ndcg_at_10")
+            for name in ("mse", "ndcg_at_10")
         )
-        rows.append(GridPoint(values, mse, mae, status, ids, ndcg))
+        rows.append(GridPoint(values, mse, status, ids, ndcg))
     return rows
 
 

@@ -259,7 +259,9 @@ def _cells_csv(content: Content, experiment: Experiment, more: MoreColumns | Non
         if paper:
             row["in_paper"] = str(cell.in_paper).lower()
         row |= {"factors": cell.factors, "x": cell.x, "status": cell.status}
-        row |= _summaries(cell, METRICS) | _chosen(cell, chosen)
+        row |= _summaries(cell, METRICS)
+        values = cell.hyperparameters
+        row |= {key: read.plain(values[key]) if key in values else None for key in chosen}
         row |= {
             "epsilon": cell.claim and cell.claim.epsilon,
             "epsilon_status": cell.claim and cell.claim.status,
@@ -291,24 +293,24 @@ def raw_files(content: Content) -> dict[str, bytes]:
     """Return every measure of every run, a row each, as Parquet and CSV."""
     import polars as pl
 
-    shown = [
-        (cell.experiment, *(cell.dataset, cell.method, cell.factors, cell.x), seed, None, run)
+    shown: list[tuple[object, ...]] = [
+        (cell.experiment, cell.factors, cell.x, seed, None, run)
         for cell in content.all_cells
         for seed, run in zip(content.experiments[cell.experiment].seeds, cell.run_ids, strict=False)
-    ] + [
-        (" ".join(tuned.experiments), *place, None, seed, fold, run)
-        for tuned in content.tuned
-        for *place, seed in [tuned.configuration]
-        for row in tuned.grid
-        for fold, run in enumerate(row.run_ids)
     ]
-    names = ("experiment", "dataset", "method", "factors", "x", "seed", "fold", "run")
+    for tuned in content.tuned:
+        names, _, _, factors, seed = " ".join(tuned.experiments), *tuned.configuration
+        for row in tuned.grid:
+            shown += [(names, factors, None, seed, *fold) for fold in enumerate(row.run_ids)]
+    head = ("experiment", "factors", "x", "seed", "fold", "run")
     rows = [
         {
-            **dict(zip(names, place, strict=True)),
-            "status": result.status,
+            **dict(zip(head, place, strict=True)),
+            "dataset": result.run.data.name,
+            "method": result.run.method,
             "params": msgspec.json.encode(result.run.params, order="sorted").decode(),
             "version": result.version,
+            "status": result.status,
             "metric": metric,
             "value": value,
         }
@@ -321,12 +323,6 @@ def raw_files(content: Content) -> dict[str, bytes]:
     parquet = io.BytesIO()
     table.write_parquet(parquet)
     return {"runs.csv": to_csv(rows), "runs.parquet": parquet.getvalue()}
-
-
-def _chosen(cell: Cell, names: Iterable[str]) -> dict[str, object]:
-    """Return hyper-parameters: in words where seeds have different ones."""
-    values = {name: cell.hyperparameters.get(name) for name in names}
-    return {name: read.plain(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def _summaries(cell: Cell, metrics: Iterable[str]) -> dict[str, object]:
