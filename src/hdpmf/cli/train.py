@@ -376,14 +376,12 @@ def _evaluate_implicit(
     own = _list_metrics(model, held_out, in_time)
     popular = _list_metrics(MostPopular().fit(training), held_out, in_time)
     lines = [*lines, _IN_TIME] if in_time else lines
-    names = {f"{name.lower()}_at_{_LIST_LENGTH}": name for name in ("NDCG", "recall", "coverage")}
+    columns, names = ("NDCG", "recall", "coverage"), list(own)[:3]
+    rows = {"this method": own, "most popular": popular}
     table = Table(
-        ("lists", *names.values()),
-        [
-            (label, *(f"{row[name]:.4f}" for name in names))
-            for label, row in (("this method", own), ("most popular", popular))
-        ],
-        numeric=tuple(names.values()),
+        ("lists", *columns),
+        [(label, *(f"{row[name]:.4f}" for name in names)) for label, row in rows.items()],
+        numeric=columns,
         title=f"{training.name}: {len(training):,} choices to learn from, {len(held_out):,} "
         "to test on",
     )

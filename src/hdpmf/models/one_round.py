@@ -365,13 +365,11 @@ class Surveyed(OneRoundOptions, OneRound):
 
         Item weights are the same for everybody here, so every device can do so.
         """
+        share = PRESENCE_SHARE if self.implicit_ else 1.0 / WEIGHT_SCALE
+        noise_scale = 0.0 if self._design() == "L" else 1.0 / (share * self.epsilon)
         return correct_popularity(
-            self.facts_.popularity.astype(np.float64), self.devices_.gamma, self._noise_scale()
+            self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
         )
-
-    def _noise_scale(self) -> float:
-        """Return the scale of the noise on the released sums of weights; 0 where they have none."""
-        return 0.0
 
     @abstractmethod
     def _design(self) -> str:
@@ -433,10 +431,6 @@ class HDPSum(SumOptions, Surveyed):
             popularity=counted(train, weights, noise, epsilon).astype(np.float32),
         )
         return facts, int((weight_units(weights.for_ratings(train)) == 0).sum())
-
-    def _noise_scale(self) -> float:
-        share = PRESENCE_SHARE if self.implicit_ else 1.0 / WEIGHT_SCALE
-        return 1.0 / (share * self.epsilon)
 
     def _facts(
         self, survey: Survey, answer: SumContribution, features: ItemFeatures | None

@@ -420,22 +420,13 @@ def _series(column: Any) -> pl.Series:
     if column.dtype == nw.Datetime:
         seconds = pl.Series(column.name, column.dt.timestamp("us").to_numpy())
         return seconds.cast(pl.Datetime("us"), strict=False)
-    listed = [
-        None if _is_nothing(value) else value
-        for value in (
-            column.cast(nw.String).to_list() if column.dtype == nw.Categorical else column.to_list()
-        )
-    ]
+    written = column.cast(nw.String) if column.dtype == nw.Categorical else column
+    gone = column.is_null().to_list()  # NaN, NA and NaT, too
+    listed = [None if no else each for each, no in zip(written.to_list(), gone, strict=True)]
     try:
         return pl.Series(column.name, listed)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
         return pl.Series(column.name, listed, dtype=pl.Object)
-
-
-def _is_nothing(value: object) -> bool:
-    """Tell what pandas has where there is nothing: NaN, NA and NaT."""
-    kind = type(value).__name__
-    return kind in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
 
 
 def _frame_of_matrix(matrix: Any, layout: Layout, origin: str) -> pl.DataFrame:
