@@ -50,7 +50,7 @@ def test_every_kind_of_run_gives_the_promised_fields(
     [
         (("--sample", 61), "there are 60 users"),
         (("--method", "user-mean"), "cannot run 'user-mean'"),
-        (("--set", "features=false"), "has no features; it has epsilon, delta, heads, cap and prior"),
+        (("--set", "features=false"), "has no features; it has epsilon, delta"),
         (("--epsilon", 0), "epsilon must be"),
         (("--method", "hdpmf", "--set", "prior=films"), "hdpmf has no option --set prior"),
     ],

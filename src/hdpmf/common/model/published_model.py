@@ -6,7 +6,8 @@
 ``heads``                    positions of the items that have pairs, ascending
 ``encode``, ``decode``       rows of heads in 8 bits: what goes with a rating, and to what
 ``encode-unit``, ``-unit``   what 1 is in each of their columns
-``stars``                    rows of heads that ratings are fitted to; none without stars
+``stars``, ``stars-rest``    rows of heads that ratings are fitted to, and the variance of a rating
+                             that they leave; none without stars
 ===========================  ==================================================================
 """
 
@@ -40,7 +41,7 @@ def publish_model(
         "decode-unit": lists.decode.unit,
     }
     if facts.similarity is not None:
-        arrays["stars"] = facts.similarity.columns
+        arrays["stars"], arrays["stars-rest"] = facts.similarity.columns, facts.similarity.rest
     named: dict[str, Array] = {}
     files: dict[str, bytes] = {}
     for name, array in arrays.items():
@@ -77,8 +78,7 @@ def _facts(model: Model, arrays: Mapping[str, np.ndarray]) -> ItemFacts:
     similarity = None
     if "stars" in arrays:
         columns = arrays["stars"]
-        rest = np.zeros(len(columns), np.float32)
-        items = arrays["heads"].astype(np.int64)
+        items, rest = arrays["heads"].astype(np.int64), arrays["stars-rest"]
         similarity = Similarity(items=items, columns=columns, rest=rest, pull=0.0)
     return ItemFacts(
         catalogue=model.catalogue,

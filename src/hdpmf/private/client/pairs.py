@@ -70,7 +70,7 @@ def row_of(sums: Linear | Pairs, own: Histories, items: int) -> np.ndarray:
     row = np.zeros(sums.entries, np.int64)
     row[own.items] = presence
     if sums.values:
-        values, means = value_rows(own, presence)
+        values, means = value_rows(plan, own)
         row[sums.items + own.items] = values
         row[-1] = means[0]
     return row
