@@ -20,7 +20,6 @@ from hdpmf.common.privacy.accounting import Cost, Setting, person_costs
 SEEDS = 5
 DATA = ("ml-100k", "ml-1m", "douban")
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-PRIORS = {"ml-100k": "films", "ml-1m": "films-100k"}
 
 ROWS = {
     "hdp-sum --no-features": (HDPSum, {"features": False}),
@@ -29,12 +28,10 @@ ROWS = {
         {"features": False, "coding": "threshold"},
     ),
     "hdp-sum": (HDPSum, {}),
-    "hdp-sum --prior": (HDPSum, {"prior": True}),
     "hdp-bit --patterns 0 --no-features": (HDPBit, {"patterns": 0, "features": False}),
     "hdp-bit --patterns 0": (HDPBit, {"patterns": 0}),
     "hdp-bit --no-features": (HDPBit, {"features": False}),
     "hdp-bit": (HDPBit, {}),
-    "hdp-bit --prior": (HDPBit, {"prior": True}),
     "biased-mf": (BiasedMF, {"n_factors": 50, "epochs": 40}),
 }
 TUNED = {
@@ -43,9 +40,9 @@ TUNED = {
     "douban": {"learning_rate": 0.01, "reg": 0.2},
 }
 """Of biased-mf, by cross-validation within training (docs/results/csv/hyperparameters.csv)."""
-BOUNDED = ("hdp-sum", "hdp-sum --prior", "hdp-bit")
+BOUNDED = ("hdp-sum", "hdp-bit")
 MOST = (10, 20, 50, 100, None)
-OVER_EPSILON = ("hdp-sum", "hdp-sum --prior", "hdp-bit")
+OVER_EPSILON = ("hdp-sum", "hdp-bit")
 
 
 def split(name: str) -> tuple[Ratings, Ratings]:
@@ -71,8 +68,6 @@ def errors(
         return [float(model.score(test)["mse"]) for model in fitted]
     if train.item_table is None and params.get("features", True):
         return None
-    if "prior" in params:
-        params = params | {"prior": PRIORS[data]}
     found = []
     for seed in range(seeds):
         model = kind(epsilon, rng=seed, **params, **more).fit(

@@ -17,7 +17,7 @@ from hdpmf import HDPBit, Ratings, synthetic_world
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import IdIndex
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import device_fit, load_prior
+from hdpmf.common.model.device_fit import device_fit
 from hdpmf.common.protocol import encode
 from hdpmf.private.client.devices import fit_vectors, ratings_by_user
 
@@ -52,16 +52,14 @@ def main() -> None:
     )
     by_user = ratings_by_user(person)
     print(f"item facts: {len(encode(facts)) / 1e6:.2f} MB for {ITEMS} items")
-    for name in (None, "films"):
-        prior = load_prior(name)
-        fit = device_fit(facts, features, prior)
-        with Workers(1) as workers:
-            spent = best(lambda fit=fit, workers=workers: fit_vectors(fit, by_user, workers))  # type: ignore[misc]
-        columns = best(lambda prior=prior: device_fit(facts, features, prior))  # type: ignore[misc]
-        print(
-            f"prior {name}: {fit.features.shape[1]} columns, made in {columns:.1f} ms; "
-            f"vector of {RATINGS} ratings in {spent:.1f} ms"
-        )
+    fit = device_fit(facts, features)
+    with Workers(1) as workers:
+        spent = best(lambda: fit_vectors(fit, by_user, workers))
+    columns = best(lambda: device_fit(facts, features))
+    print(
+        f"{fit.features.shape[1]} columns, made in {columns:.1f} ms; "
+        f"vector of {RATINGS} ratings in {spent:.1f} ms"
+    )
 
 
 if __name__ == "__main__":

@@ -331,12 +331,10 @@ def test_epsilon_of_a_person_stands_beside_that_of_a_rating(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mf", "--set", "prior=films"), "mf has no option --set prior"),
         (("mf", "--set", "features=false"), "mf has no option --set features"),
         (("hdp-sum", "--set", "patterns=3"), "hdp-sum has no option --set patterns"),
         (("hdp-bit", "--set", "patterns=-1"), "patterns must be"),
         (("hdp-sum", "--set", "coding=loud"), "coding must be"),
-        (("hdp-sum", "--set", "prior=nonsense"), "no prior"),
         (("hdp-sum", "--items", "absent.csv", "--set", "features=false"), "--set features"),
         (("hdp-sum", "--items", "absent.csv"), "no file"),
     ],

@@ -52,7 +52,7 @@ def test_every_kind_of_run_gives_the_promised_fields(
         (("--method", "user-mean"), "cannot run 'user-mean'"),
         (("--set", "features=false"), "has no features; it has epsilon, delta"),
         (("--epsilon", 0), "epsilon must be"),
-        (("--method", "hdpmf", "--set", "prior=films"), "hdpmf has no option --set prior"),
+        (("--method", "hdpmf", "--set", "coding=soft"), "hdpmf has no option --set coding"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(

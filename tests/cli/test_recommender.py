@@ -74,7 +74,6 @@ def test_it_proposes_what_a_run_asks_of_a_person(call: Call, tmp_path: Path) -> 
 def test_a_run_that_cannot_be_says_why(call: Call, tmp_path: Path, folder: Path) -> None:
     call("recommender", "enroll", folder, card(tmp_path, 1))
     for options, said in (
-        (("--prior", "x"), "devices have no prior 'x'"),
         (("--give-up",), "no unfinished run"),
         ((), "no pair of servers is pinned"),
     ):

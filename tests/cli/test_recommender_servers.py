@@ -104,7 +104,6 @@ def test_options_that_cannot_be_are_refused(call: Call, shop: Path) -> None:
         ((), "no pair of servers is pinned"),
         (("--period", "1x"), "no time"),
         (("--period", "1h", "--precision", "7m"), "no multiple"),
-        (("--prior", "magic"), "no prior 'magic'"),
     ):
         said = call("recommender", "run", shop, *options, "--json")
         assert said.code == 2

@@ -176,8 +176,7 @@ def _two_servers(
     unknown = [name for name in parameters if name not in names]
     if unknown:
         raise ConfigError(
-            f"a federation by two servers has no {unknown[0]}; it has epsilon, delta, heads, cap "
-            "and prior"
+            f"a federation by two servers has no {unknown[0]}; it has epsilon, delta, heads and cap"
         )
     if parameters.get("heads") == "auto":
         parameters = parameters | {"heads": None}

@@ -117,26 +117,17 @@ class TaskOptions:
         int | None,
         model_option("Most items that have pairs.", "M", default="by public numbers, at most 300"),
     ] = None
-    prior: Annotated[
-        str | None, model_option("Shipped population prior to fit vectors with.", "NAME")
-    ] = None
 
     def settings(self, enrolled: int) -> RunSettings:
         """Return the settings of a run with so many devices."""
-        from hdpmf.common.model.device_fit import SHIPPED
         from hdpmf.untrusted.service.settings import RunSettings, seconds
 
-        if self.prior is not None and self.prior not in SHIPPED:
-            raise ConfigError(
-                f"devices have no prior {self.prior!r}; choose from {', '.join(SHIPPED)}"
-            )
         minimum = max(2, 3 * enrolled // 4) if self.minimum is None else self.minimum
         return RunSettings(
             minimum=minimum,
             epsilon=self.epsilon,
             heads=self.heads,
             asked=round(self.asked * EVERYBODY),
-            prior=self.prior,
             period=seconds(self.period),
             precision=None if self.precision is None else seconds(self.precision),
         )

@@ -148,7 +148,6 @@ def model_fields(method: str, model: Estimator, seed: int, data: str) -> dict[st
         document |= {
             "n_features": len(model.feature_names_),
             "n_silent": model.n_silent_,
-            "prior_origin": model.prior_origin_,
             "coding": getattr(model, "coding_", None),
             "n_patterns": getattr(model, "n_patterns_", 0),
         }
@@ -190,10 +189,6 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
             f"{model.n_silent_:,} ratings sent nothing, because their privacy weight is below "
             f"1/64. {_EXACT}"
         )
-    if model.prior_origin_ is not None:
-        origin = model.prior_origin_
-        dataset = origin.get("dataset", "unknown data")
-        lines.append(f"Population prior {origin['name']}, learned from {dataset}.")
     if isinstance(model, HDPBit) and model.patterns is None and not model.n_patterns_:
         lines.append(
             "Who rated what is not used: the released bits say that it does not help here "

@@ -1,7 +1,6 @@
 """Estimators, one per method."""
 
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import Prior, load_prior
 from hdpmf.models.base import Estimator, add_method, make_model
 from hdpmf.models.baselines import (
     BPR,
@@ -41,7 +40,6 @@ __all__ = [
     "ItemFeatures",
     "ItemKNN",
     "MostPopular",
-    "Prior",
     "PrivatePopular",
     "Recommendation",
     "UserMean",
@@ -50,6 +48,5 @@ __all__ = [
     "cross_validate",
     "grid_search",
     "load_model",
-    "load_prior",
     "make_model",
 ]

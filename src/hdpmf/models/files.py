@@ -26,7 +26,6 @@ import numpy as np
 from hdpmf.common.base.files import new_folder
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods import METHODS, method_of
-from hdpmf.common.model.device_fit import Prior
 from hdpmf.common.model.public_model import PublicModel, ids, read_part, write_part
 from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError, hint
@@ -222,8 +221,7 @@ def _read_errors(root: Path) -> Iterator[None]:
 
 def _parameters(public: PublicModel) -> dict[str, Any]:
     """Return the constructor's arguments that are public."""
-    large = {name: getattr(public, name) for name in ("features", "prior")}
-    given = {name: value for name, value in large.items() if value is not None}
+    given = {} if public.features is None else {"features": public.features}
     return {**public.about["parameters"], **given}
 
 
@@ -280,7 +278,6 @@ def public_part(model: Estimator) -> PublicModel:
     fit = None
     numbers: Round | ItemFacts
     if isinstance(model, OneRound):
-        about["prior_origin"] = model.prior_origin_
         numbers, fit = model.facts_, model.fit_
     else:
         last = getattr(model, "epochs", 0) + 1
@@ -288,7 +285,6 @@ def public_part(model: Estimator) -> PublicModel:
             number=last, item_factors=catalogue.factors, raters=catalogue.raters, h=None
         )
     features = params.get("features")
-    prior = params.get("prior")
     return PublicModel(
         about=about,
         items=catalogue.items,
@@ -297,7 +293,6 @@ def public_part(model: Estimator) -> PublicModel:
         numbers=numbers,
         fit=fit,
         features=features if isinstance(features, ItemFeatures) else None,
-        prior=prior if isinstance(prior, Prior) else None,
         lists=getattr(model, "lists_", None),
     )
 
@@ -312,7 +307,6 @@ def _restore_public(model: Estimator, public: PublicModel) -> None:
     if isinstance(model, OneRound):
         if not isinstance(numbers, ItemFacts) or public.fit is None:
             raise ConfigError("a one-round model needs item facts and what devices fit to")
-        model.prior_origin_ = public.about["prior_origin"]
         model.set_public(public.items, public.scale, public.item_table, numbers, public.fit)
         return
     if not isinstance(numbers, Round):
@@ -354,8 +348,8 @@ def _write_devices(model: Estimator, folder: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter as JSON has it; None for features and priors, which are saved apart."""
-    if isinstance(value, ItemFeatures | Prior):
+    """Return a parameter as JSON has it; None for features, which are saved apart."""
+    if isinstance(value, ItemFeatures):
         return None
     if isinstance(value, np.generic):
         return value.item()

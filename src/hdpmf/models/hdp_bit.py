@@ -12,7 +12,7 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.methods.options import BitOptions
-from hdpmf.common.model.device_fit import device_fit, load_prior
+from hdpmf.common.model.device_fit import device_fit
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
@@ -45,7 +45,6 @@ class HDPBit(BitOptions, Surveyed):
             items. Who rated what is visible in this design, so it costs nothing; 0 uses neither.
             None: 8, and similarity counts as much as the released bits say.
         features: As for HDPSum.
-        prior: As for HDPSum.
         n_threads: As for HDPSum.
         rng: As for HDPSum.
 
@@ -127,16 +126,14 @@ class HDPBit(BitOptions, Surveyed):
             **parameters,
         )
         model._check_params()
-        prior = load_prior(model.prior)
         facts = facts_from_bits(survey, release.bits, features, model.patterns)
         model.set_public(
             release.items,
             release.scale,
             release.item_table,
             facts,
-            device_fit(facts, features, prior),
+            device_fit(facts, features),
         )
-        model.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         n_items, width = model.catalogue_.factors.shape
         model.devices_ = Devices.nobody(n_items, width, release.scale)
         model.n_silent_ = 0

@@ -43,7 +43,6 @@ class HDPPairs(PairsOptions, OneRound):
             costs, whatever else the person has rated. ``auto`` is 1/16, 1 is no cap.
         features: Public item features: True or ``auto`` for the item table's genres and years, a
             file, an ItemFeatures, or False.
-        prior: A population prior learned from public data: a shipped one by name, or None.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
 

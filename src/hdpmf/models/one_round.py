@@ -18,16 +18,14 @@ import numpy as np
 
 from hdpmf.common.base.progress import stage
 from hdpmf.common.base.threads import Workers
-from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale, RatingsLike
+from hdpmf.common.data import IdIndex, ItemTable, Ratings, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures, NoFeaturesError, fingerprint
 from hdpmf.common.methods import check
 from hdpmf.common.methods.options import DeviceOptions, OneRoundOptions, SumOptions
 from hdpmf.common.model.device_fit import (
     DeviceFit,
-    Prior,
     correct_popularity,
     device_fit,
-    load_prior,
 )
 from hdpmf.common.model.taste import LIKE, taste_columns
 from hdpmf.common.privacy.coding import (
@@ -116,14 +114,12 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
     Attributes:
         facts_: Facts about items that the recommender estimated and published.
         n_silent_: Ratings that sent nothing, because their weight is below 1/64.
-        prior_origin_: Where the population prior's numbers come from, or None without a prior.
         feature_names_: The columns that each user's vector belongs to.
     """
 
     facts_: ItemFacts = field(init=False)
     fit_: DeviceFit = field(init=False)
     n_silent_: int = field(init=False)
-    prior_origin_: dict[str, Any] | None = field(init=False)
 
     def _fit(
         self,
@@ -135,11 +131,10 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         """Run the one round, then fit every device. Nothing is tuned, and there are no epochs."""
         self._check_params()
         features = wanted_features(self.features, train)
-        prior = load_prior(self.prior)
         stage("asking devices, estimating items")
         facts, n_silent = self._ask(train, weights, features)
         stage(f"fitting {train.n_users:,} users")
-        self._fit_devices(train, weights, facts, features, prior)
+        self._fit_devices(train, weights, facts, features)
         self.n_silent_ = n_silent
 
     def with_facts(self, train: Ratings, weights: PrivacyWeights, facts: ItemFacts) -> Self:
@@ -154,7 +149,7 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         features = wanted_features(self.features, train)
         if facts.catalogue != fingerprint(train.items, features):
             raise ConfigError("the item facts are about another item table than these ratings have")
-        self._fit_devices(train, weights, facts, features, load_prior(self.prior))
+        self._fit_devices(train, weights, facts, features)
         self.n_silent_ = 0
         return self
 
@@ -164,11 +159,9 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         weights: PrivacyWeights,
         facts: ItemFacts,
         features: ItemFeatures | None,
-        prior: Prior | None,
     ) -> None:
-        fit = device_fit(facts, features, prior)
+        fit = device_fit(facts, features)
         self.set_public(train.items, train.scale, train.item_table, facts, fit)
-        self.prior_origin_ = None if prior is None else {"name": prior.name, **prior.origin}
         beta, gamma = weights.for_users(train.users), weights.for_items(train.items)
         by_user = ratings_by_user(train)
         with Workers(self.n_threads) as workers:
@@ -186,26 +179,6 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
     def feature_names_(self) -> tuple[str, ...]:
         """Names of the columns that vectors were fitted to."""
         return self.fit_.names
-
-    def score(self, test: RatingsLike) -> dict[str, float | int]:
-        """Return mean squared and absolute error on ``test``.
-
-        Raises:
-            ConfigError: The prior was learned from the same data set.
-        """
-        self._check_fitted()
-        origin = self.prior_origin_
-        if (
-            origin is not None
-            and isinstance(test, Ratings)
-            and test.name == origin.get("title", test)
-        ):
-            raise ConfigError(
-                f"the prior {origin['name']!r} was learned from {test.name}, so it must not be "
-                "judged on it; "
-                "use a prior from other data (films-100k for ML-1M, films for ML-100K)"
-            )
-        return super().score(test)
 
     def _fit_newcomers(
         self, ratings: Ratings, items: np.ndarray, weights: PrivacyWeights | float | None
@@ -403,7 +376,6 @@ class HDPSum(SumOptions, Surveyed):
             epsilon 4.
         features: Public item features: True or ``auto`` for the item table's genres and years, a
             file, an ItemFeatures, or False.
-        prior: A population prior learned from public data: a shipped one by name, or None.
         n_threads: Threads; every core by default. The result does not depend on it.
         rng: An int, a numpy Generator, or None for another result every time.
     """

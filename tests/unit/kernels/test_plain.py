@@ -70,7 +70,7 @@ def test_fitted_vectors_are_the_same(ratings: tuple) -> None:
     size = 7
     X = rng.normal(size=(N_ITEMS, size)) * (rng.random((N_ITEMS, size)) < 0.6)
     root = rng.normal(size=(size, size))
-    precision, mean_map = root @ root.T + np.eye(size), rng.normal(size=(size, size + 2))
+    precision, mean_map = root @ root.T + np.eye(size), rng.normal(size=(size, size))
     by_user = group(users, items, target, None, N_USERS)
     arguments = (by_user.start, by_user.partner, by_user.target, X, rng.uniform(0.2, 1, N_ITEMS))
     found = []

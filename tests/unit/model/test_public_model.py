@@ -24,7 +24,7 @@ from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
 from hdpmf.common.protocol.messages import Similarity
 from hdpmf.errors import ModelFileError
-from hdpmf.models import ItemFeatures, Prior, load_model, load_prior, make_model
+from hdpmf.models import ItemFeatures, load_model, make_model
 
 QUICK = settings(max_examples=60, deadline=None)
 
@@ -71,7 +71,6 @@ def item_facts(draw: st.DrawFn, n: int) -> ItemFacts:
         bias=draw(arrays(np.float32, n, elements=numbers)),
         variance=draw(vector),
         popularity=draw(vector),
-        prior=draw(st.none() | st.sampled_from(["films", "x"])),
         similarity=draw(st.none() | similarities(n)),
     )
 
@@ -94,33 +93,18 @@ def rounds(draw: st.DrawFn, n: int) -> Round:
 
 
 @st.composite
-def priors(draw: st.DrawFn) -> Prior:
-    columns = tuple(draw(st.lists(words, min_size=1, max_size=3, unique=True)))
-    size = len(columns)
-    root = draw(matrix(size, size, np.float64)) / 1e3
-    return Prior(
-        draw(words),
-        {"dataset": draw(words), "users": 3},
-        columns,
-        draw(matrix(size, size + 2, np.float64)),
-        root @ root.T + np.eye(size),
-        draw(st.floats(0.1, 2)),
-    )
-
-
-@st.composite
 def fits(draw: st.DrawFn, n: int) -> DeviceFit:
     names = tuple(draw(st.lists(words, min_size=1, max_size=3)))
     size = len(names)
     vector = arrays(np.float64, n, elements=st.floats(0, 5))
-    square, wide = matrix(size, size, np.float64), matrix(size, size + 2, np.float64)
+    square = matrix(size, size, np.float64)
     return DeviceFit(
         names,
         draw(matrix(n, size, np.float64)),
         draw(vector),
         draw(vector),
         draw(square),
-        draw(wide),
+        draw(square),
     )
 
 
@@ -173,7 +157,6 @@ def public_models(draw: st.DrawFn) -> PublicModel:
         plan=draw(st.sampled_from([None, plan, survey])),
         fit=draw(st.none() | fits(n)),
         features=draw(st.none() | features),
-        prior=draw(st.none() | priors()),
     )
 
 
@@ -189,7 +172,6 @@ def test_every_field_of_a_public_model_comes_back(model: PublicModel) -> None:
 WORLD = synthetic_world(12, 8, 60, rng=0)
 GIVEN = {
     "hdp-sum": {
-        "prior": st.sampled_from([None, "films-100k", load_prior("films")]),
         "features": st.sampled_from(
             ["auto", True, ItemFeatures.of_table(WORLD.item_table, WORLD.items)]
         ),

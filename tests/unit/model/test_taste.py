@@ -26,7 +26,7 @@ def _features() -> ItemFeatures:
 
 
 def test_years_become_periods_and_what_is_released_is_there_too():
-    fit = HDPSum(features=_features(), prior="films", rng=0).fit(WORLD).fit_
+    fit = HDPSum(features=_features(), rng=0).fit(WORLD).fit_
     names, columns = taste_columns(fit, np.arange(1.0, 61.0))
     assert names == (
         "popularity",

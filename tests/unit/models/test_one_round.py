@@ -8,22 +8,10 @@ from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.model.public_model import read_part, write_part
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
-from hdpmf.models import HDPBit, HDPSum, ItemFeatures, Prior, hdp_bit, load_model
+from hdpmf.models import HDPBit, HDPSum, ItemFeatures, hdp_bit, load_model
 
 KINDS = [HDPSum(rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
 IDS = ["sums", "no features", "bits"]
-
-
-def prior_for(names, noise=0.8):
-    size = len(names)
-    return Prior(
-        "test",
-        {"dataset": "nowhere"},
-        tuple(names),
-        np.zeros((size, size + 2)),
-        np.eye(size) * 0.1,
-        noise,
-    )
 
 
 @pytest.mark.parametrize("model", KINDS, ids=IDS)
@@ -60,9 +48,7 @@ def test_saved_models_come_back_and_hold_nothing_private_on_the_recommenders_sid
     back = load_model(tmp_path / "m")
     assert back.score(test) == fitted.score(test)
     assert back.recommend(train.users.ids[0]) == fitted.recommend(train.users.ids[0])
-    assert (back.n_silent_, back.feature_names_, back.prior_origin_) == (
-        fitted.n_silent_, fitted.feature_names_, fitted.prior_origin_,
-    )  # fmt: skip
+    assert (back.n_silent_, back.feature_names_) == (fitted.n_silent_, fitted.feature_names_)
     public = b"".join(path.read_bytes() for path in (tmp_path / "m" / "recommender").iterdir())
     numbers = {
         float(number)
@@ -115,8 +101,9 @@ def test_any_scale_gives_the_same_predictions_in_its_own_units(kind, split, weig
         got = kind(rng=0).fit(moved, weights).predict(test.user_ids, test.item_ids)
         back = 1 + 4 * (got - scale.low) / scale.width
         # A scale without a step measures its mean on another grid, hence with other noise in the
-        # same place.
-        assert np.abs(back - reference).max() < (0.1 if scale.step is None else 1e-3)
+        # same place; and ratings on it may lie between steps, which moves a bit's threshold.
+        rough = 0.1 if kind is HDPSum else 0.3
+        assert np.abs(back - reference).max() < (rough if scale.step is None else 1e-3)
 
 
 def test_strangers_get_what_people_in_general_think(split, weights):
@@ -159,8 +146,6 @@ def test_wrong_options_are_refused(model, split):
             model(epsilon).fit(split[0])
     with pytest.raises(ConfigError, match="coding"):
         model(coding="loud").fit(split[0])
-    with pytest.raises(ConfigError, match="no prior"):
-        model(prior="nonsense").fit(split[0])
     bare = Ratings.from_arrays([1, 2], [1, 1], [1, 2])
     with pytest.raises(ConfigError, match="needs an item table"):
         model(features=True).fit(bare)
@@ -184,23 +169,6 @@ def test_any_epsilon_will_do(epsilon, split, weights):
     train, test = split
     for model in (HDPSum(epsilon, rng=0), HDPBit(epsilon, rng=0)):
         assert 0.2 < model.fit(train, weights).score(test)["mse"] < 3
-
-
-def test_a_prior_meets_the_columns_it_knows(split, weights):
-    train, test = split
-    names = HDPSum(rng=0).fit(train, weights).feature_names_
-    partial = prior_for([*names[:3], "genre:Nobody's"])
-    model = HDPSum(prior=partial, rng=0).fit(train, weights)
-    precision = model.fit_.precision
-    assert precision[0, 0] == pytest.approx(8.0)
-    assert precision[3, 3] == 50.0
-    assert model.prior_origin_ == {"name": "test", "dataset": "nowhere"}
-    assert model.score(test)["mse"] > 0
-
-
-def test_a_prior_is_a_gaussian():
-    with pytest.raises(ModelFileError, match="not a Gaussian"):
-        Prior("p", {}, ("a",), np.zeros((1, 3)), np.array([[-1.0]]), 1.0)
 
 
 def test_features_from_a_file(tmp_path):

@@ -53,7 +53,7 @@ class ItemFeatures:
     """Public features, one row per item of a catalogue.
 
     Attributes:
-        names: Of the columns; a prior finds its own by these.
+        names: Of the columns.
         matrix: One row per item; all zero for an item that nothing is known of.
         ridges: How strongly each user's coefficient is held to zero, in ratings.
         source: Where they come from.

@@ -283,12 +283,6 @@ class DeviceOptions(Threads):
         "false, or a file.",
         object,
     )
-    prior: Any = option(
-        None,
-        "A population prior: films (learned from ML-1M) or films-100k (from ML-100K).",
-        object,
-        optional=True,
-    )
 
 
 @dataclass(eq=False, repr=False)

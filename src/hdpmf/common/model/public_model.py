@@ -24,7 +24,7 @@ import numpy as np
 from hdpmf.common.base.files import atomic_write, new_folder
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures
-from hdpmf.common.model.device_fit import DeviceFit, Prior
+from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Plan, Round, Survey
 from hdpmf.common.protocol.catalogue import known_items
@@ -112,7 +112,6 @@ class PublicModel:
         plan: What they belong to, where they come from a run.
         fit: What devices fit their vectors to, in a one-round model of an estimator.
         features: Item features that were given to an estimator ready-made.
-        prior: A population prior that was given to an estimator ready-made.
         lists: The model for lists of an estimator that has one. No device gets it.
     """
 
@@ -124,7 +123,6 @@ class PublicModel:
     plan: Plan | Survey | None = None
     fit: DeviceFit | None = None
     features: ItemFeatures | None = None
-    prior: Prior | None = None
     lists: ListModel | None = None
 
     def __repr__(self) -> str:
@@ -227,7 +225,7 @@ def _check_fit(fit: DeviceFit, n_items: int) -> None:
         fit.features.shape == (n_items, size)
         and fit.offset.shape == fit.weight.shape == (n_items,)
         and fit.precision.shape == (size, size)
-        and fit.mean_map.shape == (size, size + 2)
+        and fit.mean_map.shape == (size, size)
     )
     if not consistent:
         raise ValueError("the parts of the model do not fit each other")

@@ -53,7 +53,6 @@ def publish_model(
         reports=reports,
         mean=float(facts.mean),
         arrays=named,
-        prior=facts.prior or "",
     )
     return model, files
 
@@ -86,7 +85,6 @@ def _facts(model: Model, arrays: Mapping[str, np.ndarray]) -> ItemFacts:
         bias=arrays["bias"],
         variance=arrays["variance"],
         popularity=arrays["popularity"],
-        prior=model.prior or None,
         similarity=similarity,
     )
 

@@ -360,8 +360,6 @@ class ItemFacts(_Message, frozen=True):
         popularity: Per item, the estimated weights of its raters.
         similarity: Of items by their raters, where that is in plain sight.
         mean_variance: Of the mean.
-        prior: Name of the shipped population prior to fit vectors with; a device without it does
-            without.
     """
 
     catalogue: str
@@ -369,14 +367,12 @@ class ItemFacts(_Message, frozen=True):
     bias: np.ndarray
     variance: np.ndarray
     popularity: np.ndarray
-    prior: str | None = None
     similarity: Similarity | None = None
     mean_variance: float = 0.0
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
         self._require(0 <= self.mean_variance < math.inf, "a variance is finite and not below 0")
-        self._require(self.prior is None or 0 < len(self.prior) <= 64, "prior must be a short name")
         for name in ("bias", "variance", "popularity"):
             array = getattr(self, name)
             self._require(array.ndim == 1, f"{name} must be a vector")

@@ -66,7 +66,6 @@ class Model(Document, frozen=True, tag="model"):
         reports: How many were in each of its sums.
         mean: Of people's own means, in stars from 1 to 5.
         arrays: By name; each has a file. ``model.published_model`` says which there are.
-        prior: Name of the shipped population prior to fit with; empty for none.
     """
 
     catalogue: Text
@@ -74,7 +73,6 @@ class Model(Document, frozen=True, tag="model"):
     reports: tuple[Whole, ...]
     mean: float
     arrays: dict[Text, Array]
-    prior: Text = ""
 
     def _check(self) -> None:
         from_base64(self.run, RUN_SIZE)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import ItemFilter
-from hdpmf.common.model.device_fit import SHIPPED, Prior, device_fit, load_prior
+from hdpmf.common.model.device_fit import device_fit
 from hdpmf.common.model.taste import taste_columns
 from hdpmf.common.protocol import ItemFacts, decode
 from hdpmf.errors import NotFittedError, StorageError
@@ -54,7 +54,6 @@ def recommend(
     keep_rated: bool = False,
     only: ItemFilter | None = None,
     model: LocalModel | None = None,
-    prior: Prior | None = None,
     now: float | None = None,
 ) -> list[Recommendation]:
     """Return the ``n`` items that the owner would most likely choose and like, with reasons.
@@ -65,14 +64,13 @@ def recommend(
         keep_rated: Keep items that the owner has rated.
         only: What items have to be like; ids are texts.
         model: A finished run; without it the one in the store.
-        prior: For the one-round designs.
         now: When the list is asked for, in seconds since 1970: what was rated shortly before
             counts more. None: by this machine's clock, to the hour.
 
     Raises:
         NotFittedError: No run has finished here yet.
     """
-    ready = prepare(store, model, prior)
+    ready = prepare(store, model)
     here = ready.devices
     here = here.at_full_hour(time.time()) if now is None else here.at_time(now)
     ready = replace(ready, devices=here)
@@ -83,9 +81,7 @@ def recommend(
     return [replace(entry, item=str(entry.item)) for entry in found]
 
 
-def prepare(
-    store: DeviceStore, model: LocalModel | None = None, prior: Prior | None = None
-) -> PredictionInputs:
+def prepare(store: DeviceStore, model: LocalModel | None = None) -> PredictionInputs:
     """User vectors and item factors, ready for predictions; arguments as for `recommend`."""
     model, pinned = local_model(store) if model is None else model, store.pinned_catalogue
     if model is None or pinned is None:
@@ -98,13 +94,8 @@ def prepare(
     catalogue = pinned.named(facts.catalogue) if isinstance(facts, ItemFacts) else None
     if catalogue is None or not isinstance(facts, ItemFacts):
         raise StorageError("the model lacks a part: the store is damaged")
-    ready = _after_facts(store, catalogue, facts, _prior_for(facts, prior))
+    ready = _after_facts(store, catalogue, facts)
     return replace(ready, retired=pinned.known.retired)
-
-
-def _prior_for(facts: ItemFacts, given: Prior | None) -> Prior | None:
-    """Return the given prior, or the shipped one that the facts name; never a file."""
-    return load_prior(facts.prior) if given is None and facts.prior in SHIPPED else given
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -156,12 +147,11 @@ def _after_facts(
     store: DeviceStore,
     catalogue: PinnedCatalogue,
     facts: ItemFacts,
-    prior: Prior | None,
 ) -> PredictionInputs:
     """Vectors fitted to the item facts, from all ratings that there are now."""
     table = store.over(catalogue)
     ratings, weights = table.ratings, table.weights
-    fit = device_fit(facts, catalogue.known.features, prior)
+    fit = device_fit(facts, catalogue.known.features)
     by_user = ratings_by_user(ratings)
     with Workers(1) as workers:
         vectors = fit_vectors(fit, by_user, workers)
@@ -195,17 +185,16 @@ def predict_ratings(
     items: Sequence[str],
     *,
     model: LocalModel | None = None,
-    prior: Prior | None = None,
 ) -> np.ndarray:
     """Return the ratings that the owner would give these items.
 
     Items that the catalogue lacks are predicted by the owner's mean. Without ``model`` it is the
-    one in the store. The ``prior`` is for the one-round designs.
+    one in the store.
 
     Raises:
         NotFittedError: No run has finished here yet.
     """
-    ready = prepare(store, model, prior)
+    ready = prepare(store, model)
     positions = np.array([ready.catalogue.positions.get(item, -1) for item in items], np.int64)
     return ready.expected(np.repeat(_OWNER, len(items)), positions)
 

@@ -166,7 +166,7 @@ def fit_users(
         X: Features, one row per item.
         weight: How much a rating of each item counts.
         precision: Of the prior, in the same units.
-        mean_map: The precision times the map from a user's description z (see ``describe``) to the
+        mean_map: The precision times the map from z, the mean features of what a user rated, to the
             prior's mean.
         out: One row per user.
     """

@@ -194,30 +194,16 @@ def fit_of(
 ) -> None:
     """Solve the normal equations of each of these users."""
     size = X.shape[1]
-    H, g, z = np.empty((size, size)), np.empty(size), np.empty(mean_map.shape[1])
+    H, g, z = np.empty((size, size)), np.empty(size), np.empty(size)
     for user in range(first, end):
         H[:] = precision
         g[:] = 0.0
         z[:] = 0.0
         begin, stop = start[user], start[user + 1]
         _accumulate(begin, stop, partner, target, X, weight, H, g, z)
-        describe(z, size, stop - begin)
         for a in range(size):
-            for c in range(len(z)):
-                g[a] += mean_map[a, c] * z[c]
+            for c in range(size):
+                g[a] += mean_map[a, c] * z[c] / max(stop - begin, 1)
         _solve(H, g)
         for a in range(size):
             out[user, a] = g[a]
-
-
-@njit(inline="always")
-def describe(z: Any, size: Any, n: Any) -> None:
-    """Turn a user's summed features ``z`` into the description that the prior's mean depends on.
-
-    It is the mean features, then log(n / 80) and its square, where n is the number of ratings.
-    """
-    for a in range(size):
-        z[a] /= max(n, 1)
-    amount = np.log(max(n, 1) / 80.0)
-    z[size] = amount
-    z[size + 1] = amount * amount

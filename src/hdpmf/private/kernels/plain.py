@@ -70,10 +70,8 @@ def fit_of(
         here = slice(start[user], start[user + 1])
         features, n = X[partner[here]], start[user + 1] - start[user]
         weighted = features * weight[partner[here], None]
-        amount = np.log(max(n, 1) / 80.0)
-        described = np.concatenate((features.sum(0) / max(n, 1), (amount, amount * amount)))
         # Of the precision only the lower triangle counts, as in the compiled loop.
         lower = np.tril(weighted.T @ features + precision)
         whole = lower + np.tril(lower, -1).T
-        right = weighted.T @ target[here] + mean_map @ described
+        right = weighted.T @ target[here] + mean_map @ (features.sum(0) / max(n, 1))
         out[user, : X.shape[1]] = np.linalg.solve(whole, right)

@@ -254,7 +254,7 @@ def item_facts(
     return ItemFacts(
         catalogue=survey.catalogue,
         mean=mean[0],
-        mean_variance=min(mean[1], STARS**2),
+        mean_variance=float(min(mean[1], STARS**2)),
         bias=bias.astype(np.float32),
         variance=np.maximum(variance, 0.0).astype(np.float32),
         popularity=np.maximum(popularity, 0.0).astype(np.float32),

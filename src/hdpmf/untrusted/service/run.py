@@ -171,7 +171,7 @@ class Run:
         facts, lists = facts_from_pairs(plan, answer, known.features, known.fingerprint)
         popular = facts.popularity.copy()
         popular[known.retired] = 0.0
-        facts = replace(facts, prior=self.settings.prior, popularity=popular)
+        facts = replace(facts, popularity=popular)
         self.metrics.runs_done += 1
         self.metrics.reports = checkpoint.pairs.reports
         self.metrics.tell()

@@ -41,7 +41,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         heads: How many items have pairs, at most; None: by public numbers.
         cap: One rating is at most one part in so many of what is sent of a person.
         asked: The share of people who are asked, in parts of ``EVERYBODY``.
-        prior: Name of the shipped prior to fit vectors with.
         period: Seconds in which each of the run's two tasks takes reports.
         precision: Seconds to which the times of reports are rounded; the whole period where not
             given, so that they tell nothing.
@@ -53,7 +52,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     heads: int | None = None
     cap: int = 16
     asked: int = EVERYBODY
-    prior: str | None = None
     period: int = DAY
     precision: int | None = None
 
@@ -88,8 +86,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def model_params(self) -> dict[str, Any]:
         """The parameters of the library's model that the same run would give."""
         heads = "auto" if self.heads is None else self.heads
-        named = {"epsilon": self.epsilon, "delta": self.delta, "heads": heads, "cap": 1 / self.cap}
-        return named | {"prior": self.prior}
+        return {"epsilon": self.epsilon, "delta": self.delta, "heads": heads, "cap": 1 / self.cap}
 
     def plan(self, known: KnownItems, people: int) -> PairsPlan:
         """Return the public parameters of a run over these items with so many people enrolled."""
