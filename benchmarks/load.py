@@ -162,16 +162,15 @@ def _by_reports(
     authority: bytes,
     pair: Servers,
 ) -> None:
-    from hdpmf.common.aggregation.two_servers.prio import prio3_sum_vec
+    from hdpmf.common.aggregation.two_servers.prio import prio3_bounded_vector
     from hdpmf.private.device.participant import Participant
     from hdpmf.private.device.pinned_servers import pin_servers
 
     client = _TimedDoor(address, authority, told)
     for store in stores:
         pin_servers(store, pair, same_host=True)
-    warm = prio3_sum_vec(
-        4, 255, 5, b""
-    )  # what Numba has compiled is loaded once when a device starts
+    # What Numba has compiled is loaded once when a device starts.
+    warm = prio3_bounded_vector(4, 40, 25_600, True, b"")
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
     reporters = [
         Participant(store, client, recommender=address, every=POLL_EVERY) for store in stores

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hdpmf.common.aggregation.two_servers.prio import FIELD64, Field, Prio3, SumVec
-from hdpmf.common.aggregation.two_servers.prio.proof import Circuit
+from hdpmf.common.aggregation.two_servers.prio import FIELD64, Field, Prio3
+from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, best_chunk
+from hdpmf.common.aggregation.two_servers.prio.rank_one import bits_of, weights_of
 
 
 class _Field128(Field):
@@ -57,6 +58,49 @@ class _Field128(Field):
 
 
 FIELD128 = _Field128()
+
+
+class SumVec(Circuit):
+    """Vectors of numbers up to ``largest``, in bits."""
+
+    degree = 2
+    outputs = 1
+
+    def __init__(self, entries: int, largest: int, chunk: int = 0, field: Field = FIELD64) -> None:
+        self.field = field
+        self.largest = largest
+        self.weights = weights_of(largest)
+        self.output_length = entries
+        self.length = entries * len(self.weights)
+        self.chunk = chunk or best_chunk(self.length, 2, self.degree)
+        self.calls = self.random_length = -(-self.length // self.chunk)
+        self.random_degree = self.chunk
+        self.arity = 2 * self.chunk
+
+    def encode(self, values):
+        return self.field.secret(bits_of(np.array(values), self.largest).T.ravel())
+
+    def wires(self, vector, joint, shares):
+        field = self.field
+        padded = np.zeros(self.calls * self.chunk, field.dtype)
+        padded[: self.length] = vector
+        factors = [field.powers(joint[call : call + 1], self.chunk) for call in range(self.calls)]
+        less = field.vector([pow(shares, -1, field.modulus)])
+        pairs = np.empty((len(padded), 2), field.dtype)
+        pairs[:, 0] = field.mul(np.concatenate(factors), padded)
+        pairs[:, 1] = field.sub(padded, np.full(len(padded), less[0]))
+        return pairs.reshape(self.calls, self.arity)
+
+    def gadget(self, points, joint):
+        ones = self.field.vector([1] * self.chunk)
+        return self.field.combine(ones, self.field.mul(points[::2], points[1::2]))
+
+    def result(self, called, vector, joint, shares):
+        return self.field.dot(self.field.vector([1] * self.calls), called)
+
+    def truncate(self, vector):
+        rows = np.ascontiguousarray(vector.reshape(self.output_length, -1).T)
+        return self.field.combine(self.field.vector(self.weights), rows)
 
 
 class Polynomial(Circuit):

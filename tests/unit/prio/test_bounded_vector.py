@@ -212,6 +212,7 @@ def test_a_device_does_not_share_what_is_off_its_range(name: str) -> None:
         ((8, 25, 2000, False), "largest entry"),
         ((8, 34, 2000, False), "largest entry"),
         ((8, 1, 2000, True), "largest entry"),
+        ((8, 612, 2000, True), "largest entry"),
         ((8, 24, 0, False), "at least 1"),
         ((1 << 40, 480, 2000, True), r"less than 2\^52"),
         ((8, 24, 1 << 52, False), r"less than 2\^52"),

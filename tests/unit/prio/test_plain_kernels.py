@@ -127,19 +127,17 @@ import hashlib, sys
 import numpy as np
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.aggregation.two_servers.prio import (
-    prio3_bounded_vector, prio3_one_rating, prio3_rank_one, prio3_sum_vec
+    prio3_bounded_vector, prio3_one_rating, prio3_rank_one
 )
 if "with" in sys.argv:
     compile_kernels()
 rng = np.random.default_rng(3)
 one = prio3_one_rating(90, range(-2, 3), [0, 1, 4, 9, 16], b"task")
-many = prio3_sum_vec(40, 63, None, b"task")
 pairs = prio3_rank_one(20, 100, 20_000, b"task")
 values = prio3_bounded_vector(90, 40, 25_600, True, b"task")
 digest = hashlib.sha256()
 for prio, vector in (
     (one, one.circuit.encode(rng.integers(0, 65, 90), rng.integers(0, 5, 90))),
-    (many, many.circuit.encode(rng.integers(0, 64, 40))),
     (pairs, pairs.circuit.encode(rng.integers(0, 30, 20))),
     (values, values.circuit.encode(rng.integers(-16, 17, 90))),
 ):

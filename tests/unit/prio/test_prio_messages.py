@@ -8,14 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdpmf.common.aggregation.two_servers.prio import (
-    FIELD64,
     Prio3,
     ReportShares,
-    SumVec,
     prio3_one_rating,
-    prio3_sum_vec,
 )
 from hdpmf.errors import ConfigError, PrioError
+from tests.unit.prio.circuits import SumVec
 from tests.unit.prio.prio_servers import KEY, NONCE, check, sum_of
 
 VDAF = prio3_one_rating(3, (-1, 0, 1), (0, 1, 2), b"")
@@ -115,22 +113,6 @@ def test_servers_and_their_number_are_checked(report: ReportShares):
         VDAF.prepare(KEY, 2, NONCE, report.public_share, report.input_shares[0])
     with pytest.raises(ConfigError, match="servers"):
         Prio3(VDAF.circuit, 1, proofs=3, context=b"", servers=1)
-    with pytest.raises(ConfigError, match="bits"):
-        SumVec(3, 1 << 62)
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 9, 100, None])
-def test_sum_vec_adds_up_and_refuses_what_is_no_bit(chunk: int | None):
-    vdaf = prio3_sum_vec(4, 31, chunk, b"")
-    rows = [[0, 1, 30, 31], [31, 31, 31, 31], [7, 0, 0, 9]]
-    assert sum_of(vdaf, [vdaf.circuit.encode(row) for row in rows]) == [38, 32, 61, 71]
-    for lie in (2, -1, (FIELD64.modulus + 1) // 2):
-        bits = FIELD64.vector([0, 1, lie, *[1] * 17])
-        with pytest.raises(PrioError, match="proof does not hold"):
-            check(vdaf, vdaf.shard(bits, NONCE))
-    for row in ([0, 0, 0, 32], [0, 0, -1, 0], [1, 2, 3]):
-        with pytest.raises(PrioError, match="up to 31"):
-            vdaf.circuit.encode(row)
 
 
 def test_a_report_is_made_with_numbers_of_the_right_size_only() -> None:

@@ -192,7 +192,9 @@ def test_a_device_does_not_share_what_is_off_its_range(row: list[int]) -> None:
         VDAF.circuit.encode(np.array(row[:-1]))
 
 
-@pytest.mark.parametrize("parameters", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (300, 1 << 27, 1)])
+@pytest.mark.parametrize(
+    "parameters", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (300, 1 << 27, 1), (1, 1, 1 << 62)]
+)
 def test_squares_that_could_wrap_around_are_no_circuit(parameters: tuple[int, int, int]) -> None:
     with pytest.raises(ConfigError, match="less than 2\\^62"):
         RankOne(*parameters)

@@ -20,9 +20,8 @@ from hdpmf.common.aggregation.two_servers.prio.prio3 import (
     Preparation,
     Prio3,
     ReportShares,
-    prio3_sum_vec,
 )
-from hdpmf.common.aggregation.two_servers.prio.proof import SumVec, soundness_bits
+from hdpmf.common.aggregation.two_servers.prio.proof import soundness_bits
 from hdpmf.common.aggregation.two_servers.prio.rank_one import RankOne, prio3_rank_one
 
 __all__ = [
@@ -36,11 +35,9 @@ __all__ = [
     "Prio3",
     "RankOne",
     "ReportShares",
-    "SumVec",
     "compile_kernels",
     "prio3_bounded_vector",
     "prio3_one_rating",
     "prio3_rank_one",
-    "prio3_sum_vec",
     "soundness_bits",
 ]

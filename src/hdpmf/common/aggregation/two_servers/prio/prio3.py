@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.field import Buffer, derive_seed
-from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, SumVec, decide, prove, query
+from hdpmf.common.aggregation.two_servers.prio.proof import Circuit, decide, prove, query
 from hdpmf.errors import ConfigError, PrioError
 
 NONCE_SIZE = 16
@@ -263,8 +263,3 @@ def stated(size: int, *parameters: int) -> bytes:
 
 def _split(joined: bytes, size: int) -> list[bytes]:
     return [joined[i : i + size] for i in range(0, len(joined), size)]
-
-
-def prio3_sum_vec(entries: int, largest: int, chunk: int | None, context: bytes) -> Prio3:
-    """The draft's Prio3SumVecWithMultiproof: Field64, three proofs."""
-    return Prio3(SumVec(entries, largest, chunk), 0xFFFFFFFF, proofs=3, context=context)

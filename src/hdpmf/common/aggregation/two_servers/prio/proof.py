@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.field import FIELD64, Field, kernels
-from hdpmf.errors import ConfigError, PrioError
+from hdpmf.errors import PrioError
 
 
 class Circuit(ABC):
@@ -161,8 +161,8 @@ def prove(circuit: Circuit, vector: np.ndarray, seeds: np.ndarray, joint: np.nda
     rows = np.zeros((circuit.arity, circuit.span), circuit.field.dtype)
     rows[:, 0] = seeds
     rows[:, 1 : circuit.calls + 1] = circuit.wires(vector, joint, 1).T
-    values = circuit.gadget(circuit.field.extend(rows, circuit.size), joint)
-    return np.concatenate([seeds, values[: circuit.polynomial_length]])
+    points = circuit.field.extend(rows, circuit.size)[:, : circuit.polynomial_length]
+    return np.concatenate([seeds, circuit.gadget(np.ascontiguousarray(points), joint)])
 
 
 def query(
@@ -201,76 +201,3 @@ def decide(circuit: Circuit, verifier: np.ndarray, joint: np.ndarray) -> bool:
     found = circuit.gadget(verifier[1:-1].reshape(-1, 1), joint)
     difference = circuit.field.sub(found, verifier[-1:])
     return not (verifier[:1].any() or difference.any())
-
-
-class SumVec(Circuit):
-    """The draft's circuit: vectors of numbers up to ``largest``, in bits.
-
-    The last bit of a number counts what makes all ones ``largest``.
-
-    Args:
-        chunk: Bits that a call of the gadget checks; without it that with the shortest proof.
-    """
-
-    degree = 2
-    outputs = 1
-
-    def __init__(
-        self, entries: int, largest: int, chunk: int | None = None, field: Field = FIELD64
-    ) -> None:
-        if entries < 1 or not 1 <= largest < 1 << 62 or (chunk is not None and chunk < 1):
-            raise ConfigError(
-                "a vector has at least 1 entry of 1 to 62 bits, and a chunk at least 1 bit"
-            )
-        self.field = field
-        self.largest = largest
-        bits = largest.bit_length() - 1
-        self.weights = [*(1 << bit for bit in range(bits)), largest + 1 - (1 << bits)]
-        self.output_length = entries
-        self.length = entries * (bits + 1)
-        self.chunk = best_chunk(self.length, 2, self.degree) if chunk is None else chunk
-        self.calls = self.random_length = -(-self.length // self.chunk)
-        self.random_degree = self.chunk + 1
-        self.arity = 2 * self.chunk
-
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        """The bits of a vector."""
-        values = np.asarray(values, np.int64)
-        if values.shape != (self.output_length,) or bool(
-            ((values < 0) | (values > self.largest)).any()
-        ):
-            raise PrioError(
-                f"expected {self.output_length} numbers up to {self.largest}; nothing was shared"
-            )
-        bits = len(self.weights) - 1
-        last = (values >= 1 << bits).astype(np.int64)
-        lower = (values - last * self.weights[-1])[:, None] >> np.arange(bits) & 1
-        return self.field.secret(np.column_stack([lower, last]).ravel())
-
-    def wires(self, vector: np.ndarray, joint: np.ndarray, shares: int) -> np.ndarray:
-        """For each bit: the bit times a power of the call's randomness, and the bit less 1."""
-        field = self.field
-        padded = np.zeros(self.calls * self.chunk, field.dtype)
-        padded[: self.length] = vector
-        factors = [field.powers(joint[call : call + 1], self.chunk) for call in range(self.calls)]
-        less = field.vector([pow(shares, -1, field.modulus)])
-        pairs = np.empty((len(padded), 2), field.dtype)
-        pairs[:, 0] = field.mul(np.concatenate(factors), padded)
-        pairs[:, 1] = field.sub(padded, np.full(len(padded), less[0]))
-        return pairs.reshape(self.calls, self.arity)
-
-    def gadget(self, points: np.ndarray, joint: np.ndarray) -> np.ndarray:
-        """The sum over pairs of wires of their products."""
-        ones = self.field.vector([1] * self.chunk)
-        return self.field.combine(ones, self.field.mul(points[::2], points[1::2]))
-
-    def result(
-        self, called: np.ndarray, vector: np.ndarray, joint: np.ndarray, shares: int
-    ) -> np.ndarray:
-        """The sum over all calls."""
-        return self.field.dot(self.field.vector([1] * self.calls), called)
-
-    def truncate(self, vector: np.ndarray) -> np.ndarray:
-        """The numbers behind the bits."""
-        rows = np.ascontiguousarray(vector.reshape(self.output_length, -1).T)
-        return self.field.combine(self.field.vector(self.weights), rows)
