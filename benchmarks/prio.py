@@ -130,7 +130,7 @@ def vector_of(items: int, largest: int, signed: bool) -> tuple[str, Prio3, Draw]
     """A vector of bounded squares."""
     kind = f"-{largest} to {largest}" if signed else f"0 to {largest}"
     vdaf = prio3_bounded_vector(items, largest, CAP * largest**2, signed, b"bench")
-    return f"vector, {items} items, {kind}", vdaf, vectors(items, largest, signed)
+    return f"vector, {items} entries, {kind}", vdaf, vectors(items, largest, signed)
 
 
 def everyday() -> Iterator[tuple[str, Prio3, Draw]]:
@@ -139,8 +139,8 @@ def everyday() -> Iterator[tuple[str, Prio3, Draw]]:
         vdaf = prio3_rank_one(heads, 1023, 2**24 - 1, b"bench")
         yield f"rank one, {heads} heads, 10 bits", vdaf, products(heads, 1023)
     for items in (3706, 20_000):
-        yield vector_of(items, 80, False)
-        yield vector_of(items, 40, True)
+        yield vector_of(items, 255, False)
+        yield vector_of(2 * items + 1, 255, True)  # presence, values and the own mean
         vdaf = prio3_one_rating(items, CODES, RULERS, b"bench")
         yield f"one rating per item, {items} items", vdaf, ratings(items)
 
@@ -156,7 +156,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.numba:
         compile_kernels()
-    largest = (vector_of(3706, most, False) for most in (24, 48, 80, 288, 480, 960))
+    largest = (vector_of(3706, most, False) for most in (24, 80, 120, 255, 960))
     rows = [measure(*way, given.reports) for way in (largest if given.largest else everyday())]
     missed = []
     if given.numba and not given.largest:

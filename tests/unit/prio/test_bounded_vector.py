@@ -41,14 +41,14 @@ def of(circuit: BoundedVector, values: list[int], further: list[int] | None = No
     """A vector for any whole numbers: what is off the range of digits is in the lower one."""
     if further is None:
         rest = (circuit.bound - sum(value**2 for value in values)) % PRIME
-        further = roots(rest, circuit.largest)
+        further = roots(rest, circuit.reach)
     every = values + [0] * (ENTRIES - len(values)) + further
     every += [0] * (circuit.items - len(every))
-    lowest, half = (-circuit.largest, circuit.half) if circuit.signed else (0, 0)
+    lowest, half = (-circuit.reach, circuit.half) if circuit.signed else (0, 0)
     upper = [
-        min(max((value - lowest) // circuit.step, 0), 2 * circuit.half) - half for value in every
+        min(max((value - lowest) // circuit.degree, 0), 2 * circuit.half) - half for value in every
     ]
-    lower = [value - circuit.step * high for value, high in zip(every, upper, strict=True)]
+    lower = [value - circuit.degree * high for value, high in zip(every, upper, strict=True)]
     return [*lower, *upper, *subtotals(circuit, every)]
 
 
@@ -68,7 +68,7 @@ def broken(circuit: BoundedVector, numbers: list[int]) -> set[str]:
             (1 if circuit.signed else 2) * circuit.half + 1,
         )
     }
-    every = [low + circuit.step * high for low, high in zip(lower, upper, strict=True)]
+    every = [low + circuit.degree * high for low, high in zip(lower, upper, strict=True)]
     found = {
         "digits": any(digit % PRIME not in allowed for digit in (*lower, *upper)),
         "squares": any(
@@ -86,7 +86,7 @@ def changed(numbers: list[int], places: dict[int, int]) -> list[int]:
 
 def lies_about(circuit: BoundedVector) -> dict[str, list[int]]:
     """Vectors that break one constraint each, which is the first word of their names."""
-    n, largest, step = circuit.items, circuit.largest, circuit.step
+    n, largest, step = circuit.items, circuit.reach, circuit.degree
     first = 2 * n
     full = [largest] * (circuit.bound // largest**2)
     long = [*full, isqrt(circuit.bound - largest**2 * len(full)) + 1]
@@ -168,6 +168,8 @@ def test_accepted_is_what_breaks_no_constraint(name: str, data: st.DataObject) -
         (50, 40, 25_600, True),
         (700, 288, 16 * 288**2, False),
         (9, 960, 16 * 960**2, False),
+        (9, 255, (1 << 20) - 1, True),
+        (1, 1, 1, True),
     ],
 )
 def test_sums_are_plain_sums(entries: int, largest: int, bound: int, signed: bool) -> None:
@@ -182,11 +184,11 @@ def test_sums_are_plain_sums(entries: int, largest: int, bound: int, signed: boo
 def test_every_entry_and_every_rest_of_the_bound_is_accepted(name: str) -> None:
     """An honest device is never refused: what is left of the bound always has enough entries."""
     circuit = SMALL[name].circuit
-    lowest = -circuit.largest if circuit.signed else 0
-    for value in range(lowest, circuit.largest + 1):
+    lowest = -circuit.reach if circuit.signed else 0
+    for value in range(lowest, circuit.reach + 1):
         numbers = FIELD64.integers(circuit.encode(np.array([value] + [0] * (ENTRIES - 1))))
         assert broken(circuit, numbers) == set()
-        assert numbers[0] + circuit.step * numbers[circuit.items] == value
+        assert numbers[0] + circuit.degree * numbers[circuit.items] == value
     for bound in range(1, 1200):
         other = BoundedVector(1, 24, bound, False)
         assert broken(other, FIELD64.integers(other.encode(np.zeros(1)))) == set()
@@ -196,7 +198,7 @@ def test_every_entry_and_every_rest_of_the_bound_is_accepted(name: str) -> None:
 def test_a_device_does_not_share_what_is_off_its_range(name: str) -> None:
     circuit = SMALL[name].circuit
     long = isqrt(circuit.bound // ENTRIES) + 1
-    rows = [circuit.largest + 1, 0], [-circuit.largest - 1, 0], [-1] * (not circuit.signed)
+    rows = [circuit.reach + 1, 0], [-circuit.reach - 1, 0], [-1] * (not circuit.signed)
     for row in (*filter(None, rows), [long] * ENTRIES):
         with pytest.raises(PrioError, match="off its range or too long") as refused:
             circuit.encode(np.array((row + [0] * ENTRIES)[:ENTRIES]))
@@ -209,12 +211,11 @@ def test_a_device_does_not_share_what_is_off_its_range(name: str) -> None:
     ("parameters", "says"),
     [
         ((0, 24, 2000, False), "an entry"),
-        ((8, 25, 2000, False), "largest entry"),
-        ((8, 34, 2000, False), "largest entry"),
-        ((8, 1, 2000, True), "largest entry"),
-        ((8, 612, 2000, True), "largest entry"),
+        ((8, 0, 2000, False), "from 1 to 1088"),
+        ((8, 1089, 2000, False), "from 1 to 1088"),
+        ((8, 545, 2000, True), "from 1 to 544"),
         ((8, 24, 0, False), "at least 1"),
-        ((1 << 40, 480, 2000, True), r"less than 2\^52"),
+        ((1 << 40, 544, 2000, True), r"less than 2\^52"),
         ((8, 24, 1 << 52, False), r"less than 2\^52"),
     ],
 )
@@ -233,7 +234,7 @@ def test_a_report_for_other_parameters_is_refused(other: tuple[int, int, bool]) 
 
 def test_soundness_and_size_are_what_the_pages_say() -> None:
     vdaf = prio3_bounded_vector(3706, 80, 102_400, False, b"")
-    assert (vdaf.circuit.half, vdaf.circuit.step, vdaf.circuit.fill) == (4, 9, 22)
+    assert (vdaf.circuit.reach, vdaf.circuit.degree, vdaf.circuit.fill) == (80, 9, 22)
     assert 164 < soundness_bits(vdaf.circuit, 3) < 165
     assert vdaf.input_share_size(0) == 72_456
     assert prio3_bounded_vector(20_000, 80, 102_400, False, b"").input_share_size(0) == 349_784

@@ -3,8 +3,9 @@
 For each of n entries a vector has two digits; for some further entries, which nobody sums, too; and
 for each call of the gadget a subtotal. Valid is a vector in which
 
-1. every digit is 0 to 2 h, or -h to h if entries are signed, so that every entry, lower + step
-   upper, is a whole number from 0 (or -``largest``) to ``largest``;
+1. every digit is 0 to 2 h, or -h to h if entries are signed, so that every entry, lower +
+   (2 h + 1) upper, is a whole number from 0 (or -``reach``) to ``reach``; h is the smallest for
+   which this is at least ``largest``, which no honest entry is above;
 2. every subtotal is the sum of the squares of the call's entries;
 3. the subtotals add up to ``bound``: the squares of the n entries to at most that.
 
@@ -37,36 +38,30 @@ from hdpmf.common.aggregation.two_servers.prio.prio3 import Prio3, stated
 from hdpmf.common.aggregation.two_servers.prio.proof import PartsCircuit, best_chunk
 from hdpmf.errors import ConfigError, PrioError
 
-_LARGEST_HALF = 16
+_LARGEST_HALF = 16  # a gadget of degree 33
 _MOST = 1 << 52  # roots of smaller numbers are exact in floating point
 
 
 class BoundedVector(PartsCircuit):
-    """Entries from 0, or from -``largest``, to ``largest``, of squared length up to ``bound``."""
+    """Entries from 0, or from -``reach``, to ``reach``, of squared length up to ``bound``."""
 
     random_length = 1
 
     def __init__(self, entries: int, largest: int, bound: int, signed: bool) -> None:
-        reach = largest if signed else largest // 2
-        halves = (
-            half
-            for half in range(1, _LARGEST_HALF + 1)
-            if reach % half == 0 and 2 <= reach // half <= 2 * half + 2
-        )
-        half = next(halves, 0)
-        if entries < 1 or half == 0 or (not signed and largest % 2):
+        reaches = [(2 if signed else 4) * half * (half + 1) for half in range(_LARGEST_HALF + 1)]
+        if entries < 1 or not 1 <= largest <= reaches[-1]:
             raise ConfigError(
-                "a vector has an entry, and its largest entry (half of it, if none is negative) is "
-                f"h c for some h up to {_LARGEST_HALF} and c from 2 to 2 h + 2"
+                f"a vector has an entry, and its largest entry is from 1 to {reaches[-1]}"
             )
-        self.fill = bound // largest**2 + _most_roots(largest**2 - 1)
-        if not (bound >= 1 and (entries + self.fill) * largest**2 < _MOST):
+        half = next(half for half, reach in enumerate(reaches) if reach >= largest)
+        self.reach = reaches[half]
+        self.fill = bound // self.reach**2 + _most_roots(self.reach**2 - 1)
+        if not (bound >= 1 and (entries + self.fill) * self.reach**2 < _MOST):
             raise ConfigError("squares must add up to at least 1 and less than 2^52")
         self.largest, self.bound, self.signed = largest, bound, signed
         self.output_length = entries
         self.items = entries + self.fill
-        self.half, self.step = half, reach // half - 1
-        self.degree = 2 * half + 1
+        self.half, self.degree = half, 2 * half + 1
         self.slots = best_chunk(self.items, 2, self.degree)
         self.calls = -(-self.items // self.slots)
         self.outputs = self.calls + 1
@@ -75,7 +70,7 @@ class BoundedVector(PartsCircuit):
         self.random_degree = 2 * self.slots + 1
         middle = 0 if signed else half
         squares = (k * k for k in range(1, half + 1))
-        self._constants = self.field.vector([middle, self.step, *squares])
+        self._constants = self.field.vector([middle, self.degree, *squares])
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """The vector of such entries, by the same steps whatever they are."""
@@ -88,13 +83,12 @@ class BoundedVector(PartsCircuit):
             raise PrioError("a vector is off its range or too long; nothing was shared")
         further = np.zeros(self.fill, np.int64)
         for place in range(self.fill):
-            further[place] = np.minimum(np.sqrt(rest).astype(np.int64), self.largest)
+            further[place] = np.minimum(np.sqrt(rest).astype(np.int64), self.reach)
             rest -= further[place] ** 2
         every = np.concatenate([values, further])
-        lower = every - lowest
-        upper = np.minimum(lower // self.step, 2 * self.half)
         offset = self.half if self.signed else 0
-        digits = lower - self.step * upper - offset, upper - offset
+        upper, lower = np.divmod(every + offset * (self.degree + 1), self.degree)
+        digits = lower - offset, upper - offset
         subtotals = np.add.reduceat(every**2, np.arange(0, self.items, self.slots))
         return self.field.secret(np.concatenate([*digits, subtotals]))
 
@@ -116,7 +110,7 @@ class BoundedVector(PartsCircuit):
     def truncate(self, vector: np.ndarray) -> np.ndarray:
         """The entries behind the digits, without further ones."""
         lower, upper = vector[: 2 * self.items].reshape(2, -1)[:, : self.output_length]
-        return self.field.add(lower, self.field.times(self.step, upper))
+        return self.field.add(lower, self.field.times(self.degree, upper))
 
     def _factors(self, joint: np.ndarray) -> np.ndarray:
         """Return powers of the random element, one per constraint."""
