@@ -238,3 +238,6 @@ def test_soundness_and_size_are_what_the_pages_say() -> None:
     assert 164 < soundness_bits(vdaf.circuit, 3) < 165
     assert vdaf.input_share_size(0) == 72_456
     assert prio3_bounded_vector(20_000, 80, 102_400, False, b"").input_share_size(0) == 349_784
+    both = BoundedVector(2 * 3706 + 1, 255, 2 * ((1 << 20) - 1), True)
+    assert (both.reach, both.degree) == (264, 23)
+    assert 161 < soundness_bits(both, 3) < 162
