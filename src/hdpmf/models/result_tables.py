@@ -122,6 +122,16 @@ class PairTest:
     t_holm: float = math.nan
     wilcoxon_holm: float = math.nan
 
+    @property
+    def stars(self) -> int:
+        """How sure it is that the first is smaller, by Student's test."""
+        return stars_at(self.t_holm) if self.difference < 0 else 0
+
+
+def stars_at(p: float) -> int:
+    """Return the paper's stars: 3 for 99 % confidence, 2 for 95 %, 1 for 90 %, else 0."""
+    return sum(p <= level for level in (0.01, 0.05, 0.10))
+
 
 def all_pairs(samples: Mapping[str, Sequence[float] | np.ndarray]) -> list[PairTest]:
     """Test every pair of samples of equal length, and correct by Holm for testing so many.

@@ -21,7 +21,7 @@ from hdpmf.lab.experiments.expansion import (
 from hdpmf.lab.experiments.spec import Experiment
 from hdpmf.lab.experiments.store import METRICS, Result, Store, StoredClaim
 from hdpmf.models.ranking_metrics import METRICS as LIST_METRICS
-from hdpmf.models.result_tables import PairTest, all_pairs
+from hdpmf.models.result_tables import PairTest, all_pairs, stars_at
 from hdpmf.models.validation import user_means
 
 
@@ -53,32 +53,16 @@ class Summary:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PairedTest:
-    """Student's t-test of paired samples, two-sided.
-
-    Attributes:
-        p: NaN if it is not defined.
-        stars: The paper's: 3 for 99 %, 2 for 95 %, 1 for 90 % confidence that the first has the
-            smaller error, 0 otherwise.
-    """
-
-    p: float
-    stars: int
-
-
-def paired_test(first: Sequence[float], second: Sequence[float]) -> PairedTest:
+def paired_test(first: Sequence[float], second: Sequence[float]) -> PairTest:
     """Compare errors of two methods over the same seeds (the paper: HDPMF against PDPMF).
 
     The paper says "t-test for means of paired two sample" and not whether one- or two-sided; this
-    is two-sided, the stricter of the two.
+    is two-sided, the stricter of the two. An error that is infinite leaves nothing to test.
     """
-    differences = [a - b for a, b in zip(first, second, strict=True)]
-    if len(differences) < 2 or not all(map(math.isfinite, differences)):
-        return PairedTest(math.nan, 0)
+    if not all(map(math.isfinite, (*first, *second))):
+        return PairTest("first", "second", math.nan, len(first), math.nan, math.nan)
     (test,) = all_pairs({"first": first, "second": second})
-    p = test.t_p
-    return PairedTest(p, _stars(p) if math.fsum(differences) < 0 else 0)
+    return test
 
 
 RANKING = (*(f"{name}_at_{RANKED}" for name in LIST_METRICS), f"ndcg_margin_at_{RANKED}")
@@ -228,17 +212,13 @@ def stars_of_best(tests: Sequence[PairTest], method: str, *, lowest: bool = True
     for test in tests:
         if method in (test.first, test.second):
             ahead = (test.difference < 0) == ((method == test.first) == lowest)
-            found = min(found, _stars(test.t_holm) if ahead else 0)
+            found = min(found, stars_at(test.t_holm) if ahead else 0)
     return found if any(method in (test.first, test.second) for test in tests) else 0
-
-
-def _stars(p: float) -> int:
-    return next((stars for stars, level in ((3, 0.01), (2, 0.05), (1, 0.10)) if p <= level), 0)
 
 
 def compare(
     cells: list[Cell], first: str, second: str, metric: str = "mse"
-) -> dict[tuple[str, int, float | None], PairedTest]:
+) -> dict[tuple[str, int, float | None], PairTest]:
     """Test two methods, by data set, K and x, wherever both are complete."""
     by_position = {
         (cell.method, cell.dataset, cell.factors, cell.x): cell

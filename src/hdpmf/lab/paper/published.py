@@ -15,8 +15,9 @@ import msgspec
 
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.lab.experiments import Cell, compare
-from hdpmf.lab.experiments.summary import PairedTest, paired_test
+from hdpmf.lab.experiments.summary import paired_test
 from hdpmf.lab.report.content import METRIC_LABELS, Content
+from hdpmf.models.result_tables import PairTest
 
 Verdict = Literal["reproduced", "close", "different", "not comparable"]
 
@@ -134,7 +135,7 @@ class Reversal:
     metric: str
     better: Cell
     worse: Cell
-    test: PairedTest
+    test: PairTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class Duel:
     paper_gain: float | None
     paper_stars: int
     comparable: bool
-    test: PairedTest
+    test: PairTest
 
 
 def paper_pairs(content: Content) -> Iterator[tuple[str, Cell, Cell]]:

@@ -62,7 +62,7 @@ def paper_csv(content: Content) -> dict[str, bytes]:
             row[f"{metric}_mark"] = number and mark_of(cell, metric, number)
             duel = tests.get((metric, cell.dataset, cell.factors))
             duel = duel if cell.method == "hdpmf" else None
-            row[f"{metric}_p_hdpmf_pdpmf"] = duel and duel.test.p
+            row[f"{metric}_p_hdpmf_pdpmf"] = duel and duel.test.t_p
             row[f"{metric}_stars"] = duel and duel.test.stars
         return row
 
