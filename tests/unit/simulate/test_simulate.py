@@ -9,6 +9,7 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import PrivacySpec
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts
+from hdpmf.common.protocol.task import EVERYBODY
 from hdpmf.lab.simulate.simulate import deal, only_users, simulate
 from hdpmf.models import make_model
 from hdpmf.models.hdp_pairs import HDPPairs
@@ -45,6 +46,14 @@ def test_without_noise_the_model_is_the_librarys(
     assert found.result.user_mean_mse == make_model("user-mean").fit(train).score(test)["mse"]
     assert found.outcome.summary["users"] == found.result.devices == 60
     assert min(found.result.bytes_up, found.result.bytes_down) > 1000
+
+
+def test_a_part_of_the_people_is_asked_anew_in_each_task() -> None:
+    settings = RunSettings(minimum=4, heads=10, asked=EVERYBODY // 2)
+    found = simulate(WORLD, settings).outcome
+    reports = found.summary["reports"]
+    assert all(4 <= count <= 20 for count in reports)  # of 24; wrong once in 10^3 seeds
+    assert found.summary["users"] == reports[1]
 
 
 def test_a_seed_gives_the_same_result_and_another_one_another() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +23,7 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, config_of
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import prio_of, read_task, task_id
+from hdpmf.common.protocol.task import is_asked, prio_of, read_task, task_id
 from hdpmf.errors import FederationError
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.hdp_pairs import HDPPairs
@@ -259,20 +260,23 @@ def simulate(
             nonlocal up, down
             if document is None:
                 return
-            pair.now = max(pair.now, float(read_task(document).begin))
+            task, name = read_task(document), task_id(document)
+            pair.now = max(pair.now, float(task.begin))
             published = pair.sum_servers.signed_keys()
             files = public_files(table, task=document, keys=published.to_bytes())
             down += train.n_users * sum(map(len, files.values()))
             configs = pair.configs()
             waiting: list[bytes] = []
-            for ratings, own in deal(train, weights):
+            for number, (ratings, own) in enumerate(deal(train, weights)):
+                if not is_asked(task, name, _secret(seed, number)):
+                    continue
                 report = report_of(document, ratings, own, configs)
                 up += len(report)
                 waiting.append(report)
                 if len(waiting) == _AT_A_TIME:
-                    pair.take(task_id(document), waiting)
+                    pair.take(name, waiting)
                     waiting = []
-            pair.take(task_id(document), waiting)
+            pair.take(name, waiting)
             log(f"{train.n_items:,} items, {train.n_users:,} reports")
 
         def sleep(seconds: float) -> None:
@@ -318,6 +322,11 @@ def simulate(
         guarantee=stated.guarantee,
     )
     return Simulation(result, model, outcome)
+
+
+def _secret(seed: int, number: int) -> bytes:
+    """By which a simulated participant draws whether it is asked."""
+    return sha256(f"{seed} {number}".encode()).digest()
 
 
 def report_of(
