@@ -23,6 +23,7 @@ from hdpmf.lab.audit.game import Audit, run_audit
 from hdpmf.lab.audit.one_round import Design, bit_scores, sum_scores
 from hdpmf.lab.audit.scores import BROKEN, STANDS, Scores, ceiling, lower_bound, verdict
 from hdpmf.lab.audit.world import choose_target
+from hdpmf.private.client import pairs as client_pairs
 from tests.unit.audit.planted_noise import WeakDesign
 
 pytestmark = pytest.mark.slow
@@ -173,3 +174,29 @@ def test_a_price_that_is_not_paid_is_seen(epochs):
     of them all.
     """
     assert verdict(1.0, _paid(epochs=epochs, epsilon=10.0)) == BROKEN
+
+
+def _of_pairs(view, adjacency, runs):
+    """An audit of hdp-pairs at its default epsilon of 8, before noise that nothing repeats."""
+    return run_audit(Audit("hdp-pairs", view, runs=runs, epsilon=8.0, adjacency=adjacency))
+
+
+@pytest.mark.parametrize("adjacency", ["person", "exchange"])
+def test_a_person_of_pairs_pays_no_more_than_claimed_and_nearly_that(adjacency):
+    """Above the claim with at most 5 %, but by far less: the worst history spends 99 % of rho."""
+    result = _of_pairs("sums", adjacency, 400)
+    assert result.verdict == STANDS
+    assert 0.5 * result.epsilon_claimed < result.epsilon_lower_bound
+
+
+@pytest.mark.parametrize(
+    ("view", "adjacency", "runs"),
+    [("sums", "person", 200), ("sums", "exchange", 200), ("final", "person", 400)],
+)
+def test_half_of_the_noise_of_pairs_is_flagged(monkeypatch, view, adjacency, runs):
+    """Missed at most once in 10^4: the bound is four of its own deviations above the claim."""
+    noised = client_pairs._noised
+    monkeypatch.setattr(
+        client_pairs, "_noised", lambda sums, sigma, noise: noised(sums, sigma // 2, noise)
+    )
+    assert _of_pairs(view, adjacency, runs).verdict == BROKEN

@@ -76,7 +76,11 @@ def run(
     ] = "messages",
     adjacency: Annotated[
         str,
-        option("What it has to find out: the rating, or whether there is one.", "value|presence"),
+        option(
+            "What it has to find out: the rating; whether there is one; of hdp-pairs, too, whether "
+            "a person has a history, or which of two.",
+            "value|presence|person|exchange",
+        ),
     ] = "value",
     weight: Annotated[
         float,
@@ -193,14 +197,22 @@ def _claimed(result: AuditResult) -> str:
     return f"{result.epsilon_claimed:g} ({result.claim_status}{elsewhere})"
 
 
+def _subject(result: AuditResult) -> str:
+    if METHODS[result.method].unit == "person":
+        return f"{result.settings['adjacency']}, in a history that is the worst for it"
+    return (
+        f"one rating of a user with {result.target['ratings_of_user']}, of an item with "
+        f"{result.target['raters_of_item']} raters"
+    )
+
+
 def _audit_text(result: AuditResult) -> Iterator[Block]:
     bound = f"{result.epsilon_lower_bound:.3f}"
     yield Table(
         ("method", "view", "claimed epsilon", "audited, at least", "verdict"),
         [(result.method, result.view, _claimed(result), bound, result.verdict)],
         numeric=("claimed epsilon", "audited, at least"),
-        title=f"{result.data}: one rating of a user with {result.target['ratings_of_user']}, of an "
-        f"item with {result.target['raters_of_item']} raters",
+        title=f"{result.data}: {_subject(result)}",
     )
     yield (
         f"The bound holds with {100 * result.confidence:g}% confidence: the attack said so in "

@@ -498,6 +498,7 @@ HDP_PAIRS = Method(
     ),
     headline="sums",
     colour="#b07d00",
+    audited=True,
 )
 
 VALUES_ALONE = (

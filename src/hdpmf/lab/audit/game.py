@@ -17,6 +17,7 @@ from hdpmf.common.methods import METHODS, Method, method_named
 from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
+from hdpmf.lab.audit import pairs as pairs_game
 from hdpmf.lab.audit.gradients import device_scores, record, retrain_scores
 from hdpmf.lab.audit.one_round import Design, bit_scores, final_scores, sum_scores
 from hdpmf.lab.audit.scores import (
@@ -41,7 +42,7 @@ from hdpmf.models.factorization import Factorization
 
 HIDDEN_H = "sums-h-hidden"
 VIEWS = ("messages", "sums", HIDDEN_H, "final")
-ADJACENCIES = ("value", "presence")
+ADJACENCIES = ("value", "presence", "person", "exchange")
 
 # Post-processing is repeated whole for every run; its threshold needs no more runs than this to be
 # chosen well.
@@ -75,7 +76,8 @@ class Audit:
             threshold.
         weight: Privacy weight of the audited rating, whose claim is ``weight * epsilon``.
         adjacency: ``value``: the rating is the lowest or the highest. ``presence``: absent or the
-            highest.
+            highest. Of ``hdp-pairs`` also ``person``: a history or none, and ``exchange``: this
+            history or another.
     """
 
     method: str
@@ -106,6 +108,10 @@ class Audit:
             raise ConfigError(
                 f"{self.method} does not claim to hide which items were rated, so there is nothing "
                 f"to put to the test; audit presence with {', '.join(hiding)}"
+            )
+        if self.adjacency in ("person", "exchange") and method.unit != "person":
+            raise ConfigError(
+                f"the epsilon of {self.method} is a rating's; audit its value or presence"
             )
         if self.runs < 10:
             raise ConfigError(f"an audit needs at least 10 runs of each world, not {self.runs}")
@@ -160,16 +166,25 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
     begin = time.perf_counter()
     world = synthetic_world() if ratings is None else ratings
     method = method_named(audit.method)
-    if audit.view == "final" or not METHODS.is_ours(method):
+    normal = method.unit == "person"
+    if normal:
+        world = small_world(world, pairs_game.ITEMS)
+    elif audit.view == "final" or not METHODS.is_ours(method):
         world = small_world(world)
     target = choose_target(world, audit.weight, seed=audit.seed)
     claim = _claim(audit)
     repeated = audit.view == "final" and method.one_round
-    pilot = min(audit.runs, _FINAL_PILOT) if repeated else audit.runs
-    attacks = _attacks(audit, target, pilot)
-    bounds = {name: lower_bound(*pair) for name, pair in attacks.items()}
-    best = bounds.pop("everything")
+    pilot = min(audit.runs, _FINAL_PILOT) if repeated or normal else audit.runs
     claimed = None if claim.epsilon is None else audit.weight * claim.epsilon
+    if normal and audit.view != "messages":
+        halves, cost_of = pairs_game.pairs_scores(
+            target, audit.epsilon, audit.adjacency, audit.view, pilot, audit.runs
+        )
+        attacks, claimed = {"everything": halves}, cost_of.epsilon()
+    else:
+        attacks = _attacks(audit, target, pilot)
+    bounds = {name: lower_bound(*pair, normal=normal) for name, pair in attacks.items()}
+    best = bounds.pop("everything")
     return AuditResult(
         method=audit.method,
         view=audit.view,
@@ -183,7 +198,7 @@ def run_audit(audit: Audit, ratings: Ratings | None = None) -> AuditResult:
         claim_covers_view=(not METHODS.is_ours(method) and audit.view in method.form.claims)
         or audit.view != "messages"
         or method.headline == "messages",
-        ceiling=ceiling(audit.runs),
+        ceiling=ceiling(audit.runs, normal=normal),
         power=best.power,
         false_alarms=best.false_alarms,
         parts={name: bound.epsilon for name, bound in bounds.items()},
@@ -227,6 +242,8 @@ def _attacks(audit: Audit, target: Target, pilot: int) -> dict[str, Halves]:
             return {"everything": certain(pilot, audit.runs)}  # only sums have noise
         scored = device_scores(target, path, audit.view, total, audit.seed)
         return {name: scores.split(pilot) for name, scores in scored.items()}
+    if audit.view == "messages" and method.unit == "person":
+        return {"everything": certain(pilot, audit.runs)}  # only sums have noise
     design = Design(method.designs[0], audit.epsilon)
     presence = {"adjacency": audit.adjacency}
     if audit.view == "final":
@@ -323,7 +340,7 @@ def _claim(audit: Audit) -> PrivacyClaim:
     chosen: dict[str, Any] = {"epsilon": audit.epsilon}
     method = method_named(audit.method)
     claim: PrivacyClaim = method.configure(**method.own(**chosen)).privacy
-    if audit.adjacency == "value":
+    if audit.adjacency == "value" or method.unit == "person":
         return claim
     view = "sums" if METHODS.is_ours(method) else audit.view
     return replace(claim, epsilon=cost(audit.method, view, neighbours="presence", **chosen).pure)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
+from hdpmf.common.privacy.accounting.person import Spent
 from hdpmf.errors import ConfigError
 
 
@@ -91,25 +93,28 @@ def clopper_pearson(successes: np.ndarray, n: int, error: float) -> tuple[np.nda
     return lower, upper
 
 
-def ceiling(runs: int) -> float:
+def ceiling(runs: int, *, normal: bool = False) -> float:
     """Return the largest bound that ``runs`` runs of each world can prove."""
     lower, upper = clopper_pearson(np.array([runs, 0]), runs, _ERROR)
-    return _epsilon(float(lower[0]), float(upper[1]))
+    return (_normal_epsilon if normal else _epsilon)(float(lower[0]), float(upper[1]))
 
 
-def lower_bound(pilot: Scores, measured: Scores) -> LowerBound:
+def lower_bound(pilot: Scores, measured: Scores, *, normal: bool = False) -> LowerBound:
     """Choose a test on ``pilot``, bound epsilon by its error rates on ``measured``.
 
-    The runs of the two are independent; both error rates share what ``CONFIDENCE`` leaves.
+    The runs of the two are independent; both error rates share what ``CONFIDENCE`` leaves. Where
+    the claim is about mu (``normal``), so is the bound, Phi^-1(TPR) - Phi^-1(FPR), and epsilon is
+    what that mu has at the usual delta: by rare outcomes alone a large epsilon is never shown.
     """
-    threshold, mirrored = _choose(pilot)
+    proves = _normal_epsilon if normal else _epsilon
+    threshold, mirrored = _choose(pilot, normal)
     answer, other = _sides(measured)[mirrored]
     given = int((answer >= threshold).sum())
     false = int((other >= threshold).sum())
     lower, _ = clopper_pearson(np.array([given]), len(answer), _ERROR)
     _, upper = clopper_pearson(np.array([false]), len(other), _ERROR)
     return LowerBound(
-        epsilon=_epsilon(float(lower[0]), float(upper[0])),
+        epsilon=proves(float(lower[0]), float(upper[0])),
         power=given / len(answer),
         false_alarms=false / len(other),
     )
@@ -120,8 +125,10 @@ def _sides(scores: Scores) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndar
     return (scores.high, scores.low), (-scores.low, -scores.high)
 
 
-def _choose(pilot: Scores) -> tuple[float, bool]:
+def _choose(pilot: Scores, normal: bool) -> tuple[float, bool]:
     """Return the least score of an answer, and its side, with the best bound on the pilot runs."""
+    from scipy.special import ndtri
+
     seen = np.unique(np.concatenate((pilot.low, pilot.high)))
     # Half way between two scores: a threshold on a score would leave no room for the next runs.
     thresholds = np.concatenate((seen[:1], (seen[:-1] + seen[1:]) / 2.0))
@@ -133,7 +140,7 @@ def _choose(pilot: Scores) -> tuple[float, bool]:
         )
         lower, _ = clopper_pearson(given, len(answer), _ERROR)
         _, upper = clopper_pearson(false, len(other), _ERROR)
-        ratio = lower / upper
+        ratio = ndtri(lower) - ndtri(upper) if normal else lower / upper
         position = int(np.argmax(ratio))
         best = max(best, (float(ratio[position]), float(thresholds[position]), bool(mirrored)))
     _, threshold, mirrored = best
@@ -142,6 +149,14 @@ def _choose(pilot: Scores) -> tuple[float, bool]:
 
 def _epsilon(power: float, false_alarms: float) -> float:
     return max(0.0, math.log(power / false_alarms)) if power > 0 else 0.0
+
+
+def _normal_epsilon(power: float, false_alarms: float) -> float:
+    if not 0.0 < false_alarms < power < 1.0:
+        return 0.0
+    normal = NormalDist()
+    mu = normal.inv_cdf(power) - normal.inv_cdf(false_alarms)
+    return Spent(mu**2 / 2).epsilon()
 
 
 def discriminated(low: np.ndarray, high: np.ndarray, pilot: int) -> Scores:

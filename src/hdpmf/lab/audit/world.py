@@ -137,9 +137,9 @@ SMALL_ITEMS = 20
 SMALL_RATINGS_EACH = 10
 
 
-def small_world(ratings: Ratings) -> Ratings:
+def small_world(ratings: Ratings, n_items: int = SMALL_ITEMS) -> Ratings:
     """Return the most rated items and users who rated about ten of them."""
-    items = np.argsort(-ratings.item_counts(), kind="stable")[:SMALL_ITEMS]
+    items = np.argsort(-ratings.item_counts(), kind="stable")[:n_items]
     among = ratings.take(np.isin(ratings.item_codes, items))
     counts = among.user_counts()
     distance = np.where(counts >= 2, np.abs(counts - SMALL_RATINGS_EACH), len(items) + 1)
@@ -150,5 +150,5 @@ def small_world(ratings: Ratings) -> Ratings:
         np.unique(rows.item_codes, return_inverse=True)[1],
         rows.values,
         scale=rows.scale,
-        name=f"{ratings.name}, {SMALL_USERS} users and {SMALL_ITEMS} items",
+        name=f"{ratings.name}, {SMALL_USERS} users and {n_items} items",
     )
