@@ -86,7 +86,7 @@ def test_what_ratings_add_to_taste_adds_up_to_it() -> None:
         tastes, users, order.parts(users, [np.arange(N)] * 6), strict=True
     ):
         assert parts.taste is not None
-        assert parts.taste.rated.tolist() == _inputs(user)[0].tolist()
+        assert len(parts.taste.pulls) == len(_inputs(user)[0])
         assert parts.taste.pulls.sum(axis=0) == pytest.approx(whole, abs=1e-9)
         assert np.abs(parts.taste.pulls).min(axis=1).max() > 0
 
@@ -134,10 +134,7 @@ def _parts(
             present=np.array([word in (*has, "popularity", "ratings", "price") for word in words])[
                 :, None
             ],
-            rated=RATED,
-            liked=np.array([True, True, True]),
             pulls=np.array([whole / 3, whole * 2 / 3, whole * 0]),
-            shared=np.ones((3, len(NAMES)), bool),
             leaning=whole,
         ),
     )
@@ -257,38 +254,6 @@ def test_the_rated_items_that_add_most_are_named() -> None:
     assert found.kind == "popularity"
 
 
-def _titles(item: int = 0, undated: tuple[int, ...] = (), **changes: np.ndarray) -> Reason:
-    parts = _parts(of_Comedy=0.3, of_1995=0.3, has=("Comedy", "1995"))
-    assert parts.taste is not None
-    found = _found(replace(parts, taste=replace(parts.taste, **changes)), item, undated)
-    assert found is not None
-    assert found.kind == "taste"
-    return found
-
-
-def test_liked_titles_with_what_is_named_stand_beside_it() -> None:
-    assert _titles().rated == (11, 10)  # the third adds nothing
-    assert _titles(liked=np.array([True, False, True])).rated == (10,)
-    assert _titles(item=11).rated == (10,)
-    assert _titles(undated=(11,)).rated == (10,)
-    shared = np.ones((3, len(NAMES)), bool)
-    shared[1, NAMES.index("genre:Comedy")] = False
-    assert _titles(shared=shared).rated == (10,)
-    shared[0, NAMES.index("from 1995")] = False
-    assert _titles(shared=shared).rated == ()
-    assert not _titles(shared=shared).driven
-
-
-def test_titles_are_a_cause_from_a_quarter_of_what_ratings_add_on() -> None:
-    column = NAMES.index("genre:Comedy")
-    for rest, driven in ((0.74, True), (0.76, False)):
-        pulls = np.zeros((3, len(NAMES)))
-        pulls[:, column] = 1 - rest, -0.1, rest
-        found = _titles(pulls=pulls, liked=np.array([True, True, False]))
-        assert found.rated == (10,)
-        assert found.driven is driven
-
-
 def _words(reason: Reason | None, expected: float | None = 4.56) -> str | None:
     return in_words(
         reason,
@@ -306,20 +271,8 @@ def _words(reason: Reason | None, expected: float | None = 4.56) -> str | None:
         (Reason("own", rated=(1, 3)), "because you rated Film 1 and Film 3"),
         (Reason("own", rated=(1, 1)), "because you rated Film 1 highly"),
         (Reason("popularity"), "many people choose it"),
-        (Reason("stars"), "people like you would give it 4.6"),
+        (Reason("stars"), "you would probably give it 4.6"),
         (Reason("taste", features=("genre:Comedy", "genre:Drama")), "your genres: Comedy, Drama"),
-        (
-            Reason("taste", (1, 2), ("genre:Comedy", "genre:Drama")),
-            "your genres: Comedy, Drama, as in Film 1 and Film 2",
-        ),
-        (
-            Reason("taste", (1, 2), ("genre:Comedy", "from 1995"), driven=True),
-            "because you liked Film 1 and Film 2: Comedy, the late 1990s",
-        ),
-        (
-            Reason("taste", (1, 2), ("from 1990",)),
-            "from the early 1990s, like Film 1 and Film 2 that you rated highly",
-        ),
         (
             Reason("taste", features=("from 1930",)),
             "from before 1940, which you choose more than most",
@@ -343,30 +296,26 @@ def test_no_rating_is_told_where_none_is_expected() -> None:
 
 
 def test_what_is_claimed_of_items_and_titles_is_so() -> None:
-    """Also where nothing but a matrix of features is known."""
+    """Also where nothing but a matrix of features is known: and then no title is named.
+
+    It said "because you liked Ran: Drama" of every other drama.
+    """
     plain = Ratings.from_arrays(WORLD.user_ids, WORLD.item_ids, WORLD.values)
     assert WORLD.item_table is not None
     features = ItemFeatures.of_table(WORLD.item_table, WORLD.items)
     model = HDPSum(features=features, rng=0).fit(plain)
-    n_claims = n_titles = 0
-    for user, recommended in model.recommend(plain.users.ids.tolist(), 30).items():
-        rated = plain.user_codes == plain.users.code(user)
-        stars = dict(zip(plain.item_codes[rated].tolist(), plain.values[rated], strict=True))
+    n_claims = 0
+    for recommended in model.recommend(plain.users.ids.tolist(), 30).values():
         for found in recommended:
             reason = found.reason or ""
             assert not set(reason.replace(",", "").split()) & {"its", "no", "popular"}
-            titles = [int(number) for number in re.findall(r"item (\d+)", reason)]
-            liked = [plain.items.code(title) for title in titles]
-            assert all(stars[item] >= 4 for item in liked)
-            assert plain.items.code(found.item) not in liked
-            n_titles += len(liked)
+            assert not re.search(r"item \d+", reason)
             for at, name in enumerate(features.names):
                 word = name.removeprefix("genre:")
                 if name.startswith("genre:") and re.search(rf"[:,] {word}\b", reason):
                     n_claims += 1
-                    assert features.matrix[[plain.items.code(found.item), *liked], at].all()
+                    assert features.matrix[plain.items.code(found.item), at]
     assert n_claims > 50
-    assert n_titles > 50
 
 
 def test_reasons_are_not_in_reprs() -> None:

@@ -4,6 +4,10 @@ They add up to the score. Reasons why an item is in somebody's list are made of 
 what the person has rated. So it is made on the private side only, for the person; nothing of it is
 sent, logged or kept.
 
+Titles are named only where the model says that they go with the item: then they are its neighbours
+in who chooses what. A taste in features has words of its own; that somebody liked one drama is no
+cause for every other one.
+
 What is personal comes first where it is real: where it makes at least a tenth of all that raises
 the item above what people choose in general. Otherwise the larger of the other parts is named.
 """
@@ -37,20 +41,14 @@ class TasteParts:
     Attributes:
         apart: How far above what people choose each item has each feature, one row per feature.
         present: Which features an item has at all, one row per feature.
-        rated: Positions of what the person rated.
-        liked: Which of these have a high rating.
-        pulls: What each of these adds to the taste for each feature, one row per rating.
-        shared: Which features these have, one row per rating.
+        pulls: What each rating adds to the taste for each feature, one row per rating.
         leaning: How much more of each feature the person chooses than people in general.
     """
 
     names: tuple[str, ...]
     apart: np.ndarray
     present: np.ndarray
-    rated: np.ndarray
-    liked: np.ndarray
     pulls: np.ndarray
-    shared: np.ndarray
     leaning: np.ndarray
 
     @property
@@ -193,9 +191,6 @@ Taste is named with it for 80 % of the items in lists of hdp-sum on ML-100K and 
 it would be for 59 % and 62 %.
 """
 
-DRIVING = 0.25
-"""Two titles are a cause, and not just examples, if they have this share of what ratings add."""
-
 _NAMED = 2  # rated items, or features
 
 _BESIDE = 0.25  # a second feature is named if its part is this large beside the first
@@ -206,16 +201,14 @@ class Reason:
     """A part of an item's score. PRIVATE.
 
     Attributes:
-        rated: Of ``own`` and ``taste``: positions of the rated items that speak most for it.
+        rated: Of ``own``: positions of the rated items that speak most for it.
         features: Of ``taste``: names of the features that the person chooses and the item has, of a
             number ``high`` or ``low`` and its name.
-        driven: Of ``taste``: whether ``rated`` are a cause, and not just examples.
     """
 
     kind: Kind
     rated: tuple[int, ...] = ()
     features: tuple[str, ...] = ()
-    driven: bool = False
 
 
 def reasons(
@@ -277,8 +270,6 @@ class _Tastes:
         self._undated = undated
         self._special = [at for at, name in enumerate(taste.names) if name not in GENERAL]
         self._periods = [at for at in self._special if is_period(taste.names[at])]
-        self._pulls = taste.pulls[:, self._special]
-        self._dated = np.array([item not in undated for item in taste.rated.tolist()], bool)
 
     def reason(self, position: int, item: int, least: float) -> Reason | None:
         """Name what the item has and the person chooses; None where that is less than ``least``."""
@@ -289,9 +280,8 @@ class _Tastes:
         if not first or sum(sizes[column] for column in first) < least:
             return None
         first.sort(key=lambda column: column in self._periods)
-        rated, driven = self._titles(first, position, item)
         words = tuple(self._word(column, position) for column in first)
-        return Reason("taste", rated=rated, features=words, driven=driven)
+        return Reason("taste", features=words)
 
     def _named_sizes(self, position: int, item: int) -> dict[int, float]:
         """The parts of what can be named, by column.
@@ -308,21 +298,6 @@ class _Tastes:
             if found.pop(period, None) is not None and item not in self._undated:
                 found[period] = float(sizes[self._periods].sum())
         return found
-
-    def _titles(self, columns: list[int], position: int, item: int) -> tuple[tuple[int, ...], bool]:
-        """The liked items with all of these features that add most to the item's taste part."""
-        taste = self._taste
-        kinds = [column for column in columns if not _is_number(taste.names[column])]
-        if not kinds:
-            return (), False
-        able = taste.liked & taste.shared[:, kinds].all(axis=1) & (taste.rated != item)
-        if any(column in self._periods for column in kinds):
-            able &= self._dated
-        adds = self._pulls @ taste.apart[self._special, position]
-        rows = np.flatnonzero(able)
-        rows = rows[_first(adds[rows])]
-        driven = adds[rows].sum() >= DRIVING * np.maximum(adds, 0.0).sum()
-        return tuple(taste.rated[rows].tolist()), bool(len(rows) and driven)
 
     def _word(self, column: int, position: int) -> str:
         name = self._taste.names[column]
@@ -360,22 +335,18 @@ def in_words(
         highly = " highly" if all(stars(item) >= HIGH for item in reason.rated) else ""
         return f"because you rated {named}{highly}"
     if reason.kind == "taste":
-        return _taste_in_words(reason, named)
+        return _taste_in_words(reason)
     if reason.kind == "popularity":
         return "many people choose it"
-    return None if expected is None else f"people like you would give it {expected:.1f}"
+    return None if expected is None else f"you would probably give it {expected:.1f}"
 
 
-def _taste_in_words(reason: Reason, titles: str) -> str:
+def _taste_in_words(reason: Reason) -> str:
     words = ", ".join(map(_feature_in_words, reason.features))
-    if reason.driven:
-        return f"because you liked {titles}: {words}"
     if all(map(is_period, reason.features)):
-        return f"from {words}, " + (
-            f"like {titles} that you rated highly" if titles else "which you choose more than most"
-        )
+        return f"from {words}, which you choose more than most"
     genres = all(name.startswith("genre:") for name in reason.features)
-    return f"your {'genres' if genres else 'taste'}: {words}{f', as in {titles}' if titles else ''}"
+    return f"your {'genres' if genres else 'taste'}: {words}"
 
 
 def _feature_in_words(name: str) -> str:

@@ -24,7 +24,6 @@ from hdpmf.common.model.taste import LIKE, Choices, taste, taste_by_rating
 from hdpmf.common.protocol.titles import upright
 from hdpmf.private.client.devices import Devices
 from hdpmf.private.client.parts import (
-    HIGH,
     Parts,
     TasteParts,
     in_words,
@@ -275,7 +274,7 @@ class ChooseAndLike:
         choices = Choices.of(features, self.popularity)
         popularity = log_popularity(self.popularity)
         usual = float(choices.shares @ popularity)
-        own, stars = inputs(self.devices, users), heights(self.devices, users).data + 1.0
+        own = inputs(self.devices, users)
         lasting = self._lasting(users)
         for row, (like, items) in enumerate(zip(self._like(users), lists, strict=True)):
             here = slice(own.indptr[row], own.indptr[row + 1])
@@ -291,11 +290,8 @@ class ChooseAndLike:
                     names=self.names,
                     apart=(features[items] - choices.mean).T,
                     present=(features[items] != 0).T,
-                    rated=rated,
-                    liked=stars[here] >= HIGH,
                     pulls=pulls,
                     leaning=apart.sum(axis=0),
-                    shared=features[rated] != 0,
                 ),
             )
 
