@@ -161,7 +161,7 @@ def rho_of(epsilon: float, delta: float = PERSON_DELTA, grain: float = 0.0) -> f
 def proposed_epsilon(people: int) -> float:
     """Return what a run should ask of a person, by how many there are; rounded down.
 
-    Many people need little of each. No run takes more than its share of a life (ADR 28).
+    Many people need little of each. No run takes more than its share of a life (ADR 30).
     """
     most = RUN_SHARE * rho_of(LIFE_EPSILON)
     asked = Spent(min(most, (_ENOUGH / max(people, 1)) ** 2)).epsilon()
