@@ -31,31 +31,13 @@ from hdpmf.common.aggregation.two_servers.prio import (
     Prio3,
     compile_kernels,
     prio3_bounded_vector,
-    prio3_one_rating,
     prio3_rank_one,
 )
 
-CODES, RULERS = (-5, -5, -2, 3, 5), (-2, -1, 0, 1, 2)  # one to five stars in hdp-sum's soft coding
 CAP = 16  # one entry is at most one part in so many of a row's squared length
 TARGETS = {"device_ms": 4.0, "leader_ms": 3.0, "helper_ms": 3.0, "upload_bytes": 400_000}
 """For rows of 300 heads, with Numba."""
 Draw = Callable[[np.random.Generator], tuple[tuple[np.ndarray, ...], np.ndarray]]
-
-
-def ratings(items: int) -> Draw:
-    """What to encode, and what it adds to the sums: every twentieth item is rated."""
-
-    def draw(rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        weights, levels = (
-            rng.integers(1, 65, items) * (rng.random(items) < 0.05),
-            rng.integers(0, 5, items),
-        )
-        total = (weights * np.array(RULERS)[levels]).sum()
-        return (weights, levels), np.concatenate(
-            [weights * np.array(CODES)[levels], weights, [total]]
-        )
-
-    return draw
 
 
 def row(rng: np.random.Generator, entries: int, largest: int, signed: bool) -> np.ndarray:
@@ -141,8 +123,6 @@ def everyday() -> Iterator[tuple[str, Prio3, Draw]]:
     for items in (3706, 20_000):
         yield vector_of(items, 255, False)
         yield vector_of(2 * items + 1, 255, True)  # presence, values and the own mean
-        vdaf = prio3_one_rating(items, CODES, RULERS, b"bench")
-        yield f"one rating per item, {items} items", vdaf, ratings(items)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpmf.common.aggregation.two_servers.prio import NONCE_SIZE, SEED_SIZE, prio3_one_rating
+from hdpmf.common.aggregation.two_servers.prio import NONCE_SIZE, SEED_SIZE, prio3_bounded_vector
 from tests.deploy.hosts import DELAY, DISK, LOSS, Hosts, lacking
 from tests.deploy.page import ROOT, Line, section, unit_command
 
@@ -418,9 +418,9 @@ def _compile() -> None:
     """What a new installation compiles at the first report: a period of seconds has no time for
     it.
     """
-    prio = prio3_one_rating(FILMS, codes=(-2, -1, 0, 1, 2), rulers=(-2, -1, 0, 1, 2), context=b"")
-    key, nonce, nobody = bytes(SEED_SIZE), bytes(NONCE_SIZE), np.zeros(FILMS, dtype=np.int64)
-    report = prio.shard(prio.circuit.encode(nobody, nobody), nonce)
+    prio = prio3_bounded_vector(2 * FILMS + 1, 255, 2 * ((1 << 20) - 1), True, b"")
+    key, nonce, nobody = bytes(SEED_SIZE), bytes(NONCE_SIZE), np.zeros(2 * FILMS + 1, np.int64)
+    report = prio.shard(prio.circuit.encode(nobody), nonce)
     both = [
         prio.prepare(key, at, nonce, report.public_share, share)
         for at, share in enumerate(report.input_shares)

@@ -50,7 +50,6 @@ NUMBERS: dict[str, dict[str, object]] = {
         "(r := Rules()).skew, r.keep, r.lease": (300.0, 2_592_000.0, 60.0),
     },
     "untrusted.aggregator.hpke_keys": {"ROTATE_SECONDS": 604_800.0},
-    "common.aggregation.two_servers.prio.one_rating": {"LARGEST_WEIGHT, _DIGITS": (64, 9)},
     "common.aggregation.two_servers.prio.arithmetic": {
         "MODULUS": 2**64 - 2**32 + 1,
     },

@@ -60,29 +60,18 @@ def test_transforms(length: int, size: int) -> None:
     assert same("transform", elements(3, length), reversal, elements(size // 2))
 
 
-@pytest.mark.parametrize("levels", [2, 5, 10])
-def test_constraints_of_ratings(levels: int) -> None:
-    slots = 7
-    arguments = (elements(3 * slots, 9), elements(3, slots))
-    valued, constants = elements(slots, levels), FIELD64.vector(range(17))
-    assert same("sum_of_constraints", *arguments, valued, constants)
-
-
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 30])
 def test_a_polynomial_at_a_point(length: int) -> None:
     assert same("lagrange", elements(1), elements(length), elements(length, seed=2))
 
 
 @pytest.mark.parametrize("items", [28, 29, 34])
-def test_sums_over_ratings(items: int) -> None:
+def test_sums_over_parts(items: int) -> None:
     slots = 7
     calls = -(-items // slots)
-    vector, factors = elements(4 * items + calls), elements(4 * slots + 1)
+    vector = elements(4 * items + calls)
     weights, seeds = elements(1 + calls), elements(3 * slots, seed=2)
     assert same("inputs_of_parts", weights, seeds, vector, items, slots)
-    assert same("rating_result", vector[:calls], vector, factors, items, slots)
-    assert same("rating_values", factors, elements(2, 5))
-    assert same("rating_outputs", vector, items, FIELD64.vector([7]))
 
 
 @pytest.mark.parametrize("half", [1, 4, 16])
@@ -127,17 +116,15 @@ import hashlib, sys
 import numpy as np
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.aggregation.two_servers.prio import (
-    prio3_bounded_vector, prio3_one_rating, prio3_rank_one
+    prio3_bounded_vector, prio3_rank_one
 )
 if "with" in sys.argv:
     compile_kernels()
 rng = np.random.default_rng(3)
-one = prio3_one_rating(90, range(-2, 3), [0, 1, 4, 9, 16], b"task")
 pairs = prio3_rank_one(20, 100, 20_000, b"task")
 values = prio3_bounded_vector(90, 40, 25_600, True, b"task")
 digest = hashlib.sha256()
 for prio, vector in (
-    (one, one.circuit.encode(rng.integers(0, 65, 90), rng.integers(0, 5, 90))),
     (pairs, pairs.circuit.encode(rng.integers(0, 30, 20))),
     (values, values.circuit.encode(rng.integers(-16, 17, 90))),
 ):

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from hdpmf.common.aggregation.two_servers.prio import (
     Prio3,
     ReportShares,
-    prio3_one_rating,
+    prio3_bounded_vector,
 )
 from hdpmf.errors import ConfigError, PrioError
 from tests.unit.prio.circuits import SumVec
 from tests.unit.prio.prio_servers import KEY, NONCE, check, sum_of
 
-VDAF = prio3_one_rating(3, (-1, 0, 1), (0, 1, 2), b"")
+VDAF = prio3_bounded_vector(3, 12, 200, True, b"")
 SIZES = (VDAF.input_share_size(0), VDAF.input_share_size(1))
 
 
 @pytest.fixture(scope="module")
 def report() -> ReportShares:
-    return VDAF.shard(VDAF.circuit.encode(np.array([64, 0, 9]), np.array([0, 1, 2])), NONCE)
+    return VDAF.shard(VDAF.circuit.encode(np.array([12, 0, -5])), NONCE)
 
 
 def near(size: int) -> st.SearchStrategy[bytes]:
@@ -67,9 +67,10 @@ def test_no_bytes_are_counted_or_break_a_server(public, leader, helper, nonce, k
     st.lists(near(VDAF.circuit.output_length * 8), max_size=2),
 )
 @settings(max_examples=60)
-def test_no_bytes_between_servers_or_for_the_collector_break_them(parts, sums):
+def test_no_bytes_between_servers_or_for_the_collector_break_them(report, parts, sums):
+    kept, _ = VDAF.prepare(KEY, 0, NONCE, report.public_share, report.input_shares[0])
     with pytest.raises(PrioError):
-        VDAF.verify(parts)
+        VDAF.finish(kept, VDAF.verify(parts))  # zeros are a valid sum, and of no report
     try:
         assert len(VDAF.unshard(sums)) == VDAF.circuit.output_length
     except PrioError:
@@ -117,7 +118,7 @@ def test_servers_and_their_number_are_checked(report: ReportShares):
 
 def test_a_report_is_made_with_numbers_of_the_right_size_only() -> None:
     """A nonce of another size would bind the proof to something that servers never see."""
-    vector = VDAF.circuit.encode(np.array([64, 0, 9]), np.array([0, 1, 2]))
+    vector = VDAF.circuit.encode(np.array([12, 0, -5]))
     for size in (0, len(NONCE) - 1, len(NONCE) + 1):
         with pytest.raises(PrioError, match="nonce"):
             VDAF.shard(vector, bytes(size))

@@ -225,7 +225,7 @@ def prio_of(task: Task, task_id: bytes) -> Prio3:
     if isinstance(sums, Pairs):
         return prio3_rank_one(len(sums.heads), largest, sums.bound, context)
     bound = sums.bound * (2 if sums.values else 1)
-    return prio3_bounded_vector(sums.entries, largest, bound, True, context)
+    return prio3_bounded_vector(sums.entries, largest, bound, bool(sums.values), context)
 
 
 TASK_MEDIA_TYPE = "application/hdpmf-task"

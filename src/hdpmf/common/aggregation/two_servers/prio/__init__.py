@@ -13,7 +13,6 @@ from hdpmf.common.aggregation.two_servers.prio.field import (
     Field,
     compile_kernels,
 )
-from hdpmf.common.aggregation.two_servers.prio.one_rating import OneRatingPerItem, prio3_one_rating
 from hdpmf.common.aggregation.two_servers.prio.prio3 import (
     NONCE_SIZE,
     SEED_SIZE,
@@ -30,14 +29,12 @@ __all__ = [
     "SEED_SIZE",
     "BoundedVector",
     "Field",
-    "OneRatingPerItem",
     "Preparation",
     "Prio3",
     "RankOne",
     "ReportShares",
     "compile_kernels",
     "prio3_bounded_vector",
-    "prio3_one_rating",
     "prio3_rank_one",
     "soundness_bits",
 ]

@@ -23,9 +23,6 @@ _HALF = _U(32)
 
 _EPSILON = _U(2**32 - 1)  # 2^64 modulo p, and the lower half of a word
 
-UPPER = 7
-"""What the upper digit of a rating's weight counts: 8 + 7 * 8 is the largest weight."""
-
 
 def wide_mul(left: Any, right: Any) -> Any:
     """The product of two words as (low, high)."""
@@ -100,28 +97,3 @@ def digit_constraints(points: Any, factors: Any, constants: Any, slot: Any, poin
     total = add(total, upper_total)
     value = add(lower, mul(upper, step))
     return add(total, mul(factors[2 * slots], mul(value, value)))
-
-
-def rating_constraints(
-    points: Any, factors: Any, valued: Any, constants: Any, slot: Any, point: Any
-) -> Any:
-    """The constraints of a slot of ``OneRatingPerItem`` at a point, each with its factor.
-
-    ``constants`` are 0 to 16. Slot and point are numbers, or arrays that broadcast.
-    """
-    slots, levels = valued.shape
-    lower = points[slot, point]
-    upper = points[slots + slot, point]
-    level = points[2 * slots + slot, point]
-    squares = constants[1], constants[4], constants[9], constants[16]
-    total = mul(factors[0, slot], digit_constraint(sub(lower, constants[4]), squares))
-    upper_total = mul(factors[1, slot], digit_constraint(sub(upper, constants[4]), squares))
-    total = add(total, upper_total)
-    product = level
-    value = valued[slot, levels - 1]
-    for k in range(1, levels):
-        product = mul(product, sub(level, constants[k]))
-        value = add(mul(value, level), valued[slot, levels - 1 - k])
-    total = add(total, mul(factors[2, slot], product))
-    weight = add(lower, mul(upper, constants[UPPER]))
-    return add(total, mul(weight, value))

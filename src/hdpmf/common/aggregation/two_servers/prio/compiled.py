@@ -22,7 +22,6 @@ from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
     add,
     digit_constraints,
     mul,
-    rating_constraints,
     sub,
     wide_mul,
 )
@@ -32,7 +31,7 @@ _LANE = ir.IntType(64)
 
 for _formula in (
     *(add, sub, mul, arithmetic.reduce, arithmetic.add_words),
-    *(arithmetic.digit_constraint, digit_constraints, rating_constraints),
+    *(arithmetic.digit_constraint, digit_constraints),
 ):
     register_jitable(_formula)
 
@@ -154,17 +153,6 @@ def sum_of_products(points: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
-    """The constraints of ``OneRatingPerItem`` at many points, over all slots."""
-    out = np.zeros(points.shape[1], points.dtype)
-    for slot in range(len(valued)):
-        for i in range(points.shape[1]):
-            term = rating_constraints(points, factors, valued, constants, slot, i)
-            out[i] = add(out[i], term)
-    return out
-
-
-@njit(nogil=True, cache=True)
 def sum_of_digits(points: Any, factors: Any, constants: Any) -> Any:
     """The constraints of ``BoundedVector`` at many points, over all slots."""
     out = np.zeros(points.shape[1], points.dtype)
@@ -235,45 +223,6 @@ def quadratic(row: Any, products: Any) -> Any:
         whole = add(mul(row[j], products[begin]), add(above, above))
         out[0] = add(out[0], mul(row[j], whole))
         begin += len(row) - j
-    return out
-
-
-@njit(nogil=True, cache=True)
-def rating_result(outputs: Any, vector: Any, factors: Any, items: Any, slots: Any) -> Any:
-    """What calls of ``OneRatingPerItem`` give, less scores and subtotals with their factors."""
-    out = np.empty_like(outputs)
-    for call in range(len(outputs)):
-        first = call * slots
-        here = factors[3 * slots : 3 * slots + min(slots, items - first)]
-        claimed = add(
-            strided_dot(here, vector, 3 * items + first, 1),
-            mul(factors[4 * slots], vector[4 * items + call]),
-        )
-        out[call] = sub(outputs[call], claimed)
-    return out
-
-
-@njit(nogil=True, cache=True)
-def rating_values(factors: Any, polynomials: Any) -> Any:
-    """For each slot of ``OneRatingPerItem`` the polynomial of code and ruler, with factors."""
-    slots = len(factors) // 4
-    out = np.empty((slots, polynomials.shape[1]), factors.dtype)
-    for slot in range(slots):
-        for k in range(polynomials.shape[1]):
-            code = mul(factors[3 * slots + slot], polynomials[0, k])
-            out[slot, k] = add(code, mul(factors[4 * slots], polynomials[1, k]))
-    return out
-
-
-@njit(nogil=True, cache=True)
-def rating_outputs(vector: Any, items: Any, upper: Any) -> Any:
-    """Scores, weights and the sum of subtotals; ``upper`` is what upper digits count."""
-    out = np.zeros(2 * items + 1, vector.dtype)
-    for i in range(items):
-        out[i] = vector[3 * items + i]
-        out[items + i] = add(vector[i], mul(vector[items + i], upper[0]))
-    for i in range(4 * items, len(vector)):
-        out[2 * items] = add(out[2 * items], vector[i])
     return out
 
 

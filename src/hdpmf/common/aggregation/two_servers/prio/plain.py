@@ -14,7 +14,6 @@ from hdpmf.common.aggregation.two_servers.prio.arithmetic import (
     add,
     digit_constraints,
     mul,
-    rating_constraints,
     sub,
 )
 
@@ -107,12 +106,6 @@ def sum_of_products(points: Any) -> Any:
     return _sum_of_rows(mul(points[::2], points[1::2]))
 
 
-def sum_of_constraints(points: Any, factors: Any, valued: Any, constants: Any) -> Any:
-    """The constraints of ``OneRatingPerItem`` at many points, over all slots."""
-    slots, n_points = np.arange(len(valued))[:, None], np.arange(points.shape[1])
-    return _sum_of_rows(rating_constraints(points, factors, valued, constants, slots, n_points))
-
-
 def sum_of_digits(points: Any, factors: Any, constants: Any) -> Any:
     """The constraints of ``BoundedVector`` at many points, over all slots."""
     slots, n_points = np.arange(len(factors) // 2)[:, None], np.arange(points.shape[1])
@@ -157,27 +150,6 @@ def quadratic(row: Any, products: Any) -> Any:
     terms = mul(mul(row[left], row[right]), products)
     twice = np.where(left < right, terms, np.uint64(0))  # both are public
     return add(_sum_of_rows(terms[:, None]), _sum_of_rows(twice[:, None]))
-
-
-def rating_result(outputs: Any, vector: Any, factors: Any, items: Any, slots: Any) -> Any:
-    """What calls of ``OneRatingPerItem`` give, less scores and subtotals with their factors."""
-    scores = _by_call(vector[3 * items : 4 * items], slots).T
-    claimed = combine_rows(factors[3 * slots : 4 * slots], scores)
-    return sub(outputs, add(claimed, mul(vector[4 * items :], factors[4 * slots])))
-
-
-def rating_values(factors: Any, polynomials: Any) -> Any:
-    """For each slot of ``OneRatingPerItem`` the polynomial of code and ruler, with factors."""
-    slots = len(factors) // 4
-    code = mul(factors[3 * slots : 4 * slots, None], polynomials[0])
-    return add(code, mul(factors[4 * slots :, None], polynomials[1]))
-
-
-def rating_outputs(vector: Any, items: Any, upper: Any) -> Any:
-    """Scores, weights and the sum of subtotals; ``upper`` is what upper digits count."""
-    weights = add(vector[:items], mul(vector[items : 2 * items], upper))
-    total = _sum_of_rows(vector[4 * items :, None])
-    return np.concatenate([vector[3 * items : 4 * items], weights, total])
 
 
 def sponge(message: Any, out: Any) -> None:
