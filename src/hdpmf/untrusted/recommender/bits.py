@@ -483,7 +483,7 @@ PATTERNS = 8
 
 LEAST_COUNT = 0.02
 
-_AGREE, _SPREAD_OF_AGREE, _ENOUGH = 0.1, 0.1, 0.25
+_AGREE, _SPREAD_OF_AGREE, _ENOUGH = 0.1, 0.07, 0.25
 """How much bits agree where similarity says so, before they are seen; how far that may be off; and
 from where on similarity counts fully. On ratings held out within training parts, epsilon .1 to 4:
 bits agree by .25 to 1.2 where similarity lowers the error (ML-100K, worlds of half stars, 0 to 10,
