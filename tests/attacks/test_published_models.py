@@ -124,6 +124,14 @@ def test_a_published_hdp_sum_tells_a_stranger_nothing(world: World) -> None:
         assert gains.mean() + 3.1 * gains.std() / np.sqrt(len(gains)) < 0.05  # one-sided .001
 
 
+def test_a_published_hdp_pairs_tells_a_stranger_nothing(world: World) -> None:
+    """Its directions and its list model are released as well, at epsilon 8 for the person."""
+    found = world.gains("hdp-pairs", (by_closeness, by_popularity, by_similarity, by_lists))
+    for gains in found.values():
+        assert chance(gains) > MISTAKEN / len(found)
+        assert gains.mean() + 3.1 * gains.std() / np.sqrt(len(gains)) < 0.05  # one-sided .001
+
+
 @pytest.mark.slow
 def test_a_published_hdp_bit_is_readable_and_its_claim_says_so(world: World) -> None:
     found = world.gains("hdp-bit", (by_similarity, by_lists))

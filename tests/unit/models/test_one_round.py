@@ -8,10 +8,10 @@ from hdpmf.common.data.item_features import fingerprint
 from hdpmf.common.model.public_model import read_part, write_part
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
-from hdpmf.models import HDPBit, HDPSum, ItemFeatures, hdp_bit, load_model
+from hdpmf.models import HDPBit, HDPPairs, HDPSum, ItemFeatures, hdp_bit, load_model
 
-KINDS = [HDPSum(rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0)]
-IDS = ["sums", "no features", "bits"]
+KINDS = [HDPSum(rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0), HDPPairs(rng=0)]
+IDS = ["sums", "no features", "bits", "pairs"]
 
 
 @pytest.mark.parametrize("model", KINDS, ids=IDS)

@@ -14,6 +14,7 @@ from hdpmf import (
     MF,
     BiasedMF,
     HDPBit,
+    HDPPairs,
     HDPSum,
     Ratings,
     UserMean,
@@ -47,7 +48,9 @@ def test_lists_of_many_users_are_a_frame(split, tmp_path, monkeypatch):
         lists.to_frame("pandas")
 
 
-@pytest.mark.parametrize("name", ["hdpmf", "hdp-sum", "hdp-bit", "user-mean", "item-knn"])
+@pytest.mark.parametrize(
+    "name", ["hdpmf", "hdp-sum", "hdp-pairs", "hdp-bit", "user-mean", "item-knn"]
+)
 def test_the_public_part_alone_takes_people_in(name, split, tmp_path):
     train, _ = split
     model = make_model(name).fit(train)
@@ -73,7 +76,7 @@ def test_what_is_learned_in_private_has_no_public_part(split, tmp_path):
         load_model(tmp_path / "m", public_only=True)
 
 
-@pytest.mark.parametrize("kind", [HDPMF, HDPSum, HDPBit])
+@pytest.mark.parametrize("kind", [HDPMF, HDPSum, HDPPairs, HDPBit])
 def test_a_part_per_user_has_nothing_of_the_others(kind, split, weights, tmp_path):
     train, _ = split
     model = kind(rng=12345).fit(train, weights)

@@ -28,7 +28,7 @@ from hdpmf.models.files import public_part
 from hdpmf.models.privacy_statement import statement_of_model
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1200, rng=0)
-METHODS = ("hdp-sum", "hdp-bit", "hdpmf", "mf")
+METHODS = ("hdp-sum", "hdp-pairs", "hdp-bit", "hdpmf", "mf")
 OPTIONS: dict[str, dict[str, Any]] = {"hdpmf": {"epochs": 3}, "mf": {"epochs": 3}}
 
 
@@ -139,7 +139,7 @@ def test_unknown_items_are_counted_and_left_out() -> None:
         model.update(table.head(1).assign(rating=9.0))
 
 
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf", "private-popular"])
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-pairs", "hdp-bit", "hdpmf", "private-popular"])
 def test_that_an_item_was_rated_does_not_bring_it_into_the_public_part(
     method: str, tmp_path: Path
 ) -> None:
@@ -191,7 +191,7 @@ def costs(model: Any) -> Any:
     return [(row.ratings, row.value, row.presence) for row in made.people.rows], made.people
 
 
-@pytest.mark.parametrize("method", ["hdp-sum", "hdp-bit", "hdpmf"])
+@pytest.mark.parametrize("method", ["hdp-sum", "hdp-pairs", "hdp-bit", "hdpmf"])
 def test_later_ratings_cost_nothing_and_earlier_ones_keep_their_cost(
     method: str, tmp_path: Path
 ) -> None:
