@@ -30,6 +30,7 @@ from hdpmf.common.aggregation.two_servers.tokens import (
 )
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
+from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
 TASK = sha256(b"a task").digest()
@@ -69,8 +70,8 @@ def measure(count: int) -> dict[str, float]:
         for device, request in zip(devices, requests, strict=True)
     ]
     with tempfile.TemporaryDirectory(prefix="hdpmf-tokens-") as place:
-        desk = TokenIssuer()
-        desk.create(TASK, key, {device.public.hex(): 1 for device in devices}, Path(place))
+        desk = TokenIssuer(Participants.of(*(device.public for device in devices)))
+        desk.create(TASK, key, Path(place))
         desk.open(TASK, Path(place))
 
         def issue(number: int) -> None:
@@ -101,16 +102,15 @@ def measure(count: int) -> dict[str, float]:
 def measure_file(key: IssuerKey, folder: Path) -> dict[str, float]:
     """The bytes of a file for each device, and how many tokens of one process it takes a second."""
     task = sha256(b"a file").digest()
-    devices = [os.urandom(32) for _ in range(WRITES)]
-    desk = TokenIssuer()
-    desk.create(task, key, {device.hex(): 1 for device in devices}, folder)
+    desk = TokenIssuer(Participants())
+    desk.create(task, key, folder)
     desk.open(task, folder)
     file = desk._file
     if file is None:
         raise SystemExit("the file is not there")
     begin = time.perf_counter()
     with ThreadPoolExecutor(16) as pool:
-        if set(pool.map(lambda device: file.enter(device, os.urandom(32)), devices)) != {200}:
+        if set(pool.map(lambda number: file.enter(number, os.urandom(32)), range(WRITES))) != {200}:
             raise SystemExit("a token was refused")
     seconds = time.perf_counter() - begin
     desk.close()

@@ -114,9 +114,7 @@ def test_status_shows_the_task(call: Call, shop: Path) -> None:
     pair, place = a_pair(), ServiceFolder(shop)
     keys = pin_servers(shop, "shop", pair)
     settings = RunSettings(minimum=2, period=3600, precision=60)
-    files = place.begin_run(
-        b"\7" * 16, RunRecord(settings=settings, devices=place.enrolled.identities)
-    )
+    files = place.begin_run(b"\7" * 16, RunRecord(settings=settings, people=place.people))
     begin = int(time.time()) - 600
     task = Task(
         servers=pair,

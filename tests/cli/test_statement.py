@@ -87,7 +87,7 @@ def test_a_public_statement_tells_nothing_exact(call: Call, model: Path, tmp_pat
         assert row.value.words not in text or row.value.words in "".join(
             party.value.words for party in made.parties
         )
-    for secret in ("devices.json", "rng", "seed="):
+    for secret in ("participants", "rng", "seed="):
         assert secret not in text
 
 
@@ -141,7 +141,7 @@ def recommender(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, epsilon in enumerate((0.5, 0.25), 1):
         run = bytes([number] * 16)
         settings = RunSettings(minimum=20, epsilon=epsilon)
-        folder.begin_run(run, RunRecord(settings=settings, devices=()))
+        folder.begin_run(run, RunRecord(settings=settings, people=0))
         summary = {"privacy": state(settings, WORLD.scale).as_dict(), "users": 30 + number}
         folder.finish(run, None, msgspec.json.encode(summary))
     return path

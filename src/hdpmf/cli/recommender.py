@@ -26,7 +26,6 @@ from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol import CatalogueTable
-    from hdpmf.common.protocol.identity import Enrolled
     from hdpmf.untrusted.service.folder import ServiceFolder
 
 UNNAMED = "recommender"
@@ -149,25 +148,15 @@ def _catalogue(
 @command
 def enroll(
     folder: RecommenderFolder,
-    cards: Annotated[
-        list[Path] | None, argument("Cards that devices wrote (hdpmf device init).", "[CARD]...")
-    ] = None,
-    remove: Annotated[
-        list[str] | None, option("Remove a device, by name or key; repeatable.", "NAME")
-    ] = None,
+    cards: Annotated[list[Path], argument("Cards that devices wrote (hdpmf device init).")],
 ) -> Result:
-    """Enrol devices, which then get a token for each task, or remove them; or show them."""
+    """Enrol devices by their cards."""
     from hdpmf.common.protocol.identity import read_card
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
-    new = [read_card(read_bytes(path)) for path in cards or ()]
-    for name in remove or ():
-        service.expel(name)
-    if new:
-        service.enroll(new)
-    enrolled = service.enrolled
-    return Result({"devices": device_fields(enrolled)}, [*device_text(enrolled)])
+    service.enroll([read_card(read_bytes(path)) for path in cards])
+    return Result({"people": service.people}, [f"{service.people:,} people are enrolled"])
 
 
 @command
@@ -214,40 +203,26 @@ def items(
 
 @command
 def status(folder: RecommenderFolder) -> Result:
-    """Show what the recommender is doing, its devices, its runs and its alerts."""
+    """Show what the recommender is doing, its participants, its runs and its alerts."""
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.health import inspect_folder, run_facts
 
     service = ServiceFolder(folder)
-    enrolled = service.enrolled
     model = service.path / "model"
     fields = {
         "name": service.config.name,
-        "devices": device_fields(enrolled),
+        "people": service.people,
         "catalogue": _catalogue_fields(service),
         "runs": [run_facts(service, run) for run in service.runs()],
         "state": service.state(),
         "model": str(model) if model.exists() else None,
         "alerts": [alert.as_dict() for alert in inspect_folder(service).alerts],
     }
-    return Result(fields, _status_text(enrolled, fields))
+    return Result(fields, _status_text(fields))
 
 
-def device_fields(enrolled: Enrolled) -> list[dict[str, Any]]:
-    """Return the enrolled devices, for JSON."""
-    return [{"name": card.name, "identity": card.identity} for card in enrolled.cards]
-
-
-def device_text(enrolled: Enrolled) -> Iterator[Block]:
-    """Yield the enrolled devices, and their number."""
-    if len(enrolled):
-        rows = [(card.name, card.identity[:16]) for card in enrolled.cards]
-        yield Table(("device", "identity"), rows)
-    yield f"{len(enrolled)} devices are enrolled"
-
-
-def _status_text(enrolled: Enrolled, fields: dict[str, Any]) -> Iterator[Block]:
-    yield from device_text(enrolled)
+def _status_text(fields: dict[str, Any]) -> Iterator[Block]:
+    yield f"{fields['people']:,} people are enrolled"
     yield _catalogue_line(fields["catalogue"])
     runs = fields["runs"]
     if runs:

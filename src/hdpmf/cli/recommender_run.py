@@ -156,7 +156,7 @@ def run(
         raise ConfigError(
             f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
         )
-    settings = None if unfinished is not None else task.settings(len(service.enrolled))
+    settings = None if unfinished is not None else task.settings(service.people)
     if serving and settings is not None:
         return _request(service, settings)
     return _conduct(service, settings, unfinished or b"", monitoring)
@@ -241,10 +241,11 @@ def _on_network(
     from hdpmf.untrusted.service.token_issuer import TokenIssuer
     from hdpmf.untrusted.service.website import serve_website
 
-    metrics, issuer = Metrics(), TokenIssuer()
+    metrics = Metrics()
     with (
+        folder.participants() as participants,
         monitoring.monitored(folder, metrics) as log,
-        serve_website(folder, issuer, metrics.requests) as address,
+        serve_website(folder, issuer := TokenIssuer(participants), metrics.requests) as address,
     ):
         note(f"listening on {address}")
         service = Service(folder, issuer, metrics=metrics, log=log)

@@ -16,6 +16,7 @@ from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import Task, signed_token_request, task_id, token_challenge
 from hdpmf.errors import DapError
 from hdpmf.untrusted.aggregator import datastore
+from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.unit.aggregator.server_pair import Pair, plain_sum
 from tests.world import issuer, make_token
@@ -42,8 +43,8 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
     number = pair.add(pair.a_task_with_tokens())
     task = pair.leader.task(number).document
     people = [Identity.generate() for _ in range(4)]
-    desk = TokenIssuer()
-    desk.create(number, issuer(), {person.public.hex(): 1 for person in people}, tmp_path)
+    desk = TokenIssuer(Participants.of(*(person.public for person in people)))
+    desk.create(number, issuer(), tmp_path)
     desk.open(number, tmp_path)
     transcript = [by_issuer(desk, task, number, person) for person in people]
     for seed, (_, _, token) in enumerate(transcript):
@@ -72,10 +73,11 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
 
 
 def test_no_device_gets_two_tokens_and_no_token_counts_twice() -> None:
-    pair, desk, person = Pair(), TokenIssuer(), Identity.generate()
+    pair, person = Pair(), Identity.generate()
+    desk = TokenIssuer(Participants.of(person.public))
     number = pair.add(pair.a_task_with_tokens())
     task = pair.leader.task(number).document
-    desk.create(number, issuer(), {person.public.hex(): 1})
+    desk.create(number, issuer())
     desk.open(number)
     _, _, token = by_issuer(desk, task, number, person)
     assert token is not None

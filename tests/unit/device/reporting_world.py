@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
+from hdpmf.common.protocol.survey_task import survey_circuit
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_info
 from hdpmf.common.aggregation.two_servers.dap.messages import (
@@ -19,7 +20,6 @@ from hdpmf.common.protocol import CatalogueTable, Survey, decode, encode
 from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.key_list import KeyList, PublishedKeys, SignedKeyList
 from hdpmf.common.protocol.servers import Collector, Server, Servers
-from hdpmf.common.protocol.survey_task import survey_circuit
 from hdpmf.common.protocol.task import Task, prio_of, task_id
 from hdpmf.private.device.policy import Policy
 from hdpmf.private.device.store.device_store import DeviceStore

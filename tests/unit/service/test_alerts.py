@@ -130,7 +130,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
 
 def begin(folder: ServiceFolder, number: int) -> bytes:
     run = bytes([number]) * 16
-    record = RunRecord(settings=RunSettings(minimum=2), devices=folder.enrolled.identities)
+    record = RunRecord(settings=RunSettings(minimum=2), people=folder.people)
     folder.begin_run(run, record)
     return run
 
@@ -147,7 +147,7 @@ def test_a_folder_is_looked_at(folder: ServiceFolder) -> None:
     assert "was given up" in inspect_folder(folder).alerts[0].words
     folder.finish(begin(folder, 2), None, msgspec.json.encode({}))
     assert inspect_folder(folder).alerts == ()
-    folder.expel(folder.enrolled.cards[0].name)
+    (folder.path / "participants.sqlite").unlink()
     assert [alert.name for alert in inspect_folder(folder).alerts] == ["devices"]
     later = inspect_folder(folder, now=inspect_folder(folder).now + 397 * DAY)
     assert [alert.name for alert in later.alerts] == ["certificate", "devices"]

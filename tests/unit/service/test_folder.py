@@ -21,19 +21,6 @@ def card(number: int, **change: Any) -> DeviceCard:
     return DeviceCard(**({"name": f"d{number}", "identity": identity} | change))
 
 
-@pytest.mark.parametrize("wrong", [{"identity": card(1).identity}, {"name": "d1"}])
-def test_a_device_is_counted_once(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    folder = ServiceFolder.create(tmp_path / "r", Config(name="test"), table())
-    folder.enroll([card(1)])
-    with pytest.raises(ConfigError):
-        folder.enroll([card(3), card(2, **wrong)])
-    assert folder.enrolled.cards == (card(1),)
-    folder.enroll([card(2)])
-    assert folder.expel("d1").cards == (card(2),)
-    with pytest.raises(ConfigError, match="no device"):
-        folder.expel("d9")
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

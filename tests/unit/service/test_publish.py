@@ -34,6 +34,7 @@ from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import Website, serve_website
@@ -83,7 +84,7 @@ def service(tmp_path: Path) -> ServiceFolder:
 @pytest.fixture
 def client(service: ServiceFolder) -> Client:
     PublicFiles(service).write(b"a task")
-    return Client(Website(service.path / "public", TokenIssuer()).app)
+    return Client(Website(service.path / "public", TokenIssuer(Participants())).app)
 
 
 def finish(service: ServiceFolder, run: bytes, mean: float) -> None:
@@ -218,7 +219,9 @@ def test_nothing_but_public_files_is_there(client: Client, service: ServiceFolde
 
 def test_without_an_index_there_is_nothing(service: ServiceFolder) -> None:
     assert (
-        Client(Website(service.path / "public", TokenIssuer()).app).get("/index.json").status_code
+        Client(Website(service.path / "public", TokenIssuer(Participants())).app)
+        .get("/index.json")
+        .status_code
         == 404
     )
 
@@ -228,11 +231,11 @@ def test_over_tls_and_by_one_process_at_a_time(
 ) -> None:
     monkeypatch.setattr(website, "LIMITS", replace(website.LIMITS, header_seconds=0.2))
     PublicFiles(service).write()
-    with serve_website(service, TokenIssuer()) as address:
+    with serve_website(service, TokenIssuer(Participants())) as address:
         assert address == f"https://localhost:{service.config.port}"
         with (
             pytest.raises(ConfigError, match="cannot listen"),
-            serve_website(service, TokenIssuer()),
+            serve_website(service, TokenIssuer(Participants())),
         ):
             pass
         trust = ssl.create_default_context(cafile=str(service.tls_folder / "authority.pem"))

@@ -18,13 +18,14 @@ from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import StorageError
 from hdpmf.private.client.outgoing import token_headers
+from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import Website
 from tests.world import issuer
 
 TASK, OTHER = b"t" * 32, b"o" * 32
 DEVICE, NEIGHBOUR, STRANGER = (Identity.generate() for _ in range(3))
-ENROLLED = (DEVICE.public.hex(), NEIGHBOUR.public.hex())
+ENROLLED = Participants.of(DEVICE.public, NEIGHBOUR.public)
 CHALLENGE = challenge_digest("films", TASK)
 
 
@@ -41,8 +42,8 @@ def ask(
 
 @pytest.fixture
 def desk(tmp_path: Path) -> TokenIssuer:
-    made = TokenIssuer()
-    made.create(TASK, issuer(), ENROLLED, tmp_path)
+    made = TokenIssuer(ENROLLED)
+    made.create(TASK, issuer(), tmp_path)
     assert made.open(TASK, tmp_path)
     return made
 
@@ -76,7 +77,7 @@ def test_strangers_and_malformed_requests_get_nothing_and_take_no_place(desk: To
 def test_a_killed_issuer_goes_on_with_what_it_knew(desk: TokenIssuer, tmp_path: Path) -> None:
     first = a_request()
     answer = ask(desk, first.request)
-    again = TokenIssuer()  # the other one was killed
+    again = TokenIssuer(ENROLLED)  # the other one was killed
     assert again.open(TASK, tmp_path)
     assert ask(again, a_request().request) == (409, b"")
     assert ask(again, first.request) == answer
@@ -132,7 +133,7 @@ def test_a_restored_folder_issues_no_tokens_for_the_task_under_way(
     ask(desk, a_request().request)
     (path,) = tmp_path.glob(".tokens-*.sqlite")
     assert path.stat().st_mode & 0o777 == 0o600
-    restored = TokenIssuer()
+    restored = TokenIssuer(ENROLLED)
     assert not restored.open(TASK, tmp_path / "from a backup, without files of that name")
     assert ask(restored, a_request().request) == (410, b"")
 
@@ -150,11 +151,9 @@ def test_no_rating_and_no_unblinded_value_is_in_the_file(desk: TokenIssuer, tmp_
     _, answer = ask(desk, blinded.request)
     token = blinded.finish(issuer().public, CHALLENGE, answer)
     connection = sqlite3.connect(next(tmp_path.glob(".tokens-*.sqlite")))
-    rows = connection.execute(
-        "SELECT device, request FROM devices WHERE request IS NOT NULL"
-    ).fetchall()
+    rows = connection.execute("SELECT participant, request FROM asked").fetchall()
     connection.close()
-    assert rows == [(DEVICE.public, sha256(blinded.request).digest())]
+    assert rows == [(1, sha256(blinded.request).digest())]
     kept = b"".join(path.read_bytes() for path in tmp_path.glob(".tokens-*"))
     for value in (token.nonce[:16], token.nonce[16:], token.authenticator[:16]):
         assert value not in kept

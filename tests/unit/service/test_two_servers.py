@@ -339,7 +339,7 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
         good.helper_encrypted_agg_share,
     )
     other.checkpoint.pairs.collection = many.encode()
-    with pytest.raises(FederationError, match="counted 5 reports, more than devices are enrolled"):
+    with pytest.raises(FederationError, match="counted 5 reports, more than people are enrolled"):
         other.conduct()
 
 
@@ -406,7 +406,7 @@ def test_tokens_are_given_out_after_a_restart_while_a_server_is_away(tmp_path: A
     with pytest.raises(Killed):
         service.conduct(run)
     world.issuer.close()
-    world.issuer = TokenIssuer()
+    world.issuer = TokenIssuer(world.issuer.participants)
     again = Service(service.folder, issuer=world.issuer, clock=world.clock)
     period = service.folder.run_files(run).load().linear
     task = read_task(period.document)

@@ -38,6 +38,7 @@ from hdpmf.private.client.pairs import histories, row_of
 from hdpmf.untrusted.recommender.pairs import PairsAnswer, facts_from_pairs
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import Checkpoint, Pace, RunFiles, RunSettings
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
@@ -93,7 +94,8 @@ class World:
             histories(part, wishes)
             for part, wishes in deal(self.ratings, PrivacyWeights.uniform(self.ratings))
         ]
-        self.issuer = TokenIssuer()  # outlives a killed run, as its files do
+        # It outlives a killed run, as its files do.
+        self.issuer = TokenIssuer(Participants.of(*(device.public for device in self.devices)))
         self.absent: set[int] = set()
         self.published: bytes | None = None
         self.reported: set[bytes] = set()
@@ -103,7 +105,7 @@ class World:
         given: dict[str, Any] = {
             "settings": self.settings,
             "table": self.table,
-            "devices": tuple(device.public.hex() for device in self.devices),
+            "people": len(self.devices),
             "servers": self.servers,
             "keys": self.collector,
             "sum_servers": ServersHere(self.leader, self.helper) if client is None else client,

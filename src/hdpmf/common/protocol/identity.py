@@ -1,4 +1,4 @@
-"""Identities of devices, servers and recommenders: keys, cards, the enrolled, and invitations.
+"""Identities of devices, servers and recommenders: keys, cards, and invitations.
 
 A device is known by its Ed25519 key.
 """
@@ -9,7 +9,6 @@ import base64
 import binascii
 import secrets
 import zlib
-from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
@@ -127,45 +126,6 @@ def read_card(data: bytes) -> DeviceCard:
     except msgspec.MsgspecError as error:
         raise ConfigError(f"this is not a device's card: {error}") from None
     return check_card(card)
-
-
-class Enrolled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The devices that may take part, in the order of enrolment."""
-
-    cards: tuple[DeviceCard, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.cards)
-
-    def __repr__(self) -> str:
-        return f"Enrolled({len(self)} devices)"
-
-    @property
-    def identities(self) -> tuple[str, ...]:
-        """Their keys (hex)."""
-        return tuple(card.identity for card in self.cards)
-
-    def plus(self, cards: Iterable[DeviceCard]) -> Enrolled:
-        """More devices; ConfigError if a name or a key is there twice."""
-        made = Enrolled((*self.cards, *cards))
-        for field in ("name", "identity"):
-            seen = set[str]()
-            for card in made.cards:
-                value = getattr(card, field)
-                if value in seen:
-                    raise ConfigError(
-                        f"two devices have the same {field} {value[:32]!r}; a device may be "
-                        "counted once. If it was set up again, remove its old card"
-                    )
-                seen.add(value)
-        return made
-
-    def without(self, name: str) -> Enrolled:
-        """One device less, by its name or key."""
-        kept = tuple(card for card in self.cards if name not in (card.name, card.identity))
-        if len(kept) == len(self.cards):
-            raise ConfigError(f"no device {name!r} is enrolled")
-        return Enrolled(kept)
 
 
 MOST_INVITATION_BYTES = 64 << 10

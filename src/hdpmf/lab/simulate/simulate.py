@@ -285,7 +285,7 @@ def simulate(
         outcome = Run(
             settings=settings,
             table=table,
-            devices=tuple(map(str, range(train.n_users))),
+            people=train.n_users,
             servers=pair.servers,
             keys=CollectorKeys.generate("simulation"),
             sum_servers=pair.sum_servers,

@@ -7,7 +7,8 @@
       format                version of this layout
       catalogue.json        the items, with all their versions
       catalogue.key         signing key of the catalogue (secret); devices pin its public half
-      devices.json          the enrolled devices; nobody else reads it
+      participants.sqlite   who takes part (``participants``)
+      invitations.key       makes the secrets of invitations (secret)
       tls/                  certificates and their keys
       runs/ID/number              number of the run, from 1
       runs/ID/settings.json       settings of the run, and who may take part
@@ -52,12 +53,11 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.identity import DeviceCard, Enrolled
+from hdpmf.common.protocol.identity import DeviceCard
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
+from hdpmf.untrusted.service.participants import FILE, Admission, EnrolmentRules, Participants
 from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings, seconds
-
-_DEVICES = "devices.json"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +66,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         names: Host names and addresses under which devices reach it; its certificate is for these.
         pace: Waiting times.
+        enrolment: Who may enrol.
         every: Time after the end of a run at which the last one is repeated, as 7d; None: never.
     """
 
@@ -74,6 +75,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: int = 9443
     names: tuple[str, ...] = ("localhost", "127.0.0.1")
     pace: Pace = Pace()
+    enrolment: EnrolmentRules = EnrolmentRules()
     every: str | None = None
 
     @property
@@ -96,12 +98,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A run as it was begun.
 
     Attributes:
-        devices: Identities of those that were enrolled at that time.
+        people: How many were enrolled at that time.
         catalogue: The version of the catalogue that it is about, whatever is added meanwhile.
     """
 
     settings: RunSettings
-    devices: tuple[str, ...]
+    people: int
     catalogue: int = 1
 
 
@@ -141,7 +143,6 @@ class ServiceFolder:
             atomic_write(
                 folder / CATALOGUE, signed_first(catalogue, key.sign, key.public).to_bytes()
             )
-            atomic_write(folder / _DEVICES, msgspec.json.encode(Enrolled()), mode=0o600)
             atomic_write(folder / "config.toml", _toml(config))
             made = cls(folder)
             prepare(made)
@@ -186,28 +187,20 @@ class ServiceFolder:
         """Folder of the certificates and their keys."""
         return self.path / "tls"
 
+    def participants(self) -> Participants:
+        """Open the database of participants."""
+        return Participants(self.path / FILE)
+
+    def enroll(self, cards: Iterable[DeviceCard]) -> None:
+        """Add participants by their cards."""
+        with self.participants() as found:
+            found.add([Admission(bytes.fromhex(card.identity)) for card in cards])
+
     @property
-    def enrolled(self) -> Enrolled:
-        """The devices that may take part in runs that begin from now on."""
-        try:
-            return msgspec.json.decode(self._read(_DEVICES), type=Enrolled)
-        except msgspec.MsgspecError as error:
-            raise StorageError(
-                f"{self.path / _DEVICES} is damaged ({error}); restore a backup"
-            ) from None
-
-    def enroll(self, cards: Iterable[DeviceCard]) -> Enrolled:
-        """Add devices, all or none of them."""
-        return self._keep(self.enrolled.plus(cards))
-
-    def expel(self, name: str) -> Enrolled:
-        """Remove a device."""
-        return self._keep(self.enrolled.without(name))
-
-    def _keep(self, enrolled: Enrolled) -> Enrolled:
-        data = msgspec.json.format(msgspec.json.encode(enrolled), indent=1)
-        atomic_write(self.path / _DEVICES, data, mode=0o600)
-        return enrolled
+    def people(self) -> int:
+        """How many are enrolled."""
+        with self.participants() as found:
+            return len(found)
 
     def begin_run(self, run: bytes, record: RunRecord) -> RunFiles:
         """A folder for a new run."""
@@ -342,6 +335,15 @@ def _toml(config: Config) -> bytes:
         "after its end:",
         f"every = {_quoted(config.every)}" if config.every is not None else '# every = "7d"',
         "",
+        "# Who may enrol, besides those whose invitation has a secret: people with a token (JWT) "
+        "of a login,",
+        "# by its issuer and the file of its public key in this folder; or everybody, so many a "
+        "minute.",
+        "[enrolment]",
+        f"issuer = {_quoted(config.enrolment.issuer)}",
+        f"key = {_quoted(config.enrolment.key)}",
+        f"open = {config.enrolment.open}",
+        "",
         "[pace]",
         "# Tries to reach the two servers before a run waits, and seconds between them.",
         f"attempts = {pace.attempts}",
@@ -377,4 +379,4 @@ def begun_runs(folder: Path) -> list[Path]:
     return [path.parent for path in (folder / "runs").glob("*/settings.json") if path.is_file()]
 
 
-LAYOUT = FolderLayout(4)
+LAYOUT = FolderLayout(5)

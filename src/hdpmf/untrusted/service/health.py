@@ -47,7 +47,7 @@ class RunHealth:
         ending: ``done``, ``given up``, ``under way``, or ``stopped`` where it has not ended and no
             process serves.
         minimum: Reports that it needed.
-        enrolled_now: Devices that are enrolled today.
+        enrolled_now: People who are enrolled today.
         trouble: Why it cannot go on, while that is so.
         cause: Why it was given up, where nobody asked for it.
         ended: Unix time; 0 if it has not.
@@ -134,9 +134,9 @@ def _devices(last: RunHealth) -> Alert | None:
         return None
     return Alert(
         DEVICES,
-        f"{last.enrolled_now} devices are enrolled, and a run like the last one needs "
+        f"{last.enrolled_now} people are enrolled, and a run like the last one needs "
         f"{last.minimum} reports",
-        "enrol more devices, or begin the next run with a lower --minimum",
+        "invite more people, or begin the next run with a lower --minimum",
     )
 
 
@@ -229,7 +229,7 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
         free=disk.free,
         alerts=tuple(found),
         now=now,
-        devices=len(folder.enrolled),
+        devices=folder.people,
         last_run=0.0 if last is None else last.ended,
         last_users=0 if last is None else last.users,
         under_way=bool(runs) and runs[0].ending in ("under way", "stopped"),
@@ -258,7 +258,7 @@ def _seen(folder: ServiceFolder, run: bytes) -> RunHealth:
         run=run.hex(),
         ending=ending,
         minimum=record.settings.minimum,
-        enrolled_now=len(folder.enrolled),
+        enrolled_now=folder.people,
         trouble=folder.run_files(run).trouble() if summary is None else None,
         cause=str((summary or {}).get("cause", "")),
         ended=0.0 if summary is None else folder.summary_path(run).stat().st_mtime,
@@ -280,7 +280,7 @@ def run_facts(service: ServiceFolder, run: bytes) -> dict[str, Any]:
         "method": METHOD,
         "catalogue_version": record.catalogue,
         "stage": stage,
-        "enrolled": len(record.devices),
+        "enrolled": record.people,
         "reports": part.reports,
         "task": None,
     }

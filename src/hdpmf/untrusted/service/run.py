@@ -102,7 +102,7 @@ class Run:
 
     Attributes:
         table: The items, as they are published.
-        devices: Identities of the enrolled; they do not change during a run.
+        people: How many were enrolled when it began.
         servers: The pair.
         keys: That the pair knows this recommender by.
         sum_servers: The way to the pair.
@@ -119,7 +119,7 @@ class Run:
 
     settings: RunSettings
     table: AnyCatalogue
-    devices: tuple[str, ...]
+    people: int
     servers: Servers
     keys: CollectorKeys
     sum_servers: SumServers
@@ -142,7 +142,7 @@ class Run:
     def conduct(self) -> RunOutcome:
         """Bring the run to its end, from its last checkpoint."""
         checkpoint, known = self.checkpoint, self.known
-        plan = self.settings.plan(known, len(self.devices))
+        plan = self.settings.plan(known, self.people)
         linear = Linear(
             items=plan.items,
             bits=LINEAR_BITS,
@@ -186,9 +186,10 @@ class Run:
             self._take_reports(part, task)
             self._collect(part, task)
         numbers, part.reports = open_collection(part.document, part.collection, self.keys)
-        if part.reports > len(self.devices):
+        enrolled = self.people if self.issuer is None else len(self.issuer.participants)
+        if part.reports > enrolled:
             raise FederationError(
-                f"the servers counted {part.reports} reports, more than devices are enrolled: a "
+                f"the servers counted {part.reports} reports, more than people are enrolled: a "
                 "server does not keep to the task, and its sum is not used",
                 "Give the run up (--give-up)",
             )
@@ -217,7 +218,7 @@ class Run:
             ).to_bytes()
             if self.issuer is not None and key is not None:
                 name = task_id(part.document)
-                self.issuer.create(name, key, self.devices, self.files.folder)
+                self.issuer.create(name, key, self.files.folder)
             part.job = secrets.token_bytes(JOB_ID_SIZE)
             self.files.save(self.checkpoint)
         return read_task(part.document)

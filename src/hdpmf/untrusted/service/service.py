@@ -25,6 +25,7 @@ from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pinned_servers
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome
+from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.run import Run, no_log
 from hdpmf.untrusted.service.settings import RUN_BYTES, RunSettings
@@ -39,7 +40,7 @@ class Service:
 
     Args:
         folder: Its files.
-        issuer: Where enrolled devices get tokens for reports.
+        issuer: Where participants get tokens for reports.
         connect: Returns the way to a pair of servers.
         log: Called with lines for people.
 
@@ -60,7 +61,7 @@ class Service:
     ) -> None:
         self.folder = folder
         self.metrics = Metrics() if metrics is None else metrics
-        self._issuer = TokenIssuer() if issuer is None else issuer
+        self._issuer = TokenIssuer(Participants()) if issuer is None else issuer
         self._connect = connect
         self._pair: tuple[Servers, SumServers] | None = None
         self._unwritten = False  # what it is doing; it was said
@@ -91,7 +92,7 @@ class Service:
             run,
             RunRecord(
                 settings=settings,
-                devices=self.folder.enrolled.identities,
+                people=self.folder.people,
                 catalogue=number_of(self.folder.items),
             ),
         )
@@ -105,11 +106,11 @@ class Service:
                 "--give-up"
             )
         self._pinned()
-        enrolled = len(self.folder.enrolled)
+        enrolled = self.folder.people
         if settings.minimum > enrolled:
             raise ConfigError(
-                f"the run needs {settings.minimum} reports and {enrolled} devices are enrolled: "
-                "hdpmf recommender enroll FOLDER CARD.json ..., or lower the minimum"
+                f"the run needs {settings.minimum} reports and {enrolled} people are enrolled: "
+                "invite more (hdpmf recommender invite FOLDER), or lower the minimum"
             )
 
     def conduct(self, run: bytes) -> RunOutcome:
@@ -136,7 +137,7 @@ class Service:
         return Run(
             settings=record.settings,
             table=self.folder.items_of(run),
-            devices=record.devices,
+            people=record.people,
             servers=self._pinned(),
             keys=load_keys(self.folder.path, self.folder.config.name),
             sum_servers=self._sum_servers(),

@@ -1,7 +1,7 @@
-"""The issuer of blind tokens: one for each enrolled device, in each task.
+"""The issuer of blind tokens: one for each participant, in each task.
 
-A task has a key of its own. Its file has the secret key, the devices that may ask and, of each, the
-digests of what was signed for it, and is there before anybody sees the task. The same request is
+A task has a key of its own. Its file has the secret key and, of each participant that has asked,
+the digest of what was signed for it, and is there before anybody sees the task. The same request is
 answered with the same bytes, so that a device may ask again after a kill; for other bytes it gets
 nothing. The file ends with the task's period. It is left out of copies (its name
 begins with a dot): a folder that was put back issues no more tokens for a task under way, because
@@ -28,7 +28,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 
@@ -43,45 +42,48 @@ from hdpmf.common.base.logs import event
 from hdpmf.common.protocol.identity import verifies
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import ProtocolError
+from hdpmf.untrusted.service.participants import Participants
 
 _KIND = FileKind(
     name="a file of tokens",
     application=0x68647074,  # "hdpt"
-    schema=2,
+    schema=3,
     safe="No token was given out that is not in it; free space, and devices ask again",
     remedy="give the run up",
 )
 
 _LAYOUT = (
     "CREATE TABLE key (value BLOB NOT NULL)",
-    "CREATE TABLE devices (device BLOB PRIMARY KEY, request BLOB) WITHOUT ROWID",
+    "CREATE TABLE asked (participant INTEGER PRIMARY KEY, request BLOB NOT NULL)",
 )
 
 _FILES = ".tokens-*"
 
 
 class TokenIssuer:
-    """Issues tokens for one task at a time, to threads of a web server or a test."""
+    """Issues tokens for one task at a time, to threads of a web server or a test.
 
-    def __init__(self) -> None:
+    Args:
+        participants: Who may ask, also those who enrolled after the task began.
+    """
+
+    def __init__(self, participants: Participants) -> None:
+        self.participants = participants
         self._guard = threading.Lock()
         self._made: dict[bytes, _TokenFile] = {}
         self._task = ""
         self._file: _TokenFile | None = None
         self._over: set[str] = set()
 
-    def create(
-        self, task: bytes, key: IssuerKey, devices: Collection[str], folder: Path | None = None
-    ) -> None:
-        """Write down the key of a task and who may ask, before anybody sees the task.
+    def create(self, task: bytes, key: IssuerKey, folder: Path | None = None) -> None:
+        """Write down the key of a task, before anybody sees the task.
 
         Args:
             task: Its id.
             key: Its public half is in the task.
-            devices: Identities of the enrolled.
             folder: Where the file is; in memory only where not given.
         """
-        self._made[task] = _TokenFile(_path(folder, task), of=(key, devices))
+        self._made[task] = _TokenFile(_path(folder, task), key)
 
     def open(self, task: bytes, folder: Path | None = None) -> bool:
         """Issue tokens for a task from now on; False if its file is lost, so that there are none.
@@ -128,7 +130,7 @@ class TokenIssuer:
         file = self._find(task)
         if file is None:
             return 410 if task in self._over else 404
-        if not file.knows(device):
+        if self._number(device) is None:
             return 401
         return 413 if length > REQUEST_SIZE else 0
 
@@ -139,8 +141,8 @@ class TokenIssuer:
             StorageError: The disk refused; the device will ask again.
         """
         refused = self.refusal(task, device, len(request))
-        file = self._find(task)
-        if refused or file is None:
+        file, number = self._find(task), self._number(device)
+        if refused or file is None or number is None:
             return refused or 410, b""
         digest = sha256(request).digest()
         said = signed_token_request(id_from_text(task, TASK_ID_SIZE), digest)
@@ -150,7 +152,7 @@ class TokenIssuer:
             file.key.read(request)  # what is malformed takes nobody's place
         except ProtocolError:
             return 422, b""
-        status = file.enter(bytes.fromhex(device), digest)
+        status = file.enter(number, digest)
         if status != 200:
             return status, b""
         try:
@@ -158,6 +160,14 @@ class TokenIssuer:
         except ProtocolError as error:
             event("token-miscomputed", logging.ERROR, error)
             return 500, b""
+
+    def _number(self, device: str) -> int | None:
+        """Return a participant's number, by its identity in lower case; None for a stranger."""
+        try:
+            identity = bytes.fromhex(device)
+        except ValueError:
+            return None
+        return self.participants.find(identity) if identity.hex() == device else None
 
     def _find(self, task: str) -> _TokenFile | None:
         """Return the file of a task that is under way."""
@@ -171,18 +181,16 @@ class TokenIssuer:
 
 
 class _TokenFile:
-    """The key of one task, who may ask, and digests of what was signed with it.
+    """The key of one task, who has asked, and digests of what was signed with it.
 
     Args:
         path: Where it is; None for memory.
-        of: Makes it: the key, and the devices that may ask.
+        made: A new file, with this key.
     """
 
-    def __init__(
-        self, path: Path | None, *, of: tuple[IssuerKey, Collection[str]] | None = None
-    ) -> None:
+    def __init__(self, path: Path | None, made: IssuerKey | None = None) -> None:
         self._path = Path(":memory:") if path is None else path
-        if of is not None and path is not None:
+        if made is not None and path is not None:
             path.touch(mode=0o600)
         self._writing = threading.Lock()
         self._open = True
@@ -191,51 +199,37 @@ class _TokenFile:
                 self._path, isolation_level=None, check_same_thread=False
             )
             make_durable(self._connection)
-            if of is None:
+            if made is None:
                 _KIND.check(self._connection, self._path)
             else:
-                self._lay(*of)
+                self._lay(made)
             (value,) = self._connection.execute("SELECT value FROM key").fetchone()
             self.key = IssuerKey.from_bytes(value)
-            self._asked = dict(self._connection.execute("SELECT device, request FROM devices"))
 
-    def _lay(self, key: IssuerKey, devices: Collection[str]) -> None:
+    def _lay(self, key: IssuerKey) -> None:
         execute = self._connection.execute
         execute("BEGIN")
         for statement in _LAYOUT:
             execute(statement)
         execute("INSERT INTO key VALUES (?)", (key.to_bytes(),))
-        self._connection.executemany(
-            "INSERT INTO devices VALUES (?, NULL)", [(bytes.fromhex(each),) for each in devices]
-        )
         execute(f"PRAGMA application_id = {_KIND.application}")
         execute(f"PRAGMA user_version = {_KIND.schema}")
         execute("COMMIT")
 
-    def knows(self, device: str) -> bool:
-        """Return whether a device may ask, by its identity in lower case."""
-        try:
-            identity = bytes.fromhex(device)
-        except ValueError:
-            return False
-        return identity in self._asked and device == identity.hex()
-
-    def enter(self, device: bytes, request: bytes) -> int:
+    def enter(self, participant: int, request: bytes) -> int:
         """Write a request down, durably.
 
         Returns:
-            200; 409 if the device has asked by another one; 410 if the task is over.
+            200; 409 if the participant has asked by another one; 410 if the task is over.
         """
         with self._writing, _KIND.errors(self._path):
             if not self._open:
                 return 410
-            known = self._asked[device]
-            if known is None:
-                self._connection.execute(
-                    "UPDATE devices SET request = ? WHERE device = ?", (request, device)
-                )
-                self._asked[device] = request
-        return 200 if known in (None, request) else 409
+            execute = self._connection.execute
+            execute("INSERT OR IGNORE INTO asked VALUES (?, ?)", (participant, request))
+            query = "SELECT request FROM asked WHERE participant = ?"
+            (known,) = execute(query, (participant,)).fetchone()
+        return 200 if known == request else 409
 
     def close(self) -> None:
         """Close it; who waits to be written down gets 410."""

@@ -1,4 +1,4 @@
-"""The recommender's web server: public files, and tokens.
+"""The recommender's web server: public files, enrolment, and tokens.
 
 Devices look at the index now and then, and load only files that they lack.
 """
@@ -19,10 +19,13 @@ from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOK
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.certificates import ServerTls, ensure_certificates
 from hdpmf.common.net.server import HttpLimits, listen, serving
+from hdpmf.common.protocol.enrolment import MAX_ENROLMENT, PARTICIPANTS_PATH, read_enrolment
 from hdpmf.common.protocol.published import INDEX, is_public
+from hdpmf.common.protocol.servers import plain_address
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
-from hdpmf.errors import StorageError, needs
+from hdpmf.errors import ProtocolError, StorageError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.participants import Admission, EnrolmentDesk
 from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 
@@ -62,7 +65,8 @@ class Website:
 
     Args:
         folder: Of ``PublicFiles``.
-        issuer: Gives tokens to devices.
+        issuer: Gives tokens to participants.
+        desk: Says who may enrol; nobody without one.
         requests: Counts requests by status.
     """
 
@@ -71,15 +75,20 @@ class Website:
         folder: Path,
         issuer: TokenIssuer,
         requests: Counter[int] | None = None,
+        desk: EnrolmentDesk | None = None,
     ) -> None:
         self._folder = folder
         self._issuer = issuer
+        self._desk = desk
+        self._admitted: list[tuple[Admission, asyncio.Future[int]]] = []
+        self._writing: asyncio.Task[None] | None = None
         self._index: tuple[int, int] = (0, 0)
         self._held: dict[str, _Held] = {}
         self._sending: set[str] = set()
         routed = Starlette(
             routes=[
                 Route(TOKENS_PATH, self._give_token, methods=["POST"]),
+                Route(PARTICIPANTS_PATH, self._enrol, methods=["POST"]),
                 Route("/{name}", self._answer, methods=["GET", "HEAD"]),
             ]
         )
@@ -93,6 +102,44 @@ class Website:
             kept = ("etag", "cache-control")
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
+
+    async def _enrol(self, request: Request) -> Response:
+        """Enrol a participant: 201, 200 if it is enrolled, or 403, 422, 429."""
+        length = request.headers.get("content-length", "")
+        if not (length.isdigit() and len(length) < 13):
+            return _empty(411)
+        if int(length) > MAX_ENROLMENT:
+            return _empty(413)
+        try:
+            asked = read_enrolment(await asyncio.wait_for(request.body(), BODY_SECONDS))
+        except TimeoutError:
+            return _empty(408)
+        except ClientDisconnect:
+            return _empty(400)
+        except ProtocolError:
+            return _empty(422)
+        admitted = 403 if self._desk is None else self._desk.admit(asked)
+        return _empty(admitted if isinstance(admitted, int) else await self._written(admitted))
+
+    async def _written(self, admitted: Admission) -> int:
+        """Write a participant down, with others who came meanwhile; return the status."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._admitted.append((admitted, done))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        return await done
+
+    async def _write(self) -> None:
+        while self._admitted:
+            batch, self._admitted = self._admitted, []
+            everybody = [admitted for admitted, _ in batch]
+            try:
+                found = await run_in_threadpool(self._issuer.participants.add, everybody)
+            except StorageError:
+                found = [507] * len(batch)
+            for (_, done), status in zip(batch, found, strict=True):
+                if not done.done():
+                    done.set_result(status)
 
     async def _give_token(self, request: Request) -> Response:
         """Answer a request that a device has signed; strangers get no body read."""
@@ -197,7 +244,8 @@ def serve_website(
     """
     config = service.config
     tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
-    website = Website(service.path / "public", issuer, requests)
+    desk = EnrolmentDesk(service.path, config.enrolment, plain_address(config.address))
+    website = Website(service.path / "public", issuer, requests, desk)
     listener = listen(config.host, config.port)
     with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:
         yield f"https://{config.names[0]}:{bound}"
