@@ -37,8 +37,7 @@ SHRINK, KNOWN, SOFT, EXPONENT = 0.8, 0.3, 0.5, -0.2
 how much of it directions are damped by, and the power of popularity that brings rows to cosines.
 
 Best of .6 to 1, .1 to .35, .4 to 1.2 and -.3 to -.15 on ratings held out within the training parts
-of ML-100K (four splits) and ML-1M (two), over epsilon 1 to 8 (``python benchmarks/constants.py``
-has how); all within .0015 around the best."""
+of ML-100K (four splits) and ML-1M (two), over epsilon 1 to 8; all within .0015 around the best."""
 
 STAR_COLUMNS, STAR_SHARE, STAR_REST = 30, 1.5, 0.2
 """How many directions of taste vectors are fitted to, and the variance of a rating along them, in
