@@ -491,8 +491,9 @@ HDP_PAIRS = Method(
         "numbers. A device scales its rows so that all of it is within the budget of its person.",
         stays_open="Visible: who takes part. Needs: two servers, of which one is honest. Epsilon "
         "is for a person's history against none; one history against another costs more "
-        "(proofs/hdp-pairs.md). With the usual cap the presence of one rating of weight W costs "
-        "at most a quarter of the person's, times W squared, in zero-concentrated privacy.",
+        "(proofs/hdp-pairs.md). With the usual cap the presence of one rating of weight 1 costs "
+        "about a quarter of the person's, in zero-concentrated privacy, and a lighter one less, if "
+        "not in proportion: with stars rounding is a part of it.",
         rounds=2,
         sums=2,
     ),
