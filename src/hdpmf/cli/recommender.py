@@ -148,7 +148,9 @@ def _catalogue(
 @command
 def enroll(
     folder: RecommenderFolder,
-    cards: Annotated[list[Path], argument("Cards that devices wrote (hdpmf device init).")],
+    cards: Annotated[
+        list[Path], argument("Cards that devices wrote (hdpmf device init).", "CARD...")
+    ],
 ) -> Result:
     """Enrol devices by their cards."""
     from hdpmf.common.protocol.identity import read_card

@@ -22,14 +22,28 @@ from typing import Any, Literal
 
 from hdpmf.common.base.files import allow_open_files
 from hdpmf.common.net.certificates import CHECK_SECONDS, ServerTls
+from hdpmf.common.net.https import DATE_HEADER
+from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import ConfigError, TransportError, needs
 
-with needs("uvicorn"), needs("httptools"):
+with needs("uvicorn"), needs("httptools"), needs("starlette"):
     import uvicorn
+    from starlette.middleware import Middleware
+    from starlette.middleware.cors import CORSMiddleware
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 BACKLOG = 2048
+
+PUBLIC = Middleware(
+    CORSMiddleware,
+    allow_origins=("*",),  # without credentials: no page can use somebody's cookies or certificates
+    allow_methods=("GET", "POST", "PUT"),
+    allow_headers=("authorization", "content-type", DEVICE_HEADER, SIGNATURE_HEADER),
+    expose_headers=(DATE_HEADER, "retry-after"),
+    max_age=86_400,
+)
+"""Pages of any origin may use a server: apps of others, and people's own."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -49,6 +49,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.https import HEALTH_PATH, date_of
+from hdpmf.common.net.server import PUBLIC
 from hdpmf.common.protocol.key_list import SIGNED_KEYS_MEDIA_TYPE, SIGNED_KEYS_PATH
 from hdpmf.common.protocol.task import (
     TASK_MEDIA_TYPE,
@@ -213,7 +214,10 @@ class Resources:
             return problem_response(error, self._limits.retry_after)
 
         return Starlette(
-            routes=self.routes(), lifespan=lifespan, exception_handlers={HTTPException: refuse}
+            routes=self.routes(),
+            lifespan=lifespan,
+            middleware=[PUBLIC],
+            exception_handlers={HTTPException: refuse},
         )
 
     def _route(self, path: str, resource: str, **handlers: Handler) -> Route:

@@ -18,7 +18,7 @@ from pathlib import Path
 from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOKENS_PATH
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.certificates import ServerTls, ensure_certificates
-from hdpmf.common.net.server import HttpLimits, listen, serving
+from hdpmf.common.net.server import PUBLIC, HttpLimits, listen, serving
 from hdpmf.common.protocol.enrolment import MAX_ENROLMENT, PARTICIPANTS_PATH, read_enrolment
 from hdpmf.common.protocol.published import INDEX, is_public
 from hdpmf.common.protocol.servers import plain_address
@@ -90,7 +90,8 @@ class Website:
                 Route(TOKENS_PATH, self._give_token, methods=["POST"]),
                 Route(PARTICIPANTS_PATH, self._enrol, methods=["POST"]),
                 Route("/{name}", self._answer, methods=["GET", "HEAD"]),
-            ]
+            ],
+            middleware=[PUBLIC],
         )
         self.app: ASGIApp = routed if requests is None else _counting(routed, requests)
 
