@@ -442,7 +442,7 @@ HDP_SUM = Method(
     headline="sums",
     views=("two-servers",),
     audited=True,
-    version=2,
+    version=3,
 )
 
 _OF_A_PERSON = (
@@ -545,7 +545,7 @@ HDP_BIT = Method(
         sums=0,
     ),
     audited=True,
-    version=2,
+    version=3,
 )
 
 
