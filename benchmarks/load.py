@@ -89,10 +89,11 @@ class Told:
 
 def crowd(pipe: Connection) -> None:
     """Devices, until the pipe is closed: first their cards, then what they have seen."""
-    from hdpmf.common.net.server import allow_connections
     from hdpmf.private.device.device_identity import card_of
     from hdpmf.private.device.policy import Policy
     from hdpmf.private.device.store.device_store import DeviceStore
+
+    from hdpmf.common.net.server import allow_connections
 
     allow_connections(16_384)
     threading.stack_size(512 << 10)
@@ -162,9 +163,10 @@ def _by_reports(
     authority: bytes,
     pair: Servers,
 ) -> None:
+    from hdpmf.private.device.pinned_servers import pin_servers
+
     from hdpmf.common.aggregation.two_servers.prio import prio3_bounded_vector
     from hdpmf.private.device.participant import Participant
-    from hdpmf.private.device.pinned_servers import pin_servers
 
     client = _TimedDoor(address, authority, told)
     for store in stores:

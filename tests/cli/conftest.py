@@ -12,10 +12,6 @@ import pytest
 
 from hdpmf.cli import main
 from hdpmf.common.data import synthetic_world
-from hdpmf.private.device.store import encryption
-from hdpmf.private.device.store.device_store import DeviceStore
-
-from .device_world import TABLE
 
 
 @dataclass(frozen=True)
@@ -47,31 +43,6 @@ def call(capfd: pytest.CaptureFixture[str]) -> Call:
         return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
 
     return run
-
-
-@pytest.fixture
-def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys from passphrases in no time, and no passphrase from outside."""
-    monkeypatch.setattr(encryption, "SCRYPT_COST", 16)
-    monkeypatch.delenv("HDPMF_DEVICE_PASSPHRASE", raising=False)
-
-
-@pytest.fixture
-def path(tmp_path: Path, call: Call) -> Path:
-    """A device's store that init made."""
-    where = tmp_path / "me.hdpmf"
-    assert call("device", "init", where).code == 0
-    return where
-
-
-@pytest.fixture
-def rated(path: Path, call: Call) -> Path:
-    """The same with three ratings and a catalogue."""
-    with DeviceStore.open(path) as store:
-        store.pin_catalogue(TABLE)
-    for item, value in zip(TABLE.ids[:3], ("1", "5", "3"), strict=True):
-        assert call("device", "rate", path, item, value).code == 0
-    return path
 
 
 @pytest.fixture(scope="session")

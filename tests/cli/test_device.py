@@ -1,362 +1,276 @@
-"""``hdpmf device``: a store is made, filled, looked at, joined to somebody, forgotten."""
+"""``hdpmf device``: a device from its first command to its list, against a world in memory."""
 
 from __future__ import annotations
 
-import stat
+import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
-import msgspec
+import numpy as np
 import pytest
 
-from hdpmf.cli.device import disclosures
-from hdpmf.common.protocol import encode
-from hdpmf.common.protocol.identity import Invitation, read_card
-from hdpmf.models import HDPSum
-from hdpmf.private.device import recommendations
-from hdpmf.private.device.consent import consents, pending, postponed
-from hdpmf.private.device.memberships import joined_recommenders
-from hdpmf.private.device.recommendations import keep_model, recommend
-from hdpmf.private.device.store.device_store import DeviceStore
-from hdpmf.private.device.store.schema import LocalModel
-from hdpmf.untrusted.service import keys
-from tests.unit.device.reporting_world import (
-    POLICY,
-    SERVERS,
-    START,
-    World,
-    make_store,
-    make_task,
-    reporter,
-)
+from hdpmf.common.data import synthetic_world
+from hdpmf.common.model.published_model import publish_model
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items, signed_first
+from hdpmf.common.protocol.documents import file_digest, to_base64
+from hdpmf.common.protocol.published import Index
+from hdpmf.common.protocol.task import task_id
+from hdpmf.models import HDPPairs
+from hdpmf.private.device import carrier, state_file
+from hdpmf.private.device.ledger import LEVELS
+from hdpmf.private.device.public import Published
+from hdpmf.private.device.state_file import StateFile
+from tests.unit.participant import publishing
+from tests.unit.participant.outside import Outside
+from tests.unit.participant.publishing import CATALOGUE_KEY, FILMS, invitation, keys, linear, task
 
 from .conftest import Call
-from .device_world import PASSPHRASE, TABLE, WORLD, pay
 
-pytestmark = pytest.mark.usefixtures("cheap_passphrases")
-
-
-def test_init_makes_a_private_store_and_a_public_card(tmp_path: Path, call: Call) -> None:
-    where = tmp_path / "store.hdpmf"
-    made = call("device", "init", where, "--name", "clinic", "--json").json
-    assert (made["encrypted"], made["name"]) == (False, "clinic")
-    assert stat.S_IMODE(where.stat().st_mode) == 0o600
-    card = read_card(Path(made["card"]).read_bytes())
-    assert (card.identity, card.name) == (made["identity"], "clinic")
-    with DeviceStore.open(where) as store:
-        assert store.identity.public.hex() == card.identity
-        assert store.identity.secret_bytes().hex() not in Path(made["card"]).read_text()
-    again = tmp_path / "card again"
-    assert call("device", "status", where, "--card", again).code == 0
-    assert again.read_bytes() == Path(made["card"]).read_bytes()
+WORLD = synthetic_world(40, 30, 900, rng=2)
+TABLE = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
+CATALOGUE = signed_first(TABLE, CATALOGUE_KEY.sign, CATALOGUE_KEY.public)
+ITEMS = TABLE.ids
+NOW = 1_900_800_000
 
 
-def test_the_passphrase_comes_from_a_file_or_the_environment(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(autouse=True)
+def no_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_file, "_COST", 1 << 4)
+    monkeypatch.delenv("HDPMF_DEVICE_PASSPHRASE", raising=False)
+
+
+@pytest.fixture(scope="module")
+def released() -> tuple[bytes, dict[str, bytes]]:
+    """A model of the world's people, as it is published."""
+    model = HDPPairs(epsilon=8.0, features=False, rng=1).fit(WORLD)
+    facts = publishing.changed(model.facts_, catalogue=known_items(CATALOGUE).fingerprint)
+    document, arrays = publish_model(facts, model.lists_, run=publishing.RUN, reports=(40, 40))
+    named = {
+        name.removeprefix("array-").removesuffix(".bin"): data for name, data in arrays.items()
+    }
+    return document.to_bytes(), named
+
+
+@pytest.fixture
+def outside(
+    monkeypatch: pytest.MonkeyPatch, released: tuple[bytes, dict[str, bytes]]
+) -> Iterator[Outside]:
+    """A recommender with a model, and the command's way to it."""
+    monkeypatch.setattr(publishing, "START", NOW)
+    world = Outside(_published(released), now=NOW)
+    monkeypatch.setattr(carrier, "WebCarrier", lambda invitations: world)
+    return world
+
+
+def _published(model: tuple[bytes, dict[str, bytes]] | None, asked: bytes = b"") -> Published:
+    items, lists = CATALOGUE.to_bytes(), keys(not_after=1 << 40)
+    files = {file_digest(items): items, file_digest(lists): lists}
+    index = Index(catalogue=file_digest(items), keys=file_digest(lists))
+    if model is not None:
+        index = publishing.changed(index, model=file_digest(model[0]))
+        files |= {file_digest(model[0]): model[0], **model[1]}
+    if asked:
+        index = publishing.changed(index, task=to_base64(task_id(asked)))
+        files[to_base64(task_id(asked))] = asked
+    return Published(index, files, 0)
+
+
+@pytest.fixture
+def invited(tmp_path: Path) -> Path:
+    path = tmp_path / "invitation.json"
+    path.write_bytes(invitation().to_json())
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path, call: Call, outside: Outside, invited: Path) -> Path:
+    """A device that has joined."""
+    path = tmp_path / "ana"
+    assert call("device", "init", path, "--name", "ana").code == 0
+    assert call("device", "join", path, invited, "--yes", "--look").code == 0
+    return path
+
+
+def test_init_makes_a_file_and_a_card_without_secrets(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "ana"
+    made = call("device", "init", path, "--name", "ana", "--json").json
+    card = json.loads(Path(made["card"]).read_bytes())
+    assert card == {"name": "ana", "identity": made["identity"]}
+    with StateFile.open(path) as file:
+        state = file.load().state
+    assert state.limits == LEVELS["middle"]
+    assert state.identity.hex() not in Path(made["card"]).read_text()
+    assert made["limits"]["life"]["epsilon"] == pytest.approx(4.0, abs=1e-6)
+    assert call("device", "init", path).code == 2
+    assert call("device", "init", tmp_path / "bea", "--level", "bold").code == 2
+
+
+def test_a_sealed_file_wants_its_passphrase(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where, secret = tmp_path / "store", tmp_path / "passphrase"
-    secret.write_text(PASSPHRASE + "\n")
-    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE_FILE", str(secret))
-    assert call("device", "init", where, "--encrypt", "--json").json["encrypted"]
-    assert call("device", "status", where).code == 0
-    secret.write_text("wrong\n")
-    ended = call("device", "status", where)
-    assert ended.code == 5
-    assert "wrong; nothing" in ended.err
-    monkeypatch.delenv("HDPMF_DEVICE_PASSPHRASE_FILE")
-    ended = call("device", "status", where)
-    assert ended.code == 5
-    assert "HDPMF_DEVICE_PASSPHRASE_FILE" in ended.err
-    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE", PASSPHRASE)
-    for command in (
-        ("rate", where, "7", "3"),
-        ("status", where),
-        ("ledger", where),
-        ("policy", where),
-    ):
-        ended = call("device", *command)
-        assert ended.code == 0
-        assert PASSPHRASE not in ended.out + ended.err
+    path, secret = tmp_path / "ana", tmp_path / "secret"
+    assert call("device", "init", path, "--encrypt").code == 5  # nobody can be asked
+    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE", "correct horse")
+    assert call("device", "init", path, "--encrypt", "--json").json["encrypted"]
+    assert call("device", "ledger", path).code == 0
+    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE", "battery staple")
+    assert call("device", "ledger", path).code == 5
+    secret.write_text("correct horse\nmore\n")
+    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE_FILE", os.fspath(secret))
+    assert call("device", "ledger", path).code == 0
+    secret.write_text("\n")
+    assert call("device", "ledger", path).code == 2
 
 
-def test_status(rated: Path, call: Call) -> None:
-    before = call("device", "status", rated, "--json").json
-    assert before["ratings"] == 3
-    assert before["catalogue"]["items"] == 40
-    assert before["budget"] == {"epsilon": 1.0, "untouched": 3, "partly_spent": 0, "spent": 0}
-    assert (before["tasks_under_way"], before["model"], before["address"]) == ([], None, None)
-    pay(rated)
-    half = call("device", "status", rated, "--json").json
-    assert (half["budget"]["partly_spent"], half["spent_total"], half["ledger_entries"]) == (
-        3,
-        1.5,
-        2,
+def test_joining_shows_the_digest_and_wants_a_yes(
+    call: Call, tmp_path: Path, outside: Outside, invited: Path
+) -> None:
+    path = tmp_path / "ana"
+    call("device", "init", path)
+    refused = call("device", "join", path, invited, "--look")
+    assert refused.code == 2
+    assert invitation().digest in refused.err
+    assert outside.requests == []
+    assert call("device", "join", path, invitation().to_link(), "--yes", "--look").code == 0
+    assert outside.requests
+    other = publishing.changed(invitation(), authority="another")
+    invited.write_bytes(other.to_json())
+    again = call("device", "join", path, invited, "--yes", "--look")
+    assert again.code == 2
+    assert "pinned" in again.err
+
+
+def test_two_servers_on_one_host_are_not_joined(call: Call, tmp_path: Path, invited: Path) -> None:
+    path = tmp_path / "ana"
+    call("device", "init", path)
+    servers = publishing.SERVERS
+    helper = publishing.changed(servers.helper, url="https://north.example:9443")
+    one = publishing.changed(invitation(), servers=publishing.changed(servers, helper=helper))
+    invited.write_bytes(one.to_json())
+    refused = call("device", "join", path, invited, "--yes", "--look")
+    assert (refused.code, "one host" in refused.err) == (2, True)
+
+
+def test_rating_one_by_one_and_from_a_file(call: Call, store: Path, tmp_path: Path) -> None:
+    assert call("device", "rate", store, ITEMS[0], "5").code == 0
+    assert call("device", "rate", store, ITEMS[0], "--weight", "0.25").code == 0
+    assert call("device", "rate", store, ITEMS[1], "2", "--weight", "0").code == 0
+    (tmp_path / "own.csv").write_text(
+        f"item;rating;weight\n{ITEMS[2]};4;0.5\nnothing;3;\n{ITEMS[3]};9;\n{ITEMS[4]};1;\n"
     )
-    assert "3 partly spent" in call("device", "status", rated).out
-
-
-def test_recommend_is_local(rated: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Lists go by the clock, and a new hour could begin between two of them.
-    monkeypatch.setattr(recommendations, "time", SimpleNamespace(time=lambda: 2e9))
-    assert call("device", "recommend", rated).code == 2
-    model = HDPSum(rng=0).fit(WORLD)
-    with DeviceStore.open(rated) as store:
-        keep_model(
-            store,
-            LocalModel(
-                recommender="r",
-                run="ab" * 16,
-                method="hdp-sum",
-                view="two-servers",
-                survey=None,
-                numbers=encode(model.facts_),
-            ),
-        )
-    found = call("device", "recommend", rated, "-n", "4", "--json").json
-    assert len(found["items"]) == 4
-    assert not {one["item"] for one in found["items"]} & set(TABLE.ids[:3])
-    with DeviceStore.open(
-        rated
-    ) as store:  # by what is chosen and liked, so that predicted ratings need not fall
-        expected = [(one.item, one.score) for one in recommend(store, 4)]
-    assert [(one["item"], one["score"]) for one in found["items"]] == expected
-    shown = call("device", "recommend", rated, "-n", "4")
-    assert found["items"][0]["title"] in shown.out
-    assert "nothing was sent" in shown.err
-    assert found["items"][0]["reason"] in shown.out
-    first = found["items"][0]["item"]
-    hidden = call("device", "recommend", rated, "-n", "4", "--hide", first, "--json").json
-    assert first not in {one["item"] for one in hidden["items"]}
-    again = call("device", "recommend", rated, "-n", "4", "--show", first, "--json").json
-    assert again["items"][0]["item"] == first
-    comedies = call(
-        "device", "recommend", rated, "--genre", "Comedy", "--keep-rated", "--json"
-    ).json["items"]
-    assert comedies
-    assert all("Comedy" in one["genres"] for one in comedies)
-    assert "there are Action, " in call("device", "recommend", rated, "--genre", "Comdy").err
-
-
-def test_forgetting_everything_warns_and_deletes(rated: Path, call: Call) -> None:
-    ended = call("device", "forget", rated, "--everything", "--yes", "--json")
-    assert "spent a second time" in ended.err
-    assert ended.json == {
-        "store": str(rated), "forgotten": "everything", "ledger_kept": False,
-        "hdpmf_version": ended.json["hdpmf_version"],
+    taken = call("device", "rate", store, "--file", tmp_path / "own.csv", "--json").json
+    assert taken.items() >= {"rated": 2, "unknown": 1, "off_scale": 1}.items()
+    shown = call("device", "rate", store, "--json").json["ratings"]
+    own = {each["item"]: (each["value"], each["weight"]) for each in shown}
+    assert own == {
+        ITEMS[0]: (5.0, 0.25), ITEMS[1]: (2.0, 0.0), ITEMS[2]: (4.0, 0.5), ITEMS[4]: (1.0, 1.0)
     }  # fmt: skip
-    assert [one.name for one in rated.parent.iterdir()] == ["me.hdpmf.card.json"]
+    assert call("device", "rate", store, ITEMS[0], "--remove", "--json").json["ratings"] == 3
+    word = TABLE.titles[5].split()[-2]
+    found = call("device", "rate", store, "--search", word, "--json").json["items"]
+    assert ITEMS[5] in [each["item"] for each in found]
 
 
 @pytest.mark.parametrize(
-    "command", ["status", "rate", "recommend", "ledger", "policy", "forget", "join"]
+    ("options", "words"),
+    [
+        ((ITEMS[0], "9"), "scale"),
+        (("nothing", "3"), "no item"),
+        ((ITEMS[0],), "say how"),
+        ((ITEMS[0], "--weight", "2"), "not rated"),
+        ((ITEMS[0], "3", "--weight", "2"), "from 0"),
+        (("--remove",), "go with an ITEM"),
+        ((ITEMS[0], "3", "--search", "x"), "choose one"),
+    ],
 )
-def test_no_store_is_said_by_every_command(tmp_path: Path, call: Call, command: str) -> None:
-    extra = {"rate": ("7", "3"), "forget": ("--ratings", "--yes")}.get(command, ())
-    ended = call("device", command, tmp_path / "absent", *extra, "--json")
-    assert ended.code == 2
-    assert "hdpmf device init" in ended.json["error"]["message"]
-
-
-def test_rating_listing_and_removing(rated: Path, call: Call) -> None:
-    items = TABLE.ids[:3]
-    assert call("device", "rate", rated, items[0], "2", "--json").json["ratings"] == 3
-    assert call("device", "rate", rated, items[1], "--remove").code == 0
-    assert call("device", "rate", rated, items[1], "--remove").code == 3
-    assert call("device", "rate", rated, items[2], "--weight", "0.5").code == 0
-    assert call("device", "rate", rated, "--weight", "0.5").code == 0
-    listed = call("device", "rate", rated, "--list", "--json").json["ratings"]
-    assert [(one["item"], one["value"], one["weight"]) for one in listed] == [
-        (items[0], 2.0, 0.5),
-        (items[2], 3.0, 0.25),
-    ]
-    assert listed[0]["title"] == TABLE.titles[0]
-    table = call("device", "rate", rated, "--list").out
-    assert TABLE.titles[0] in table
-
-
-def test_a_file_of_ones_own_is_looked_into_before_it_is_taken_in(
-    rated: Path, tmp_path: Path, call: Call
+def test_ratings_that_cannot_be(
+    call: Call, store: Path, options: tuple[str, ...], words: str
 ) -> None:
-    file = tmp_path / "mine.csv"
-    titles = [TABLE.titles[place] for place in (0, 5)]
-    file.write_text(
-        f'title,rating\n"{titles[0]}",5\n"{titles[1]}",4\nNo Such Film,3\n"{titles[1]}",99\n'
-    )
-    own = ("device", "rate", rated, "--own", file)
-    counts = {"new": 1, "changed": 1, "unknown": 1, "off_scale": 1, "repeated": 0}
-    looked = call(*own, "--json").json
-    assert {name: looked[name] for name in counts} == counts
-    assert (looked["taken"], looked["ratings"]) == (0, 3)
-    assert "Nothing was changed" in call(*own).out
-    assert "Taken in: 2" in call(*own, "--take").out
-    listed = call("device", "rate", rated, "--list", "--json").json["ratings"]
-    assert {entry["title"]: entry["value"] for entry in listed}.items() >= dict(
-        zip(titles, (5.0, 4.0), strict=True)
-    ).items()
-    assert call("device", "rate", rated, "--list", "--take").code == 2
-    assert call("device", "rate", rated, "--own", tmp_path / "none.csv").code != 0
+    refused = call("device", "rate", store, *options)
+    assert refused.code in (2, 3)
+    assert words in refused.err
+    assert call("device", "rate", store, "--json").json["ratings"] == []
 
 
-def test_changing_or_removing_what_was_released_is_told_honestly(rated: Path, call: Call) -> None:
-    fresh = call("device", "rate", rated, TABLE.ids[0], "2", "--json").json
-    assert fresh["released"] == []
-    pay(rated)
-    said = " ".join(call("device", "ledger", rated).out.split())
-    assert "afterwards" not in said
-    changed = call("device", "rate", rated, TABLE.ids[0], "4")
-    words = " ".join(changed.out.split())
-    assert "released on 20" in words
-    assert "to films.example:9443 (hdp-sum, run abababab)" in words
-    assert (
-        "cannot be recalled. The new value is not sent to this recommender: a rating "
-        "answers it once." in words
-    )
-    removed = call("device", "rate", rated, TABLE.ids[1], "--remove", "--json").json
-    (release,) = removed["released"]
-    assert (release["run"], release["method"], release["recommender"]) == (
-        "ab" * 16,
-        "hdp-sum",
-        "films.example:9443",
-    )
-    assert "stays sent and cannot be recalled." in release["words"]
-    assert "new value" not in release["words"]
-    said = " ".join(call("device", "ledger", rated).out.split())
-    assert (
-        "Of these ratings you changed 1 and removed 1 on this device afterwards. What "
-        "was sent stays sent" in said
-    )
-    (run,) = call("device", "ledger", rated, "--json").json["runs"]
-    assert (run["ratings"], run["changed_afterwards"], run["removed_afterwards"]) == (3, 1, 1)
-    listed = {
-        rating["item"]: rating["released"]
-        for rating in call("device", "rate", rated, "--list", "--json").json["ratings"]
-    }
-    assert [release["changed_afterwards"] for release in listed[TABLE.ids[0]]] == [True]
-    assert [release["changed_afterwards"] for release in listed[TABLE.ids[2]]] == [False]
-    table = call("device", "rate", rated, "--list").out
-    assert table.count("changed since") == 1
+@pytest.mark.parametrize("text", ["rating\n3\n", "item,rating\nx,\n", "\xff"])
+def test_files_that_are_none(call: Call, store: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "own.csv").write_bytes(text.encode("latin-1"))
+    assert call("device", "rate", store, "--file", tmp_path / "own.csv").code == 3
 
 
-def test_a_new_passphrase_is_never_the_one_of_the_environment(
-    path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+def test_a_list_is_of_the_published_model_and_the_own_ratings(call: Call, store: Path) -> None:
+    for item in ITEMS[:4]:
+        call("device", "rate", store, item, "5")
+    found = call("device", "recommend", store, "-n", "5", "--json").json
+    items = [each["item"] for each in found["items"]]
+    assert len(items) == 5
+    assert not set(items) & set(ITEMS[:4])
+    kept = call("device", "recommend", store, "-n", "30", "--keep-rated", "--json").json
+    assert set(ITEMS[:4]) < {each["item"] for each in kept["items"]}
+    assert "nothing was sent" in call("device", "recommend", store).err
+    stars = np.array([each["score"] for each in kept["items"]])
+    assert ((stars >= 1) & (stars <= 5)).all()
+
+
+def test_without_a_model_there_is_no_list(
+    call: Call, tmp_path: Path, outside: Outside, invited: Path
 ) -> None:
-    """It opens stores: taken for the new one, it would make a change of nothing to something
-    that looks like one.
-    """
-    monkeypatch.setenv("HDPMF_DEVICE_PASSPHRASE", PASSPHRASE)
-    told = call("device", "passphrase", path)
-    assert told.code != 0
-    assert "--new-passphrase-file" in told.err
-    assert not DeviceStore.is_encrypted(path)
+    outside.files.clear()
+    outside.publish(_published(None))
+    path = tmp_path / "ana"
+    call("device", "init", path)
+    assert call("device", "rate", path, ITEMS[0], "3").code == 2  # nobody was joined
+    assert call("device", "join", path, invited, "--yes", "--look").code == 0
+    refused = call("device", "recommend", path)
+    assert refused.code == 2
+    assert "end of a run" in refused.err
 
 
-def test_ledger_says_what_was_sent_and_what_it_reveals(rated: Path, call: Call) -> None:
-    assert "None of your ratings have ever been sent" in call("device", "ledger", rated).out
-    pay(rated)
-    said = " ".join(call("device", "ledger", rated).out.split())
-    for words in (
-        "films.example:9443",
-        "for 3 ratings",
-        "secure sum",
-        "sees one sum over devices",
-        "PROVED",
-        "at most 63 %",
-    ):
-        assert words in said, words
-    document = call("device", "ledger", rated, "--json").json
-    (run,) = document["runs"]
-    assert run["cost"]["pure_epsilon"] == pytest.approx(0.5)
-    assert (run["cost"]["status"], run["ratings"], run["sent"]) == ("proved", 3, 1)
-    assert document["spent_total"] == 1.5
-    together = document["spent_together"]
-    assert (together["proved"], together["delta"]) == (True, 1e-5)
-    assert together["pure_epsilon"] == pytest.approx(1.5)
-    assert together["epsilon_at_delta"] == pytest.approx(1.5, rel=1e-3)
-    assert "your ratings have used epsilon 1.5" in said
-    assert [one["action"] for one in document["entries"]] == ["agreed", "sent"]
-
-
-def test_questions_are_shown_with_their_numbers_and_answered(
-    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-):
-    path = tmp_path / "asked.sqlite"
-    store, world = make_store(path=path, policy=msgspec.structs.replace(POLICY, ask=True)), World()
-    world.publish(task=make_task())
-    monkeypatch.setattr(disclosures.time, "time", lambda: float(START))
-    reporter(store, world).step()
-    assert len(pending(store)) == 1
-    store.close()
-    (question,) = call("device", "consent", path, "--json").json["questions"]
-    assert (question["method"], question["epsilon"], question["answer"]) == ("hdp-sum", 0.5, None)
-    assert question["digest"] == SERVERS.digest
-    assert len(question["numbers"]) == question["ratings"] == 6
-    said = call("device", "consent", path)
-    assert "6 of your ratings would take part" in said.out
-    assert "cannot be taken back" in said.out.replace("\n  ", " ")
-    for wrong in (("1",), ("1", "maybe"), ("2", "once")):
-        assert call("device", "consent", path, *wrong).code != 0
-    assert call("device", "consent", path, "1", "later").code == 0
-    with DeviceStore.open(path) as opened:
-        assert (pending(opened, START), len(postponed(opened, START))) == ([], 1)
-    assert call("device", "consent", path, "1", "never").code == 0  # it is listed all the same
-    with DeviceStore.open(path) as opened:
-        assert [consent.answer for consent in consents(opened)] == ["never"]
-    assert call("device", "consent", path, "--json").json["questions"][0]["answer"] == "never"
-    assert call("device", "consent", path, "1", "again").code == 0
-    with DeviceStore.open(path) as opened:
-        assert consents(opened) == []
-
-
-def test_a_recommender_invites_and_a_device_joins_by_that(
-    tmp_path: Path, call: Call, path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "films.csv").write_text("item,title\n1,Alpha\n2,Beta\n")
-    shop = tmp_path / "shop"
-    assert (
-        call("recommender", "init", shop, "--items", tmp_path / "films.csv", "--port", 9443).code
-        == 0
+def test_the_ledger_says_what_was_sent_and_what_is_left(
+    call: Call, store: Path, outside: Outside
+) -> None:
+    before = call("device", "ledger", store, "--json").json
+    assert before["lines"] == []
+    assert "Nothing" in call("device", "ledger", store).out
+    asked = task(
+        sums=linear(items=len(ITEMS), presence=3000, values=0),
+        catalogue=known_items(CATALOGUE).fingerprint,
     )
-    monkeypatch.setattr(keys, "pinned_servers", lambda folder: SERVERS)
-    told = call("recommender", "invite", shop, "--json").json
-    invitation = Invitation.read(Path(told["file"]).read_bytes())
-    assert invitation == Invitation.read(told["link"].encode())
-    assert (invitation.address, invitation.servers) == ("https://localhost:9443", SERVERS)
-    assert "BEGIN CERTIFICATE" in invitation.authority
-    assert (
-        Invitation.read(
-            Path(
-                call("recommender", "invite", shop, "--public-authority", "--json").json["file"]
-            ).read_bytes()
-        ).authority
-        == ""
-    )
+    outside.publish(_published(None, asked))
+    _live(store, outside)
+    after = call("device", "ledger", store, "--json").json
+    (line,) = after["lines"]
+    assert not line["zeros"]
+    assert line["squared_mu"] == pytest.approx((2**20 - 1) / 3000**2, rel=1e-6)
+    assert after["left"] == pytest.approx(before["left"] - line["squared_mu"])
+    assert 0.5 < after["person"]["guess_right_at_most"] < 0.6
+    words = call("device", "ledger", store).out
+    assert "is right at most" in " ".join(words.split())
+    spent = call("device", "ledger", store, "--level", "careful", "--json").json
+    assert spent["limits"]["life"]["epsilon"] == pytest.approx(2.0, abs=1e-6)
+    assert spent["left"] < after["left"]
 
-    from hdpmf.cli.device import join
 
-    monkeypatch.setattr(join, "serve", lambda *_, **__: ({"reports": 0, "model": False}, ""))
-    refused = call("device", "join", path, "https://other.example", "--invitation", told["file"])
-    assert "leave those out" in refused.err
-    joined = call("device", "join", path, "--invitation", told["file"])
-    assert joined.code == 0
-    with DeviceStore.open(path) as store:
-        assert [known.address for known in joined_recommenders(store)] == ["https://localhost:9443"]
-        assert store.policy.servers == (SERVERS.digest,)
-    where = "https://localhost:9443"
-    assert call("device", "recommenders", path, where, "--pause", "--json").json["recommenders"][0][
-        "paused"
-    ]
-    assert "(paused)" in call("device", "recommenders", path).out
-    assert not call("device", "recommenders", path, where, "--resume", "--json").json[
-        "recommenders"
-    ][0]["paused"]
-    for wrong in (
-        (where,),
-        (where, "--pause", "--leave"),
-        ("--leave",),
-        ("https://nobody.example", "--leave"),
-    ):
-        assert call("device", "recommenders", path, *wrong).code != 0
-    assert "cannot be recalled" in call("device", "recommenders", path, where, "--leave").err
-    assert call("device", "recommenders", path, "--json").json["recommenders"] == []
-    with DeviceStore.open(path) as store:
-        assert store.policy.servers == ()
+def _live(store: Path, outside: Outside) -> None:
+    from tests.unit.participant.outside import live, participant
+
+    outside.now = float(publishing.START)
+    with StateFile.open(store) as file:
+        live(participant(file, outside), outside, publishing.PERIOD)
+    assert len(outside.reports) == 1
+
+
+def test_leaving_ends_it(call: Call, store: Path) -> None:
+    assert call("device", "join", store, "--leave", FILMS, "--json").json["left"] == FILMS
+    assert call("device", "join", store, "--look").code == 2
+    assert call("device", "rate", store, ITEMS[0], "3").code == 2
+
+
+def test_nothing_private_is_in_what_join_prints(call: Call, store: Path, outside: Outside) -> None:
+    for item in ITEMS[:3]:
+        call("device", "rate", store, item, "4")
+    told = call("device", "join", store, "--look")
+    everything: Any = told.out + told.err
+    assert not [title for title in TABLE.titles[:3] if title in everything]

@@ -162,7 +162,7 @@ def test_a_bug_keeps_its_traceback_but_shows_no_variables() -> None:
             {"hdpmf", "hdpmf-w", "hdpmf-r", "hdpmf-paid", "hdp-sum", "hdp-pairs", "hdp-bit"},
         ),
         ("hdpmf evaluate mf --split ti", 4, {"time"}),
-        ("hdpmf federate simulate --method hdp-", 4, {"hdp-sum"}),
+        ("hdpmf federate simulate --method hdp-", 4, {"hdp-pairs"}),
         ("hdpmf data info ml", 3, {"ml-100k", "ml-1m"}),
         ("hdpmf evaluate mf --data sy", 4, {"synthetic"}),
     ],

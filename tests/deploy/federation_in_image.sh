@@ -18,13 +18,9 @@ for role in leader helper; do
     hdpmf aggregator admit $role recommender/collector-card.json > /dev/null
 done
 
-echo min_period = 10 > trial.toml
+hdpmf recommender invite recommender --out shop.json > /dev/null
 for person in 0 1 2 3; do
-    hdpmf device init $person.sqlite --name person-$person --scale 1 5
-    for i in $(seq 0 4); do
-        hdpmf device rate $person.sqlite $(((person + 3 * i) % 30)) $((1 + (person + i) % 5))
-    done
-    hdpmf device policy $person.sqlite --set trial.toml
+    hdpmf device init $person.sqlite --name person-$person
     hdpmf recommender enroll recommender $person.sqlite.card.json
 done > /dev/null
 
@@ -37,10 +33,15 @@ services="$services $!"
 for port in 19444 19445 19443; do
     wait_for python -c "import socket; socket.create_connection(('localhost', $port), 5)"
 done
+for person in 0 1 2 3; do
+    hdpmf device join $person.sqlite shop.json --yes --look --same-host
+    for i in $(seq 0 4); do
+        hdpmf device rate $person.sqlite $(((person + 3 * i) % 30)) $((1 + (person + i) % 5))
+    done
+done > /dev/null
 hdpmf recommender run recommender --period 60s --precision 5s --minimum 3
 for person in 0 1 2 3; do
-    hdpmf device join $person.sqlite https://localhost:19443 --ca recommender/tls/authority.pem \
-        --servers leader/servers.json --same-host --every 2 > join-$person.log 2>&1 &
+    hdpmf device join $person.sqlite --every 2 > join-$person.log 2>&1 &
     services="$services $!"
 done
 wait_for sh -c 'ls recommender/runs/*/summary.json'

@@ -17,10 +17,8 @@ class Planted(NamedTuple):
     tests: tuple[str, ...]
 
 
-_WITHDRAWN = "tests/attacks/test_withdrawn.py"
+_PARTICIPANT = "tests/unit/participant"
 _ESTIMATES = "tests/unit/recommender/test_estimates.py"
-_STORE = "tests/attacks/store/test_store.py"
-
 _DISKS = "tests/attacks/servers/test_server_disks.py"
 _RECORDED = "tests/attacks/servers/test_recorded_uploads.py"
 _ONE_AS_TWO = "tests/attacks/servers/test_one_server_as_two.py"
@@ -30,11 +28,40 @@ _TOKENS = "tests/attacks/servers/test_tokens.py"
 
 PLANTED = (
     Planted(
-        "no limit per person by default",
-        "private/device/policy.py",
-        "max_total: float | None = 50.0",
-        "max_total: float | None = None",
-        ("tests/attacks/test_policy.py",),
+        "a life without a limit",
+        "private/device/ledger.py",
+        "fits = month <= limits.month and total(lines).none + cost.none <= limits.life",
+        "fits = month <= limits.month",
+        (f"{_PARTICIPANT}/test_person_ledger.py",),
+    ),
+    Planted(
+        "a report that the ledger does not have",
+        "private/device/seal.py",
+        "if not answer.promised:",
+        "if False:",
+        (f"{_PARTICIPANT}/test_taking_part.py::test_nothing_is_sealed_that_was_not_promised",),
+    ),
+    Planted(
+        "used up budgets are seen",
+        "private/device/decide.py",
+        "        state = _promise(state, joined, answer, now)\n",
+        "        state = _promise(state, joined, answer, now)\n"
+        "        if state.ledger[-1].zeros:\n            return state, ()\n",
+        (f"{_PARTICIPANT}/test_decide.py::test_used_up_limits_make_zeros_and_nothing_else",),
+    ),
+    Planted(
+        "an old copy of a device's file is taken",
+        "private/device/state_file.py",
+        "version < counted or",
+        "False or",
+        (f"{_PARTICIPANT}/test_state_file.py::test_an_old_copy_is_refused",),
+    ),
+    Planted(
+        "anything goes to any origin",
+        "private/device/carrier.py",
+        'if url.startswith(origin + "/"):',
+        "if True:",
+        ("tests/unit/net/test_web.py::test_nothing_goes_to_an_origin_that_was_not_joined",),
     ),
     Planted(
         "h without its floor",
@@ -60,13 +87,6 @@ PLANTED = (
         ),
     ),
     Planted(
-        "an old copy of a store is taken",
-        "private/device/store/counter.py",
-        "counted is not None and commits < counted",
-        "False",
-        (_STORE,),
-    ),
-    Planted(
         "devices' TLS without host names",
         "common/net/https.py",
         "return ssl.create_default_context(cadata=text or None)",
@@ -74,16 +94,6 @@ PLANTED = (
         "        context.check_hostname = False\n"
         "        return context",
         ("tests/attacks/wire/test_tls.py",),
-    ),
-    Planted(
-        "a device's ETag comes back",
-        "common/net/web_client.py",
-        'answer = self._client.request("GET", f"{self._address}/{name}", most=most)',
-        'sent = {"if-none-match": getattr(self, "_tag", "x")}\n'
-        '            answer = self._client.request("GET", f"{self._address}/{name}", most=most, '
-        "headers=sent)\n"
-        '            self._tag = answer.headers.get("etag", "x")',
-        ("tests/attacks/wire/test_visits.py::test_nothing_that_a_server_gave_a_device_comes_back",),
     ),
     Planted(
         "any admitted recommender collects another's task",
@@ -105,27 +115,6 @@ PLANTED = (
         "if not same_host and host == plain_host(servers.helper.url):",
         "if not same_host and servers.leader.url == servers.helper.url:",
         (f"{_ONE_AS_TWO}::test_two_servers_on_one_host_are_pinned_by_nobody",),
-    ),
-    Planted(
-        "ratings are not looked at when a report leaves",
-        "private/device/outbox/reports.py",
-        "return self._checked == (read.id, self._store.ratings_version())",
-        "return self._checked is not None",
-        (f"{_WITHDRAWN}::test_the_report_is_of_the_ratings_as_they_are",),
-    ),
-    Planted(
-        "a report is made at the moment it leaves",
-        "private/device/outbox/reports.py",
-        "if (state.token_at if lacks else max(state.moment, state.retry_at)) >= after:",
-        "if True:",
-        (f"{_WITHDRAWN}::test_a_change_at_the_moment_draws_another_one",),
-    ),
-    Planted(
-        "a task that is soon over is taken",
-        "private/device/policy.py",
-        "if end - max(now, begin) < self.min_period / 4:",
-        "if False:",
-        (f"{_WITHDRAWN}::test_short_tasks_get_nothing",),
     ),
     Planted(
         "retired HPKE keys stay on the disk",
@@ -161,27 +150,6 @@ PLANTED = (
         "helper_knows_key=self._partner_keys.knows",
         "helper_knows_key=lambda config_id: True",
         (f"{_RECORDED}::test_a_report_that_the_helper_cannot_open_is_not_confirmed",),
-    ),
-    Planted(
-        "one run may spend a whole life by default",
-        "private/device/policy.py",
-        "max_epsilon_per_run: float | None = RUN_EPSILON",
-        "max_epsilon_per_run: float | None = None",
-        ("tests/attacks/test_policy.py",),
-    ),
-    Planted(
-        "a rating that is too much is left out, not cut short",
-        "private/device/disclosures/limits.py",
-        "            found[at] = left * unit",
-        "            found[at] = None",
-        ("tests/unit/device/test_limits.py::test_what_is_left_of_the_total_is_filled",),
-    ),
-    Planted(
-        "a rating that was cut short can afford more later",
-        "private/device/disclosures/ledger.py",
-        "return affordable(self.spent(ratings, own), epsilons, own, policy)",
-        "return affordable(self.spent(ratings), epsilons, own, policy)",
-        ("tests/unit/device/test_limits.py::test_who_was_cut_short_counts_as_paid_in_full",),
     ),
     Planted(
         "a server confirms reports while the clocks differ",

@@ -33,8 +33,6 @@ PACKAGES = (
     "private/device",
     "untrusted/aggregator",
     "common/aggregation/two_servers",
-    "private/page",
-    "common/web",
     "common/net",
 )
 Place = tuple[str, str, int]

@@ -49,10 +49,10 @@ _NUMBERS = "tests/unit/test_numbers.py"
 TESTS = {
     "common/privacy/accounting": (_NUMBERS, "tests/unit/privacy", "tests/cli/test_privacy.py"),
     "common/privacy": (_NUMBERS, "tests/unit/privacy", "tests/unit/client"),
-    "private/client": (_NUMBERS, "tests/unit/client", "tests/unit/device", "tests/attacks"),
+    "private/client": (_NUMBERS, "tests/unit/client", "tests/unit/participant"),
     "private/device": (
         _NUMBERS,
-        "tests/unit/device",
+        "tests/unit/participant",
         "tests/unit/base/test_schemas.py",
         "tests/attacks",
         "tests/cli/test_device.py",
@@ -70,8 +70,6 @@ TESTS = {
         "tests/unit/aggregator",
     ),
     "common/aggregation/two_servers/dap": (_NUMBERS, "tests/unit/dap", "tests/unit/aggregator"),
-    "private/page": (_NUMBERS, "tests/unit/page"),
-    "common/web": (_NUMBERS, "tests/unit/web", "tests/unit/page"),
     "common/net": (
         _NUMBERS,
         "tests/unit/net",

@@ -33,18 +33,13 @@ NUMBERS: dict[str, dict[str, object]] = {
         ],
     },
     "private.client.h_plausibility": {"FALSE_ALARM": 1e-9},
-    "private.device.disclosures.limits": {"SLACK": 1e-9},
-    "private.device.policy": {
-        "(p := Policy()).epsilon, p.max_total, p.max_epsilon_per_run": (1.0, 50.0, 0.5),
-        "(p := Policy()).min_period, p.max_tasks_per_day, p.servers": (3600, 4, ()),
+    "private.device.ledger": {
+        "UNIT, GRAIN_UNIT, WHOLE, MONTH": (10**9, 10**15, 1000, 2_592_000),
+        "LEVELS['middle'].life, LEVELS['middle'].month": (855_497_163, 213_874_290),
     },
-    "private.device.published_files": {
-        "MOST_INDEX, MOST_CATALOGUE": (2**14, 2**26),
-        "BYTES_PER_DAY": 2**29,
-    },
-    "private.device.store.encryption": {
-        "KEY_BYTES, TAG_BYTES, SCRYPT_COST, _BLOCK_SIZE": (32, 16, 2**17, 8),
-    },
+    "private.device.decide": {"EVERYBODY.rho, EVERYBODY.cap": (1.5, 16)},
+    "private.device.public": {"BYTES_PER_DAY, MOST_TASKS": (2**29, 8)},
+    "private.device.state_file": {"_COST, _PAD": (2**17, 4096)},
     "untrusted.aggregator.tasks": {
         "(r := Rules()).minimum, r.most_items, r.most_heads": (10, 200_000, 300),
         "(r := Rules()).skew, r.keep, r.lease": (300.0, 2_592_000.0, 60.0),

@@ -11,14 +11,28 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import pytest
 from msgspec.structs import replace
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.private.device.pinned_servers import pin_servers
-from tests.unit.device.reporting_world import SERVERS, START, World, make_store, make_task
-from tests.world import issuer
+from hdpmf.common.protocol.identity import Invitation
+from hdpmf.private.device.state import Joined, Rated
+from hdpmf.private.device.state_file import StateFile
+from tests.unit.participant.outside import Outside
+from tests.unit.participant.publishing import (
+    FILMS,
+    ITEMS,
+    SERVERS,
+    START,
+    issuer,
+    linear,
+    pairs,
+    published,
+    state,
+    task,
+)
 
 PROBE = """
 import json, pkgutil, sys
@@ -50,27 +64,24 @@ def loaded(*packages: str) -> set[str]:
 
 
 def test_the_private_side_loads_nothing_of_the_recommender() -> None:
-    sides = [f"hdpmf.private.{package}" for package in ("client", "device", "page")]
+    sides = [f"hdpmf.private.{package}" for package in ("client", "device")]
     assert not loaded(*sides) & (UNTRUSTED | BOTH_SIDES)
 
 
-def test_a_device_and_its_page_load_nothing_heavy() -> None:
-    assert not loaded("hdpmf.private.device", "hdpmf.private.page") & HEAVY
+def test_a_device_loads_nothing_heavy() -> None:
+    assert not loaded("hdpmf.private.device") & HEAVY
 
 
 REPORT = """
 import json, sys
-from pathlib import Path
-from hdpmf.common.net.web_client import WebClient
+from hdpmf.private.device.carrier import WebCarrier
 from hdpmf.private.device.participant import Participant
-from hdpmf.private.device.store.device_store import DeviceStore
-path, address, authority, now = *sys.argv[1:4], float(sys.argv[4])
+from hdpmf.private.device.state_file import StateFile
+path, now = sys.argv[1], float(sys.argv[2])
 end = now + 8000
-with DeviceStore.open(path, serving=True) as store:
-    web = WebClient(address, Path(authority).read_bytes())
-    device = Participant(
-        store, web, recommender=address, clock=lambda: now, uniform=lambda: 0.5, log=print
-    )
+with StateFile.open(path) as file:
+    carrier = WebCarrier([file.load().state.only().invitation], clock=lambda: now)
+    device = Participant(file, carrier, clock=lambda: now, log=print)
     while now < end:
         now += device.step()
 print(json.dumps(sorted(sys.modules)))
@@ -81,11 +92,14 @@ class Site(BaseHTTPRequestHandler):
     """The recommender's files and tokens, and the leader's health and reports."""
 
     protocol_version = "HTTP/1.1"
-    world: ClassVar[World]
+    files: ClassVar[dict[str, bytes]] = {}
     reports: ClassVar[list[bytes]] = []
 
     def log_message(self, *_: object) -> None:
         pass
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return ""  # the device's clock is not that of this machine
 
     def _say(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
@@ -97,7 +111,7 @@ class Site(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers["content-length"]))
 
     def do_GET(self) -> None:
-        self._say(200, self.world.files.get(self.path[1:], b""))
+        self._say(200, self.files.get(self.path, b""))
 
     def do_POST(self) -> None:
         self._say(200, issuer().sign(self._body()))
@@ -107,23 +121,33 @@ class Site(BaseHTTPRequestHandler):
         self._say(201)
 
 
-def test_a_device_that_has_sent_a_report_has_loaded_nothing_heavy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sums", [linear(), pairs()], ids=["linear", "pairs"])
+def test_a_device_that_has_sent_a_report_has_loaded_nothing_heavy(
+    tmp_path: Path, sums: Any
+) -> None:
     made = ensure_certificates(tmp_path / "tls", ["localhost"])
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.server, made.key)
-    Site.world = World()
+    Site.reports = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Site) as site:
         site.socket = tls.wrap_socket(site.socket, server_side=True)
         threading.Thread(target=site.serve_forever, daemon=True).start()
-        address = f"https://localhost:{site.server_port}"
-        leader = replace(SERVERS.leader, url=address, authority=made.authority.read_text())
-        servers = replace(SERVERS, leader=leader)
-        Site.world.publish(task=make_task(servers=servers))
-        with make_store(path=tmp_path / "me") as store:
-            pin_servers(store, servers, same_host=True)
-        given = [str(tmp_path / "me"), address, str(made.authority), str(START)]
+        address, authority = f"https://localhost:{site.server_port}", made.authority.read_text()
+        servers = replace(SERVERS, leader=replace(SERVERS.leader, url=address, authority=authority))
+        outside = Outside(published(task=task(servers=servers, sums=sums)))
+        Site.files = {url.removeprefix(FILMS): data for url, data in outside.files.items()}
+        invited = Invitation(address=address, servers=servers, authority=authority)
+        device = replace(
+            state(),
+            joined=(Joined(invitation=invited),),
+            ratings={address: {ITEMS[0]: Rated(5.0), ITEMS[2]: Rated(2.0)}},
+        )
+        StateFile.create(tmp_path / "me", device).close()
         done = subprocess.run(
-            [sys.executable, "-c", REPORT, *given], capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", REPORT, str(tmp_path / "me"), str(START)],
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         site.shutdown()
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,6 @@ _PURPOSES = {
     "servers": "one of the two servers that sum reports",
     "postgres": "a sum server's database in PostgreSQL",
     "tokens": "tokens of a recommender for reports to two servers, faster",
-    "page": "the pages in the browser (hdpmf device open)",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "the paper's rounds over machines, on Flower",
     "dask": "experiments on a cluster (--backend dask://HOST:8786)",

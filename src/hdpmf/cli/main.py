@@ -68,22 +68,14 @@ COMMANDS: dict[str, str | Group] = {
     "device": Group(
         "A device that keeps its ratings: what it sends, it decides itself.",
         {
-            "init": "device.status:init",
-            "open": "device.store:open_",
-            "join": "device.join:join",
-            "status": "device.status:status",
-            "rate": "device.ratings:rate",
-            "recommend": "device.ratings:recommend",
-            "catalogue": "device.ratings:catalogue",
-            "consent": "device.disclosures:consent",
-            "recommenders": "device.status:recommenders",
-            "ledger": "device.disclosures:ledger",
-            "passphrase": "device.store:passphrase",
-            "policy": "device.status:policy",
-            "forget": "device.store:forget",
+            "init": "device:init",
+            "join": "device:join",
+            "rate": "device:rate",
+            "recommend": "device:recommend",
+            "ledger": "device:ledger",
         },
         no_args_is_help=True,
-        epilog="Step by step: init, hand the card to the recommender, rate, join, recommend. "
+        epilog="Step by step: init, hand the card to the recommender, join, rate, recommend. "
         "Nothing leaves the device but what join sends, and the ledger says what that was.",
     ),
     "privacy": Group(

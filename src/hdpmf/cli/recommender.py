@@ -191,7 +191,7 @@ def items(
     fields = _catalogue_fields(service)
     text = [
         _catalogue_line(fields),
-        f"digest: {fields['digest']} (hdpmf device status shows the same)",
+        f"digest: {fields['digest']} (devices take what follows from the one they know)",
     ]
     shown = number_of(service.current_items)
     notes = []
@@ -374,7 +374,7 @@ def invite(
     file = out or folder / "invitation.json"
     atomic_write(file, made.to_json())
     text = [
-        f"{file}: for people's devices (hdpmf device open, or device join STORE --invitation FILE)",
+        f"{file}: for people's devices (hdpmf device join STORE FILE)",
         f"link: {made.to_link()}",
     ]
     text += [

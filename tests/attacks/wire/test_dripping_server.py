@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 import pytest
 
+from hdpmf.common.net import https
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.web_client import WebClient
 from hdpmf.errors import TransportError
+from tests.unit.participant.outside import carrier_to
 
 DEADLINE = 1.0
 SECONDS = 6.0  # a busy machine
@@ -74,9 +75,9 @@ def test_a_device_leaves_a_dripping_server(
     server = Dripping(certificates, drip)
     with server.listener:
         address = f"https://127.0.0.1:{server.listener.getsockname()[1]}"
-        client = WebClient(address, certificates.authority.read_bytes())
-        monkeypatch.setattr(client._client, "_deadline", DEADLINE)
+        client = carrier_to(address, certificates.authority.read_bytes())
+        monkeypatch.setitem(https.HttpsClient.__init__.__kwdefaults__, "deadline", DEADLINE)
         begun = time.monotonic()
         with pytest.raises(TransportError):
-            client.fetch("index.json", 20_000)
+            client.read(f"{address}/index.json", 20_000)
         assert time.monotonic() - begun < SECONDS

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.net.web_client import WebClient
-from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import TransportError
+from tests.unit.participant.outside import carrier_to, sealed
 
 OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
 GOOD = ssl.TLSVersion.TLSv1_2
@@ -140,27 +139,17 @@ def _whole_request(wire: ssl.SSLSocket) -> bytes:
 
 def _fetches(address: str, authority: bytes) -> str:
     with pytest.raises(TransportError) as error:
-        WebClient(address, authority).fetch("index.json", 1000)
+        carrier_to(address, authority).read(f"{address}/index.json", 1000)
     return str(error.value)
 
 
 def _uploads(address: str, authority: bytes) -> str:
-    leader = Server(
-        organisation="Leaders",
-        url=address,
-        identity="a" * 64,
-        signing="b" * 64,
-        authority=authority.decode(),
-    )
-    left: list[bool] = []
+    carrier = carrier_to("https://127.0.0.1:9", authority, leader=address)
     try:
-        status = WebClient("https://127.0.0.1:9").upload(
-            leader, "/tasks/x/reports", {}, b"x" * 99, lambda: left.append(True)
-        )
+        told = carrier.send(sealed("PUT", f"{address}/tasks/x/reports", {}, b"x" * 99))
     except TransportError as error:
-        assert not left
         return str(error)
-    return f"status {status}"
+    return f"status {told.status}"
 
 
 @pytest.mark.parametrize("way", [_fetches, _uploads], ids=["fetches", "uploads"])

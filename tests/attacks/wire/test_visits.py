@@ -14,12 +14,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.net.web_client import WebClient
 from hdpmf.private.device.participant import Participant
-from hdpmf.private.device.store.device_store import DeviceStore
-from tests.unit.device.reporting_world import World, make_facts, make_store, make_task
+from hdpmf.private.device.state import Joined
+from hdpmf.private.device.state_file import StateFile
+from tests.unit.participant.outside import Outside, carrier_to
+from tests.unit.participant.publishing import FILMS, invitation, model, published, state, task
 
 LOOKS = 3
 
@@ -28,7 +30,7 @@ LOOKS = 3
 class Curious:
     """The files of a world, over HTTPS, with a mark on every answer."""
 
-    world: World
+    world: Outside
     address: str = ""
     authority: bytes = b""
     heads: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -39,7 +41,7 @@ class Curious:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Curious]:
     made = ensure_certificates(tmp_path, ["127.0.0.1"])
-    curious = Curious(World(), authority=made.authority.read_bytes())
+    curious = Curious(Outside(), authority=made.authority.read_bytes())
     numbers = itertools.count(7_000_000)
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +56,7 @@ def server(tmp_path: Path) -> Iterator[Curious]:
             curious.resumed.append(bool(self.connection.session_reused))  # type: ignore[attr-defined]
             mark = f"visitor-{next(numbers)}"
             curious.marks.append(mark)
-            data = curious.world.files.get(self.path[1:])
+            data = curious.world.files.get(FILMS + self.path)
             self.send_response(404 if data is None else 200)
             for name, value in {
                 "etag": f'"{mark}"',
@@ -87,26 +89,26 @@ def server(tmp_path: Path) -> Iterator[Curious]:
     web.server_close()
 
 
-def looks(store: DeviceStore, server: Curious) -> None:
+def looks(file: StateFile, server: Curious) -> None:
     """Look a few times; afterwards as after a restart."""
     for _ in range(2):
-        client = WebClient(server.address, server.authority)
-        device = Participant(
-            store, client, recommender=server.address, clock=server.world.clock, every=60.0
-        )
+        carrier = carrier_to(server.address, server.authority)
+        device = Participant(file, carrier, clock=server.world.clock, every=60.0)
         for _ in range(LOOKS):
-            device.poll_soon()
             device.step()
             server.world.now += 100
 
 
-def test_nothing_that_a_server_gave_a_device_comes_back(server: Curious) -> None:
-    # The task is about other items, and asks for no report.
-    server.world.publish(facts=make_facts(), task=make_task(minimum=2))
-    server.world.index["keys"] = {"sha256": "ab" * 32}  # one that is not there
-    server.world.publish()
-    for _ in range(2):
-        looks(make_store(), server)
+def test_nothing_that_a_server_gave_a_device_comes_back(server: Curious, tmp_path: Path) -> None:
+    # The task is about other items, and asks for no report. A list of keys is not there.
+    seen = published(model=model(), task=task(catalogue="another"))
+    missing = replace(seen, index=replace(seen.index, keys="A" * 43))
+    server.world.publish(missing)
+    for number in range(2):
+        made = replace(state(), joined=())
+        made = made.with_joined(Joined(invitation=invitation(server.address)))
+        with StateFile.create(tmp_path / f"device-{number}", made) as file:
+            looks(file, server)
     assert len(server.heads["/index.json"]) == 2 * 2 * LOOKS
     assert len(server.heads) >= 4
     everything = "\n".join(head for heads in server.heads.values() for head in heads)

@@ -25,7 +25,7 @@ builtins.__import__ = without
 import hdpmf
 for name in hdpmf.__all__:
     getattr(hdpmf, name)
-import hdpmf.cli.main, hdpmf.private.device.store.database, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.serve
+import hdpmf.cli.main, hdpmf.private.device.state_file, hdpmf.untrusted.service.folder, hdpmf.untrusted.aggregator.serve
 from hdpmf.common.base.files import allow_open_files
 allow_open_files(10_000)
 print("imported")

@@ -17,7 +17,9 @@ from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.errors import ConfigError, HdpmfError, ModelFileError, StorageError
 from hdpmf.models import make_model
 from hdpmf.models.files import load_model, public_part
-from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.ledger import LEVELS
+from hdpmf.private.device.state import new_state
+from hdpmf.private.device.state_file import StateFile
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
@@ -32,7 +34,7 @@ def place(tmp_path: Path) -> Path:
     folder = tmp_path / "place"
     model = make_model("hdp-sum", rng=0).fit(WORLD)
     model.save(folder / "model")
-    DeviceStore.create(folder / "ana.sqlite").close()
+    StateFile.create(folder / "ana.sqlite", new_state(LEVELS["middle"])).close()
     items = catalogue_table(WORLD.items, WORLD.scale, WORLD.item_table)
     ServiceFolder.create(folder / "recommender", Config(name="shop"), items)
     server = AggregatorConfig(role="leader", organisation="x", name="localhost")
@@ -66,7 +68,7 @@ def _content(folder: Path) -> dict[str, str]:
 
 
 KINDS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], object]]] = {
-    "ana.sqlite": (_sqlite, DeviceStore.open),
+    "ana.sqlite": (_sqlite, StateFile.open),
     f"recommender/{LAYOUT_FILE}": (_layout, lambda path: ServiceFolder(path.parent)),
     f"leader/{LAYOUT_FILE}": (_layout, lambda path: AggregatorFolder(path.parent)),
     "model/recommender/model.json": (_json, lambda path: load_model(path.parents[1])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -24,7 +25,6 @@ from hdpmf.common.protocol.task import EVERYBODY, Linear, Pairs, Task, task_id
 from hdpmf.private.device.ledger import UNIT, Limits
 from hdpmf.private.device.public import Published
 from hdpmf.private.device.state import Joined, Rated, State, changed, new_state
-from tests.world.tokens import issuer
 
 N_ITEMS = 12
 START = 1_800_000_000
@@ -36,6 +36,13 @@ ITEMS = tuple(f"film {place}" for place in range(N_ITEMS))
 CATALOGUE_KEY = Identity(bytes(range(7, 39)))
 HPKE = tuple(KeyPair(place + 1, bytes(range(place, place + 32))) for place in range(3))
 SIGNING = tuple(Identity(bytes(range(place, place + 32))) for place in range(2))
+
+
+@cache
+def issuer() -> IssuerKey:
+    """The secret key of an issuer of tests."""
+    return IssuerKey.generate()
+
 
 LIMITS = Limits(life=4 * UNIT, month=4 * UNIT)
 
@@ -133,7 +140,7 @@ def model(**arrays: Any) -> tuple[bytes, dict[str, bytes]]:
         catalogue=known_items(CATALOGUE).fingerprint,
         run=RUN,
         reports=(100, 100),
-        numbers={},
+        mean=3.5,
         arrays=described,
     )
     return document.to_bytes(), files

@@ -321,7 +321,7 @@ def test_files_have_a_budget_of_bytes_a_day() -> None:
 
 
 def test_what_is_read_follows_from_what_is_public() -> None:
-    seen = published(task=task(), model=model(heads=np.arange(3.0)))
+    seen = published(task=task(), model=model(heads=np.arange(3, dtype=np.float32)))
     for rated in (None, {ITEMS[0]: 5.0}):
         made, files = state(rated), {}
         names = []
@@ -344,7 +344,10 @@ def test_what_is_read_follows_from_what_is_public() -> None:
 
 
 def test_a_model_comes_whole_and_the_one_before_goes() -> None:
-    first, second = model(heads=np.arange(3.0)), model(heads=np.arange(4.0))
+    first, second = (
+        model(heads=np.arange(3, dtype=np.float32)),
+        model(heads=np.arange(4, dtype=np.float32)),
+    )
     made = told(state(), published(model=first))
     kept = set(made.files)
     assert made.of(FILMS).model == file_digest(first[0])

@@ -179,7 +179,7 @@ def test_the_words_say_what_presence_costs_at_a_limit() -> None:
     factor = form.claims["sums"].presence
     assert factor is not None
     assert f"hidden at {factor:g} W epsilon" in form.stays_open
-    assert f"(max_total or max_ratings) it is {2 * factor:g} W epsilon" in form.stays_open
+    assert f"(max_ratings) it is {2 * factor:g} W epsilon" in form.stays_open
     for weight in (0.25, 1.0):
         at_limit = cost(
             "hdp-sum",

@@ -95,7 +95,7 @@ def test_gmp_is_used_where_it_is_installed_and_by_issuers_only(
     assert tokens._arithmetic() == (gmpy2.mpz, gmpy2.powmod_sec)
     monkeypatch.setitem(sys.modules, "gmpy2", None)
     assert tokens._arithmetic.__wrapped__() == (int, pow)
-    code = "import sys, hdpmf.private.device.outbox.reports; sys.exit('gmpy2' in sys.modules)"
+    code = "import sys, hdpmf.private.device.participant; sys.exit('gmpy2' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 

@@ -381,7 +381,7 @@ def _presence(factor: float) -> str:
     """Return a sentence on the cost of a rating's presence (proofs/hdp-sum.md)."""
     return (
         f"The presence of a rating of weight W is hidden at {factor:g} W epsilon. For a person "
-        f"whose ratings reach a limit (max_total or max_ratings) it is {2 * factor:g} W epsilon, "
+        f"whose ratings reach a limit (max_ratings) it is {2 * factor:g} W epsilon, "
         "because one more rating takes weight from others."
     )
 

@@ -11,7 +11,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -122,7 +122,6 @@ class HttpsClient:
         most: int,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
-        leaving: Callable[[], None] | None = None,
     ) -> HttpsAnswer:
         """Send a request and return the answer.
 
@@ -130,8 +129,6 @@ class HttpsClient:
             method: ``GET``, ``PUT``, ...
             url: ``https://host:port/path``.
             most: Largest answer in bytes; one that is not a success has ``MAX_PROBLEM`` at most.
-            leaving: Called when the connection is open, before anything of the request is sent:
-                headers can name who sends it, and for what. What it raises is raised here.
 
         Raises:
             TransportError: The server is unreachable, or its answer too long, compressed or too
@@ -144,15 +141,9 @@ class HttpsClient:
             sent["content-length"] = str(len(body))
         came = bytearray()
         with self._before_deadline(), _said_plainly(self._peer, came):
-            extensions = self._timeouts()
-            content: bytes | Iterator[bytes] = body
-            if leaving is not None:
-                announcement = _Announcement(leaving)
-                extensions["trace"] = announcement.trace
-                content = announcement.let_through(body)
             given: list[tuple[str | bytes, str | bytes]] = list(sent.items())
             with self._pool.stream(
-                method, url, headers=given, content=content, extensions=extensions
+                method, url, headers=given, content=body, extensions=self._timeouts()
             ) as answer:
                 found = {
                     name.decode("latin-1").lower(): value.decode("latin-1")
@@ -199,26 +190,6 @@ class HttpsClient:
             yield
         finally:
             timer.cancel()
-
-
-class _Announcement:
-    """Calls ``leaving`` before the first byte of a request."""
-
-    def __init__(self, leaving: Callable[[], None]) -> None:
-        self._leaving = leaving
-        self._made = False
-
-    def trace(self, event: str, _: Mapping[str, Any]) -> None:
-        """Take an event of httpcore: a connection is open when headers are about to be sent."""
-        if event.endswith("send_request_headers.started"):
-            self._leaving()
-            self._made = True
-
-    def let_through(self, body: bytes) -> Iterator[bytes]:
-        """Hand out the body, unless an httpcore with other events has skipped the announcement."""
-        if not self._made:
-            raise TransportError("this version of httpcore does not say when headers are sent")
-        yield body
 
 
 @contextlib.contextmanager

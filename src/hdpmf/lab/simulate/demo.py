@@ -23,11 +23,11 @@ from hdpmf.errors import FederationError
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.lab.simulate.simulate import deal
 from hdpmf.models import make_model
-from hdpmf.private.device.device_identity import card_of, new_device
-from hdpmf.private.device.memberships import join
-from hdpmf.private.device.policy import Policy
-from hdpmf.private.device.recommendations import predict_ratings
-from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.joining import card_of, in_thousandths, join
+from hdpmf.private.device.ledger import UNIT, Limits
+from hdpmf.private.device.lists import OwnModel
+from hdpmf.private.device.state import Rated, changed, new_state
+from hdpmf.private.device.state_file import StateFile
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.daemon import ask_for_run
@@ -39,6 +39,8 @@ PARTICIPANTS = "participants"
 
 _NAMES = ("localhost", "127.0.0.1")
 _POLL_SECONDS = 0.2
+_LIMITS = Limits(life=100 * UNIT, month=100 * UNIT)
+"""What the result is compared with, the library, leaves nobody out."""
 _PACE = Pace(attempts=20, pause=0.5)
 
 
@@ -115,7 +117,6 @@ def run_demo(
             PARTICIPANTS,
             "hdpmf.lab.simulate.participants",
             str(folder / "devices"),
-            service.config.address,
         )
         _watch(deployment, end, say, service)
         say("the run has ended; the processes are ended")
@@ -193,24 +194,22 @@ def _devices(
         servers=servers,
         authority=(service.tls_folder / "authority.pem").read_text("ascii"),
     )
-    policy = Policy(
-        epsilon=settings.epsilon,
-        max_epsilon_per_run=None,
-        max_total=None,  # what it is compared with, the library, leaves no rating out
-        min_participants=2,
-        min_period=0,
-    )
     stores: dict[str, Path] = {}
     cards: list[DeviceCard] = []
-    for number, (user, part) in enumerate(
+    for number, (user, (own, wishes)) in enumerate(
         zip(train.users.ids.tolist(), deal(train, weights), strict=True)
     ):
         path = stores[str(user)] = folder / f"{number}.sqlite"
-        with new_device(path, name=f"device-{number}", policy=policy) as store:
-            store.add(part[0])
-            store.set_weights(part[1], part[0])
-            join(store, invitation, same_host=True)
-            cards.append(card_of(store))
+        state = new_state(
+            _LIMITS, name=f"device-{number}", wish=in_thousandths(float(wishes.beta[0]))
+        )
+        rated = {
+            str(own.items.ids[item]): Rated(float(value), in_thousandths(float(wishes.gamma[item])))
+            for item, value in zip(own.item_codes.tolist(), own.values.tolist(), strict=True)
+        }
+        state = join(state, invitation, same_host=True)
+        with StateFile.create(path, changed(state, ratings={invitation.address: rated})):
+            cards.append(card_of(state))
     service.enroll(cards)
     return stores
 
@@ -247,8 +246,9 @@ def _errors(test: Ratings, stores: Mapping[str, Path]) -> np.ndarray:
     for user, path in stores.items():
         own = np.flatnonzero(users == user)
         if len(own):
-            with DeviceStore.open(path) as store:
-                found = predict_ratings(store, items[own].tolist())
+            with StateFile.open(path) as store:
+                state = store.load().state
+            found = OwnModel(state, state.only()).predict(items[own].tolist())
             errors[own] = found - test.values[own]
     if np.isnan(errors).any():
         raise FederationError("some test ratings are of users whom no device holds")

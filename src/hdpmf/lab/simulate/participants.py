@@ -1,6 +1,6 @@
-"""One process of participants: ``python -m hdpmf.lab.simulate.participants FOLDER ADDRESS``.
+"""One process of participants: ``python -m hdpmf.lab.simulate.participants FOLDER``.
 
-Each has a store of its own in the folder, takes part until a model is there, and then stays as it
+Each has a file of its own in the folder, takes part until a model is there, and then stays as it
 is. The process ends when all have one.
 """
 
@@ -11,36 +11,37 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from hdpmf.private.device.connection import connect
+from hdpmf.private.device.carrier import WebCarrier
 from hdpmf.private.device.participant import Participant
-from hdpmf.private.device.recommendations import local_model
-from hdpmf.private.device.store.device_store import DeviceStore
+from hdpmf.private.device.state_file import StateFile
 
 _EVERY = 1.0
 """Seconds, about, between two looks of a participant."""
 
 
-def take_part(folder: Path, address: str) -> None:
-    """Let every store in a folder take part once."""
+def take_part(folder: Path) -> None:
+    """Let every device in a folder take part until it has a model."""
     with ExitStack() as stack:
-        stores = {
-            path.stem: stack.enter_context(DeviceStore.open(path, serving=True))
+        files = {
+            path.stem: stack.enter_context(StateFile.open(path))
             for path in sorted(folder.glob("*.sqlite"))
         }
-        waiting = {name: _participant(store, address, name) for name, store in stores.items()}
+        waiting = {name: _participant(file, name) for name, file in files.items()}
         while waiting:
             pause = min(participant.step() for participant in waiting.values())
-            for name in [name for name in waiting if local_model(stores[name]) is not None]:
+            for name in [each for each in waiting if files[each].load().state.only().model]:
                 del waiting[name]
             time.sleep(min(pause, _EVERY))
 
 
-def _participant(store: DeviceStore, address: str, name: str) -> Participant:
+def _participant(file: StateFile, name: str) -> Participant:
     def log(line: str) -> None:
         print(f"{name}: {line}", file=sys.stderr, flush=True)
 
-    return connect(store, address, log, every=_EVERY)
+    file.take_part()
+    carrier = WebCarrier(joined.invitation for joined in file.load().state.joined)
+    return Participant(file, carrier, every=_EVERY, log=log)
 
 
 if __name__ == "__main__":
-    take_part(Path(sys.argv[1]), sys.argv[2])
+    take_part(Path(sys.argv[1]))

@@ -4,16 +4,12 @@ To see what can leave a device, read the calls of its functions.
 
 In the paper's rounds, in memory, messages are made by ``compose``.
 
-From a device everything leaves in a report to two servers: its numbers in two shares
-(``split_report``), each encrypted to its server (``sealed_report``). What goes beside it is in
-``report_headers``: a token, which the recommender has signed blindly. The request for it
-(``token_request``) goes to the recommender with ``token_headers``.
+A report to two servers is a row in two shares (``split_report``), each encrypted to its server
+(``sealed_report``). A device sends what ``device.seal`` makes of it.
 """
 
 from __future__ import annotations
 
-import secrets
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -25,14 +21,6 @@ from hdpmf.common.protocol import (
     ItemCounts,
     SumContribution,
 )
-from hdpmf.common.protocol.documents import from_base64
-from hdpmf.common.protocol.task import (
-    DEVICE_HEADER,
-    SIGNATURE_HEADER,
-    Task,
-    signed_token_request,
-    token_challenge,
-)
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -40,8 +28,6 @@ if TYPE_CHECKING:
 
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
     from hdpmf.common.aggregation.two_servers.prio import Prio3
-    from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, Token
-    from hdpmf.common.protocol.identity import Identity
 
 Outgoing = TypeVar(
     "Outgoing",
@@ -123,39 +109,3 @@ def sealed_report(
         )
     )
     return Report(metadata, shares.public_share, leader, helper).encode()
-
-
-def token_request(task: Task, task_id: bytes) -> BlindedToken:
-    """Return the request for a token for one report, and what takes the blinding off.
-
-    The request is a uniform number for whoever does not have the latter, and depends on nothing
-    but the task's key. The report's id is drawn with it.
-    """
-    from hdpmf.common.aggregation.two_servers.tokens import NONCE_SIZE, TokenKey, blind_token
-
-    nonce = secrets.token_bytes(NONCE_SIZE)
-    return blind_token(TokenKey(from_base64(task.token_key)), token_challenge(task, task_id), nonce)
-
-
-def token_headers(identity: Identity, task_id: bytes, request: bytes) -> dict[str, str]:
-    """Return the headers of a request for a token, signed by the device: the issuer counts them."""
-    from hdpmf.common.aggregation.two_servers.tokens import REQUEST_MEDIA_TYPE
-
-    signature = identity.sign(signed_token_request(task_id, sha256(request).digest()))
-    return {
-        "content-type": REQUEST_MEDIA_TYPE,
-        DEVICE_HEADER: identity.public.hex(),
-        SIGNATURE_HEADER: signature.hex(),
-    }
-
-
-def report_headers(token: Token | None) -> dict[str, str]:
-    """Return the headers of a report: its media type and, of an enrolled device, its token.
-
-    Nothing in them names the device.
-    """
-    from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, Report
-    from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER
-
-    kind = {"content-type": MEDIA_TYPES[Report]}
-    return kind if token is None else kind | {TOKEN_HEADER: token.to_header()}

@@ -1,5 +1,6 @@
-"""The PRIVATE device: its store, policy and ledger, and the participant that uses them.
+"""The PRIVATE device of a person, without a page: ratings live here, and zeros or a row leave.
 
-Nothing here is shared with the recommender's side but the messages of ``hdpmf.common.protocol`` and
-``hdpmf.common.aggregation.masks``.
+``participant`` takes a step: it reads what is public (``public``), decides (``decide``) on the one
+state (``state``, ``state_file``) and its ledger (``ledger``), commits, and only then lets ``seal``
+make what ``carrier`` sends.
 """

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from hdpmf.errors import PrivacyError
+
+if TYPE_CHECKING:
+    from hdpmf.common.privacy.accounting.person import Spent
 
 UNIT = 10**9
 """Amounts for a square of mu of 1."""
@@ -124,6 +127,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             raise PrivacyError("a limit for a month is from 0 to that of the whole life")
 
 
+LEVELS = {
+    "careful": Limits(life=251_554_096, month=62_888_524),
+    "middle": Limits(life=855_497_163, month=213_874_290),
+    "open": Limits(life=2_775_657_948, month=693_914_487),
+}
+"""What people choose from: epsilon 2, 4 (``LIFE_EPSILON``) or 8 at delta 1e-5 for the whole life,
+and a quarter of its square in a month (``RUN_SHARE``), so that no run takes more."""
+
+
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the ledger: a report that this device has promised. Lines are only ever added.
 
@@ -187,3 +199,11 @@ def promise(
         cost=Cost() if zeros else cost,
         zeros=zeros,
     )
+
+
+def spent_of(cost: Cost) -> tuple[Spent, Spent]:
+    """Return a cost for the accounting of persons: history against none, and against another."""
+    from hdpmf.common.privacy.accounting.person import Spent
+
+    grain = cost.grain / GRAIN_UNIT
+    return Spent(cost.none / UNIT / 2, grain), Spent(cost.other / UNIT / 2, grain)

@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from hdpmf.common.privacy.pairs import LINEAR_BITS, PAIR_BITS, limit_of
+from hdpmf.common.model import published_model
+from hdpmf.common.model.list_model import ListModel
+from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import (
     CatalogueTable,
     CatalogueVersion,
@@ -23,7 +25,9 @@ from hdpmf.common.protocol.catalogue import (
     check_chain,
     is_newer,
     known_items,
+    number_of,
     read_catalogue,
+    version_at,
 )
 from hdpmf.common.protocol.documents import file_digest, read_document, to_base64
 from hdpmf.common.protocol.key_list import (
@@ -35,7 +39,7 @@ from hdpmf.common.protocol.key_list import (
 from hdpmf.common.protocol.published import INDEX, MAX_INDEX, Index, Kind, Model, file_name
 from hdpmf.common.protocol.refusal import Known, Limits, why_refused
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import Linear, Pairs, Task, read_task, task_id
+from hdpmf.common.protocol.task import Task, read_task, task_id
 from hdpmf.errors import ProtocolError
 from hdpmf.private.device.state import DAY, Joined, State, changed
 
@@ -49,7 +53,6 @@ MOST_TASKS = 8
 """Tasks of a recommender that a device takes within a day, at most."""
 
 _MOST_CATALOGUE = 64 << 20
-_FINEST = 2  # deviation of noise that has a bound (``accounting.person``)
 _FREE, _PER_ITEM = 1 << 21, 4096  # bytes of another file, and for each item
 
 
@@ -147,6 +150,14 @@ def check_digest(kind: Kind, digest: str, data: bytes) -> None:
         raise ProtocolError(f"refused: the {kind} is not what the index says: its digest differs")
 
 
+def model_of(state: State, joined: Joined) -> tuple[ItemFacts, ListModel]:
+    """Return the last model of a recommender; ProtocolError if its parts do not fit."""
+    return published_model.read_model(
+        read_model(state.files[joined.model]),
+        {file_name("array", name): state.files[name] for name in joined.arrays},
+    )
+
+
 def read_model(data: bytes) -> Model:
     """Return a model's document; ProtocolError if it is none."""
     return read_document(Model, data, "a model")
@@ -157,6 +168,20 @@ def items_of(state: State, joined: Joined) -> Items:
     if joined.catalogue not in state.files:
         raise ProtocolError("no catalogue is here yet; it comes with hdpmf device join")
     return _items(state.files[joined.catalogue])
+
+
+def items_named(state: State, joined: Joined, fingerprint: str) -> Items:
+    """Return the items of the version with this fingerprint, the newest or an earlier one.
+
+    Raises:
+        ProtocolError: There is none.
+    """
+    newest = _catalogue(state.files[joined.catalogue])
+    for number in range(number_of(newest), 0, -1):
+        found = _items(version_at(newest, number).to_bytes())
+        if found.known.fingerprint == fingerprint:
+            return found
+    raise ProtocolError("refused: the model is about other items than those of the catalogue")
 
 
 @lru_cache(maxsize=8)
@@ -251,13 +276,6 @@ def take_model(state: State, joined: Joined, digest: str, files: Mapping[str, by
     return state.with_joined(changed(joined, model=digest, arrays=tuple(arrays)))
 
 
-def _is_codable(sums: Linear | Pairs) -> bool:
-    """Return True if the bound is that of the rows that devices make, and the noise has a claim."""
-    bits = PAIR_BITS if isinstance(sums, Pairs) else LINEAR_BITS
-    finest = int(sums.noise.min())
-    return sums.bits == bits and sums.bound == limit_of(bits) and finest >= _FINEST
-
-
 class Asked(NamedTuple):
     """A task that a device may answer: by all that is public it is refused by nobody."""
 
@@ -288,6 +306,4 @@ def read_asked(state: State, joined: Joined, document: bytes, limits: Limits, no
         raise NotNowError("the time of this task has not come")
     if refusal is not None:
         raise ProtocolError(f"rule {refusal.rule}: {refusal.why}")
-    if not _is_codable(task.sums):
-        raise ProtocolError("refused: rows are of other numbers, or its noise is too fine to count")
     return Asked(name, task)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hdpmf.common.data import RatingScale
-from hdpmf.common.privacy.pairs import (
-    Heads,
-    Histories,
-    PairsPlan,
-    linear_rows,
-    pair_rows,
-    value_rows,
-)
-from hdpmf.common.protocol.task import Linear, Pairs, Task
+from hdpmf.common.data.checks import IMPLICIT_SCALE
+from hdpmf.common.model.device_fit import to_stars
+from hdpmf.common.privacy.pairs import Histories
+from hdpmf.common.protocol.task import Pairs, Task
+from hdpmf.private.client.pairs import row_of
 from hdpmf.private.device.ledger import WHOLE
 from hdpmf.private.device.public import Items, items_of
 from hdpmf.private.device.state import Joined, State
@@ -30,21 +25,7 @@ def zero_row(task: Task) -> np.ndarray:
 def own_row(state: State, joined: Joined, task: Task) -> np.ndarray:
     """Return the owner's row: of presence and, where asked for, of values; or of heads."""
     items = items_of(state, joined)
-    own = history_of(state, joined, items)
-    sums, row = task.sums, zero_row(task)
-    plan = _plan(sums, len(items.table.ids))
-    if isinstance(sums, Pairs):
-        heads = Heads(np.array(sums.heads), np.array(sums.weights))
-        rated, entries = pair_rows(plan, heads, own)
-        row[rated.items] = entries
-        return row
-    presence = linear_rows(plan, own)
-    row[own.items] = presence
-    if sums.values:
-        values, mean = value_rows(plan, own)
-        row[sums.items + own.items] = values
-        row[-1] = mean[0]
-    return row
+    return row_of(task.sums, history_of(state, joined, items), len(items.table.ids))
 
 
 def history_of(state: State, joined: Joined, items: Items) -> Histories:
@@ -56,30 +37,11 @@ def history_of(state: State, joined: Joined, items: Items) -> Histories:
         if each.weight and item in items.positions and items.positions[item] not in retired
     ]
     rated.sort(key=lambda pair: pair[0])
+    values, scale = np.array([each.value for _, each in rated], np.float64), items.known.scale
     return Histories(
         start=np.array([0, len(rated)]),
         items=np.array([position for position, _ in rated], np.int64),
-        stars=stars_of(np.array([each.value for _, each in rated], np.float64), items.known.scale),
+        stars=np.full(len(rated), 5.0) if scale == IMPLICIT_SCALE else to_stars(values, scale),
         beta=np.array([state.wish / WHOLE]),
         gamma=np.array([each.weight / WHOLE for _, each in rated], np.float64),
-    )
-
-
-def stars_of(values: np.ndarray, scale: RatingScale) -> np.ndarray:
-    """Return ratings of any scale as stars from 1 to 5."""
-    return np.asarray(1.0 + 4.0 * (values - scale.low) / (scale.high - scale.low))
-
-
-def _plan(sums: Linear | Pairs, items: int) -> PairsPlan:
-    linear, pairs = (sums, None) if isinstance(sums, Linear) else (None, sums)
-    return PairsPlan(
-        people=1,
-        items=items,
-        heads=0 if pairs is None else len(pairs.heads),
-        stars=linear is not None and linear.values > 0,
-        rho=float(sums.rho),
-        kappa=1 / sums.cap,
-        linear=0 if linear is None else linear.presence,
-        values=0 if linear is None else linear.values,
-        pairs=0 if pairs is None else pairs.deviation,
     )

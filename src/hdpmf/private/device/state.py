@@ -135,7 +135,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         wish: How much of a task's price the owner lets through, in thousandths.
         ledger: What was promised. It only grows.
         ratings: By recommender's address and item id.
-        hidden: Items that are not to be on the owner's lists, by address.
         files: Public files that were checked, by their digests.
     """
 
@@ -147,7 +146,6 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     joined: tuple[Joined, ...] = ()
     ledger: tuple[Line, ...] = ()
     ratings: Mapping[str, Mapping[str, Rated]] = msgspec.field(default_factory=dict)
-    hidden: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     files: Mapping[str, bytes] = msgspec.field(default_factory=dict)
 
     def __repr__(self) -> str:

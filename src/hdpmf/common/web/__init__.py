@@ -1,1 +1,0 @@
-"""Shared by pages in a browser: request checks, sessions, templates, a local server."""

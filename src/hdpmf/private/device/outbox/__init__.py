@@ -1,1 +1,0 @@
-"""The one thing that leaves a device for a task: a report to two servers."""

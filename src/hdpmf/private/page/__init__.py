@@ -1,1 +1,0 @@
-"""The owner's page in the browser (``hdpmf device open``)."""
