@@ -115,6 +115,7 @@ def test_lists_with_filters(call: Call, films: Path, tmp_path: Path) -> None:
     ("options", "code", "said"),
     [
         (("1", "--genre", "Comdy"), 2, "there is no genre 'Comdy'; there are Action, "),
+        (("1", "--audience", "G"), 2, "no audience is known of these items"),
         ((), 2, "name the users"),
         (("1", "--all-users"), 2, "name the users"),
         (("--users", "nowhere.txt"), 2, "cannot read nowhere.txt"),

@@ -32,6 +32,10 @@ class ListOptions:
     genre: Annotated[list[str] | None, option("Only items of this genre; repeatable.", "NAME")] = (
         None
     )
+    audience: Annotated[
+        list[str] | None,
+        option("Only items known to be suitable for this audience; repeatable.", "NAME"),
+    ] = None
     items: Annotated[Path | None, option("Only items of this file, an id per line.", "FILE")] = None
 
     def only(self, parse: Callable[[str], Id] = str) -> ItemFilter:
@@ -40,6 +44,7 @@ class ListOptions:
 
         return ItemFilter(
             genres=self.genre or (),
+            audience=self.audience or (),
             items=None if self.items is None else [parse(text) for text in read_ids(self.items)],
         )
 

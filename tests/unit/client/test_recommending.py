@@ -172,6 +172,7 @@ TABLE = ItemTable.build(
     ["a", "b", "c", "d"],
     [["Comedy"], ["Comedy", "Horror"], ["Drama"], []],
     [1980, 1999, None, 2005],
+    ["G", "pg", "", "R"],
 )
 INDEX = TABLE.index
 
@@ -188,6 +189,8 @@ INDEX = TABLE.index
         (ItemFilter(from_year=1999, to_year=1999), [2]),
         (ItemFilter(items=[4, 2], from_year=2000), [4]),
         (ItemFilter(items=[]), []),
+        (ItemFilter(audience=["g", "PG"]), [1, 2]),
+        (ItemFilter(audience=["R"], not_genres=["Comedy"]), [4]),
     ],
 )
 def test_which_items_pass(wanted: ItemFilter, passing: list[int]) -> None:
@@ -203,6 +206,13 @@ def test_filters_that_cannot_be() -> None:
         ItemFilter(from_year=1990).allowed(INDEX, None)
     with pytest.raises(ConfigError, match="swap"):
         ItemFilter(from_year=1990, to_year=1980)
+    with pytest.raises(ConfigError, match="no audience 'X'; there are G, R, pg"):
+        ItemFilter(audience=["G", "X"]).allowed(INDEX, TABLE)
+    for table in (None, ItemTable.build([1], ["a"], [[]], [None])):
+        with pytest.raises(ConfigError, match="no audience is known"):
+            ItemFilter(audience=["G"]).allowed(INDEX, table)
+    with pytest.raises(ConfigError, match="a list of words"):
+        ItemFilter(audience="G")
     with pytest.raises(UnknownIdError):
         ItemFilter(items=[9]).allowed(INDEX, TABLE)
 

@@ -70,6 +70,20 @@ def test_every_model_knows_titles_and_filters(tmp_path: Any) -> None:
     assert UserMean().fit(BARE, items=table).catalogue_.item_table is table
 
 
+@pytest.mark.parametrize("column", ["audience", "Certificate", "age"])
+def test_lists_for_an_audience_have_nothing_of_which_it_is_unknown(
+    column: str, tmp_path: Any
+) -> None:
+    words = [(12, None, 6)[row % 3] for row in range(len(facts()["item"]))]
+    model = HDPSum(rng=0).fit(BARE, items=pd.DataFrame(facts() | {column: words}))
+    suitable = {item for item, age in zip(facts()["item"], words, strict=True) if age == 6}
+    model.save(tmp_path / "model")
+    for known in (model, load_model(tmp_path / "model")):
+        found = known.recommend(int(BARE.users.ids[0]), 100, only=ItemFilter(audience=["6"]))
+        assert found
+        assert {entry.item for entry in found} <= suitable
+
+
 def test_titles_alone_are_no_features() -> None:
     titles = pl.DataFrame(facts()).select("item", "title")
     model = HDPSum(rng=0).fit(BARE, items=titles)

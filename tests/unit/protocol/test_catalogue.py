@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hdpmf.common.data import IdIndex, RatingScale, synthetic_world
+from hdpmf.common.data import IdIndex, ItemTable, RatingScale, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
 from hdpmf.common.protocol import CatalogueTable, decode, encode
-from hdpmf.common.protocol.catalogue import MAX_GENRES, catalogue_table, known_items
+from hdpmf.common.protocol.catalogue import MAX_GENRES, catalogue_table, digests_of, known_items
 from hdpmf.errors import ProtocolError
 
 
@@ -26,6 +26,21 @@ def test_both_sides_compute_the_fingerprint_of_the_library() -> None:
     assert known.fingerprint == fingerprint(ratings.items, features)
     assert known.items == ratings.items
     assert known.scale == ratings.scale
+
+
+def test_audiences_come_with_the_items_and_are_signed() -> None:
+    index, scale = IdIndex([1, 2]), RatingScale(1.0, 5.0, 1.0)
+
+    def described(audiences: tuple[str, ...]) -> CatalogueTable:
+        table = ItemTable(index, ("a", "b"), ((), ()), (None, None), audiences)
+        return catalogue_table(index, scale, table)
+
+    known = known_items(_decoded(described(("PG", "")))).item_table
+    assert known is not None
+    assert known.audiences == ("PG", "")
+    digests = [digests_of(described(words)) for words in ((), ("", ""), ("PG", ""), ("G", ""))]
+    assert digests[0] == digests[1]
+    assert len({digest[0] for digest in digests}) == 3
 
 
 def test_text_ids_without_a_table() -> None:

@@ -32,6 +32,8 @@ class ItemTable:
         titles: A title per item.
         genres: The genres of each item.
         years: The year of each item, or None where it is not known.
+        audiences: Whom each item is suitable for, in the table's own words (``PG``, ``12``), empty
+            where that is not known; or none at all.
         frame: All columns that `of` has read, a polars frame of which features are made; None: the
             genres and years are all.
     """
@@ -40,11 +42,13 @@ class ItemTable:
     titles: tuple[str, ...] = field(repr=False)
     genres: tuple[tuple[str, ...], ...] = field(repr=False)
     years: tuple[int | None, ...] = field(repr=False)
+    audiences: tuple[str, ...] = field(default=(), repr=False)
     # No field: it is not saved with a model, which keeps the features that were made of it.
     frame: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
-        _check_lengths(self.index, self.titles, self.genres, self.years)
+        audiences = self.audiences or self.years
+        _check_lengths(self.index, self.titles, self.genres, self.years, audiences)
 
     @classmethod
     def of(cls, data: Any) -> ItemTable:
@@ -53,9 +57,10 @@ class ItemTable:
         Args:
             data: A path, or a frame that Narwhals understands (pandas, polars, PyArrow, ...). The
                 ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``
-                (or ``name``), ``genres`` (a list, or text separated by ``|``) and ``year`` are used
-                where they are there. All columns of numbers, and of few different words, become
-                features for methods that use them.
+                (or ``name``), ``genres`` (a list, or text separated by ``|``), ``year`` and
+                ``audience`` (or ``certificate``, ``age``, ...) are used where they are there. All
+                columns of numbers, and of few different words, become features for methods that
+                use them.
 
         Raises:
             RatingsError: It is no such table, or an item is listed twice.
@@ -69,9 +74,10 @@ class ItemTable:
         titles: Sequence[str],
         genres: Sequence[Sequence[str]],
         years: Sequence[int | None],
+        audiences: Sequence[str] = (),
     ) -> ItemTable:
         """Make a table from columns in any order of ids."""
-        _check_lengths(ids, titles, genres, years)
+        _check_lengths(ids, titles, genres, years, audiences or years)
         index = IdIndex(ids)
         order = np.argsort(index.find(ids)).tolist()
         return cls(
@@ -79,6 +85,7 @@ class ItemTable:
             tuple(titles[i] for i in order),
             tuple(tuple(genres[i]) for i in order),
             tuple(years[i] for i in order),
+            tuple(audiences[i] for i in order) if audiences else (),
         )
 
     @property
@@ -93,7 +100,8 @@ class ItemTable:
         """The same facts with integer ids written as text."""
         if not self.index.is_integer:
             return self
-        built = ItemTable.build(self.ids.astype(str), self.titles, self.genres, self.years)
+        columns = self.titles, self.genres, self.years, self.audiences
+        built = ItemTable.build(self.ids.astype(str), *columns)
         return built.with_frame(self.frame)
 
     def title(self, item_id: Id) -> str | None:
@@ -110,6 +118,7 @@ class ItemTable:
             tuple(self.titles[i] for i in positions),
             tuple(self.genres[i] for i in positions),
             tuple(self.years[i] for i in positions),
+            tuple(self.audiences[i] for i in positions) if self.audiences else (),
         )
         return selected.with_frame(self.frame)
 
@@ -137,6 +146,8 @@ class ItemFilter:
         not_genres: None of these.
         from_year: This year or later.
         to_year: This year or earlier. An item without a year is in no range.
+        audience: Known to be suitable for one of these, in the table's own words and any letter
+            case. An item whose audience is unknown is left out.
         items: Only these; None for all.
     """
 
@@ -144,12 +155,15 @@ class ItemFilter:
     not_genres: Sequence[str] = ()
     from_year: int | None = None
     to_year: int | None = None
+    audience: Sequence[str] = ()
     items: Sequence[Id] | np.ndarray[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         first, last = self.from_year, self.to_year
         if isinstance(self.genres, str) or isinstance(self.not_genres, str):
             raise ConfigError('genres are a list, as genres=["Drama"]')
+        if isinstance(self.audience, str) or not all(isinstance(a, str) for a in self.audience):
+            raise ConfigError('audience is a list of words, as audience=["G", "PG"]')
         for year in (first, last):
             if year is not None and not isinstance(year, (int, np.integer)):
                 raise ConfigError(f"a year is a whole number, as from_year=1990, not {year!r}")
@@ -160,8 +174,8 @@ class ItemFilter:
         """Return a mask of the catalogue's items that pass.
 
         Raises:
-            ConfigError: It asks for genres or years where none are known, or for a genre that there
-                is not.
+            ConfigError: It asks for genres, years or an audience where none are known, or for a
+                genre or an audience that there is not.
             UnknownIdError: One of ``items`` is not in the catalogue.
         """
         passing = np.ones(len(items), bool)
@@ -172,7 +186,8 @@ class ItemFilter:
             there = sorted({genre for own in table.genres for genre in own}) if table else []
             if not there:
                 raise ConfigError("no genres are known of these items, so none can be asked for")
-            wanted, unwanted = _known(self.genres, there), _known(self.not_genres, there)
+            wanted = _known("genre", self.genres, there)
+            unwanted = _known("genre", self.not_genres, there)
             genres = [set(map(str.casefold, own)) for own in _column(table, items, "genres", ())]
             passing &= [bool(own & wanted or not wanted) and not own & unwanted for own in genres]
         if self.from_year is not None or self.to_year is not None:
@@ -182,14 +197,21 @@ class ItemFilter:
             first = self.from_year or -np.inf
             last = np.inf if self.to_year is None else self.to_year
             passing &= [year is not None and first <= year <= last for year in years]
+        if self.audience:
+            audiences = _column(table, items, "audiences", "") if table and table.audiences else []
+            there = sorted(set(audiences) - {""})
+            if not there:
+                raise ConfigError("no audience is known of these items, so none can be asked for")
+            wanted = _known("audience", self.audience, there)
+            passing &= [audience.casefold() in wanted for audience in audiences]
         return passing
 
 
-def _known(names: Sequence[str], there: Sequence[str]) -> set[str]:
+def _known(kind: str, names: Sequence[str], there: Sequence[str]) -> set[str]:
     wanted = set(map(str.casefold, names))
     unknown = [name for name in names if name.casefold() not in set(map(str.casefold, there))]
     if unknown:
-        raise ConfigError(f"there is no genre {unknown[0]!r}; there are {', '.join(there)}")
+        raise ConfigError(f"there is no {kind} {unknown[0]!r}; there are {', '.join(there)}")
     return wanted
 
 
@@ -205,6 +227,7 @@ YEAR = re.compile(r"\((\d{4})(?:-\d{4})?\)\s*$")
 """The year that a title ends in."""
 
 _GENRES = ("genres", "genre", "categories")
+_AUDIENCES = ("audience", "certificate", "content_rating", "age_rating", "age")
 _ID_NAMES = ("item", "itemid", "movieid", "bookid", "businessid", "id")
 
 
@@ -249,7 +272,7 @@ def read_frame(
 
 
 def read_item_table(path: str | os.PathLike[str]) -> ItemTable:
-    """Make `ItemTable.of` a file, without other columns than ids, titles, genres and years."""
+    """Make `ItemTable.of` a file, without the frame of all its columns."""
     return item_table_of(path).with_frame(None)
 
 
@@ -302,7 +325,7 @@ def _worded(value: Any) -> str | None:
 def _table(
     written: Mapping[str, Sequence[str]], listed: pl.Series | Sequence[int | str], label: str
 ) -> ItemTable:
-    """Titles, genres and years from columns of text, and the ids beside them."""
+    """Titles, genres, years and audiences from columns of text, and the ids beside them."""
     id_name = id_column(list(written))
     index, codes = factorise(listed, id_name)
     if len(index) < len(codes):
@@ -321,6 +344,7 @@ def _table(
         column(TITLES),
         [[word.strip() for word in text.split("|") if word.strip()] for text in column(_GENRES)],
         years,
+        [text.strip().removesuffix(".0") for text in column(_AUDIENCES)],
     )
 
 

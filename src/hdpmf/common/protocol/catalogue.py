@@ -41,6 +41,9 @@ MAX_RATING = 1_000_000
 KEY_SIZE = 32
 
 
+_FACTS = ("titles", "genres", "years", "audiences")
+
+
 class CatalogueTable(Document, frozen=True, tag="items"):
     """Recommender to device: the items, in their order, and public facts about them.
 
@@ -51,6 +54,7 @@ class CatalogueTable(Document, frozen=True, tag="items"):
         titles: One per item, or none at all.
         genres: One list per item, or none at all.
         years: One per item (None where unknown), or none at all.
+        audiences: One per item (empty where unknown), or none at all.
     """
 
     ids: tuple[str, ...]
@@ -61,12 +65,13 @@ class CatalogueTable(Document, frozen=True, tag="items"):
     titles: tuple[str, ...] = ()
     genres: tuple[tuple[str, ...], ...] = ()
     years: tuple[int | None, ...] = ()
+    audiences: tuple[str, ...] = ()
 
     def _check(self) -> None:
         n = len(self.ids)
         self._require(1 <= n <= MAX_ITEMS, f"a catalogue has 1 to {MAX_ITEMS} items")
         self._require(len(set(self.ids)) == n, "item ids must differ")
-        for name in ("titles", "genres", "years"):
+        for name in _FACTS:
             self._require(
                 len(getattr(self, name)) in (0, n), f"{name} must be one per item or none"
             )
@@ -145,7 +150,7 @@ class KnownItems:
     """The items of a catalogue.
 
     Attributes:
-        item_table: Titles, genres and years, if any.
+        item_table: Titles, genres, years and audiences, if any.
         features: Genres and years as numbers, if any.
         fingerprint: Of ids and features or, from the second version on, the version's digest.
         retired: Positions of items that are no longer recommended or asked about.
@@ -165,15 +170,18 @@ class KnownItems:
 def catalogue_table(
     items: IdIndex, scale: RatingScale, table: ItemTable | None = None
 ) -> CatalogueTable:
-    """Return the message for these items, with titles, genres and years from ``table``."""
+    """Return the message for these items, with what ``table`` says of them."""
     titles: tuple[str, ...] = ()
     genres: tuple[tuple[str, ...], ...] = ()
     years: tuple[int | None, ...] = ()
+    audiences: tuple[str, ...] = ()
     if table is not None:
         rows = table.index.find(items.ids).tolist()
         titles = tuple(table.titles[row] if row >= 0 else "" for row in rows)
         genres = tuple(table.genres[row] if row >= 0 else () for row in rows)
         years = tuple(table.years[row] if row >= 0 else None for row in rows)
+        if any(table.audiences):
+            audiences = tuple(table.audiences[row] if row >= 0 else "" for row in rows)
     return CatalogueTable(
         ids=tuple(map(str, items.ids.tolist())),
         integer_ids=items.is_integer,
@@ -183,6 +191,7 @@ def catalogue_table(
         titles=titles,
         genres=genres,
         years=years,
+        audiences=audiences,
     )
 
 
@@ -208,12 +217,10 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
             f"the catalogue has more than {MAX_GENRES} genres; as features they would fill "
             "the memory"
         )
-    n = len(items)
     public: ItemTable | None = None
-    if any(table.titles) or any(table.genres) or any(year is not None for year in table.years):
-        public = ItemTable(
-            items, table.titles or ("",) * n, table.genres or ((),) * n, table.years or (None,) * n
-        )
+    dated = any(year is not None for year in table.years)
+    if dated or any(table.titles) or any(table.genres) or any(table.audiences):
+        public = ItemTable(items, *_columns(table))
     features = None if public is None else ItemFeatures.of_table(public, items)
     name = (
         fingerprint(items, features)
@@ -394,15 +401,16 @@ def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[str]:
     """Yield the digest of the scale and the first items, for each of these ascending numbers.
 
     Of lines of canonical JSON: ``[integer_ids, low, high, step]``, and ``[id, title, genres,
-    year]`` for each item.
+    year]`` for each item, with its audience after these where that is known.
     """
     scale = [table.integer_ids, table.scale_low, table.scale_high, table.scale_step]
     state = sha256(canonical(scale))
-    titles, genres, years = _columns(table)
+    titles, genres, years, audiences = _columns(table)
     done = 0
     for size in sizes:
         for position in range(done, min(size, len(table.ids))):
             item = [table.ids[position], titles[position], genres[position], years[position]]
+            item += [audiences[position]] if audiences[position] else []
             state.update(b"\n" + canonical(item))
         done = max(done, size)
         yield to_base64(state.digest())
@@ -410,14 +418,16 @@ def _contents(table: CatalogueTable, sizes: Sequence[int]) -> Iterator[str]:
 
 def _columns(
     table: CatalogueTable,
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int | None, ...]]:
-    """Return titles, genres and years, one per item; none at all is the same as empty ones."""
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[int | None, ...], tuple[str, ...]]:
+    """Return what is said of each item; none at all is the same as empty ones."""
     n = len(table.ids)
-    return table.titles or ("",) * n, table.genres or ((),) * n, table.years or (None,) * n
+    empty = ("",) * n
+    years = table.years or (None,) * n
+    return table.titles or empty, table.genres or ((),) * n, years, table.audiences or empty
 
 
 def _cut(table: CatalogueTable, n_items: int) -> CatalogueTable:
-    parts = {name: getattr(table, name)[:n_items] for name in ("ids", "titles", "genres", "years")}
+    parts = {name: getattr(table, name)[:n_items] for name in ("ids", *_FACTS)}
     return msgspec.structs.replace(table, **parts)
 
 
@@ -443,6 +453,7 @@ def _grown(table: CatalogueTable, added: CatalogueTable) -> CatalogueTable:
         titles=old[0] + new[0],
         genres=old[1] + new[1],
         years=old[2] + new[2],
+        audiences=old[3] + new[3],
     )
 
 
