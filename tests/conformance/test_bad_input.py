@@ -19,7 +19,6 @@ import pytest
 from scipy import sparse
 
 from hdpmf import (
-    EASE,
     HDPSum,
     ItemFilter,
     ItemTable,
@@ -27,6 +26,7 @@ from hdpmf import (
     Ratings,
     UserMean,
     load_dataset,
+    make_model,
 )
 from hdpmf.common.data import synthetic_world
 from hdpmf.errors import HdpmfError
@@ -224,7 +224,7 @@ def test_years_and_upright_titles_reach_features_lists_and_reasons(tmp_path: Pat
     assert "year" in model.feature_names_
     by_file = HDPSum(rng=0, features=str(path)).fit(bare)
     assert "year" in by_file.feature_names_
-    by_neighbours = EASE(rng=0).fit(bare, items=path)
+    by_neighbours = make_model("ease", rng=0).fit(bare, items=path)
     listed = [item for user in (1, 2, 3) for item in by_neighbours.recommend(user, 10)]
     assert all(item.title.startswith("The ") and item.year for item in listed)
     assert any(" The " in (item.reason or "") for item in listed)
