@@ -25,17 +25,13 @@ class OnlyThese(importlib.abc.MetaPathFinder):
 absent = set(sys.argv.pop(1).split(","))
 sys.meta_path.insert(0, OnlyThese())
 """
-PAGE = """
-from hdpmf.cli.main import run
-
-sys.argv = ["hdpmf", "device", "open", sys.argv[1] + "/mine.sqlite", "--no-browser"]
-run()
-"""
 IMPORTS = {
     "federation": (
         "hdpmf.untrusted.service.daemon",
         "hdpmf.untrusted.service.website",
         "hdpmf.cli.recommender",
+        "hdpmf.private.device.participant",
+        "hdpmf.cli.device",
     ),
     "servers": (
         "hdpmf.untrusted.aggregator.http",
@@ -83,8 +79,8 @@ def run_with(extra: str, code: str, folder: Path) -> subprocess.CompletedProcess
 
 
 def test_what_an_extra_does_not_bring_is_absent(tmp_path: Path) -> None:
-    assert "torch" in absent_with("page").split(",")
-    assert "ModuleNotFoundError" in run_with("page", "import torch", tmp_path).stderr
+    assert "torch" in absent_with("servers").split(",")
+    assert "ModuleNotFoundError" in run_with("servers", "import torch", tmp_path).stderr
 
 
 @pytest.mark.parametrize("extra", sorted(IMPORTS))
@@ -92,23 +88,3 @@ def test_the_programs_of_an_extra_find_what_they_import(extra: str, tmp_path: Pa
     code = "".join(f"import {module}\n" for module in IMPORTS[extra])
     done = run_with(extra, code, tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_page_opens_with_its_extra_alone(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            command("page", PAGE, tmp_path), stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-    try:
-        assert process.stdout is not None
-        first = process.stdout.readline()  # empty if it ends
-        assert first.startswith("Your page: http://"), (first, log.read_text())
-        link = urlsplit(first.split()[2])
-        entry = f"http://127.0.0.1:{link.port}{link.path}"
-        asked = urllib.request.Request(entry, headers={"Host": link.netloc})
-        with urllib.request.urlopen(asked, timeout=60) as answer:
-            assert b"<!doctype html>" in answer.read().lower()
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)

@@ -48,8 +48,6 @@ COMMANDS_NOT_RUN = {
     "device rate": "somebody's own file; tests/deploy",
     "device recommend": "a recommender; tests/deploy",
     "device ledger": "a recommender; tests/deploy",
-    "device passphrase": "a question; tests/cli/test_device_keys.py",
-    "device forget": "a question; tests/cli/test_device_keys.py",
     "evaluate hdpmf --data ml-1m": "a GPU",
     "evaluate": "seconds to minutes each; tests/cli/test_evaluate.py and tests/paper",
     "train": "seconds; tests/cli/test_models.py",
@@ -57,7 +55,6 @@ COMMANDS_NOT_RUN = {
     "recommend": "the model before it; tests/cli/test_models.py",
     "experiment": "somebody's own file; tests/cli/test_experiment.py",
     "data info": "somebody's own file; tests/cli/test_data.py",
-    "device open": "a page that is served until it is closed; tests/e2e",
     "device init": "a passphrase, or a home folder; tests/cli/test_device.py",
 }
 PAGES_NOT_RUN = {

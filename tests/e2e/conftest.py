@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, StorageState
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.e2e.browsing import DESKTOP, Heard, running_chromium
-from tests.e2e.served_pages import ServedPage, enter
 
 
 # Not for the session: tests elsewhere in the same process call asyncio.run, which they could not
@@ -20,14 +19,6 @@ from tests.e2e.served_pages import ServedPage, enter
 def chromium() -> Iterator[Browser]:
     with running_chromium() as browser:
         yield browser
-
-
-@pytest.fixture(scope="module")
-def inside(chromium: Browser, served: ServedPage) -> StorageState:
-    """The cookie of the browser that has used the link of the page that a module serves."""
-    with chromium.new_context() as context:
-        enter(context.new_page(), served)
-        return context.storage_state()
 
 
 @pytest.fixture

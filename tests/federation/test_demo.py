@@ -52,7 +52,7 @@ def test_the_demo_reports_over_tls_and_ends_everything(tmp_path: Path) -> None:
         [sys.executable, "-m", "hdpmf", "device", "ledger", str(stores[0]), "--json"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert any(entry["action"] == "sent" for entry in json.loads(told.stdout)["entries"])
+    assert [line["part"] for line in json.loads(told.stdout)["lines"]] == ["linear", "pairs"]
     # docs/statement, which `make statement` wrote, is what these commands state, but for how it was
     # made: dates and hashes.
     again = tmp_path / "demo.html"

@@ -231,6 +231,8 @@ def _take_part(
     while not stop.is_set():
         wait = participant.step()
         state = file.load().state
+        if look:
+            participant.step()  # what the first one has made
         if look or (once and _models(state) != _models(before)):
             break
         stop.wait(wait)

@@ -106,7 +106,7 @@ def test_nothing_that_a_server_gave_a_device_comes_back(server: Curious, tmp_pat
     server.world.publish(missing)
     for number in range(2):
         made = replace(state(), joined=())
-        made = made.with_joined(Joined(invitation=invitation(server.address)))
+        made = made.with_joined(Joined(invitation=invitation(server.address), enrolled=True))
         with StateFile.create(tmp_path / f"device-{number}", made) as file:
             looks(file, server)
     assert len(server.heads["/index.json"]) == 2 * 2 * LOOKS

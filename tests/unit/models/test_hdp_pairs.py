@@ -139,3 +139,11 @@ def test_a_world_without_features_is_at_least_as_good_as_popular(
     train, test = world.hold_out(5, rng=0)
     popular = MostPopular().fit(train).rank(test)["ndcg"]
     assert HDPPairs(4.0, rng=0).fit(train).rank(test)["ndcg"] >= popular
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_run_that_is_all_noise_has_a_model(seed: int) -> None:
+    """By these seeds the trace of the cosines is negative; columns for stars were infinite."""
+    world = synthetic_world(20, 60, 400, rng=2)
+    model = HDPPairs(epsilon=0.5, rng=seed, n_threads=1).fit(world)
+    assert np.isfinite(model.facts_.similarity.columns).all()

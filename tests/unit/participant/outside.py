@@ -15,6 +15,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_from_text,
 )
 from hdpmf.common.aggregation.two_servers.tokens import Token
+from hdpmf.common.protocol.enrolment import Enrolment, read_enrolment
 from hdpmf.common.protocol.identity import Invitation, verifies
 from hdpmf.common.protocol.published import file_name
 from hdpmf.common.protocol.task import prio_of, read_task, signed_token_request
@@ -53,6 +54,7 @@ class Outside:
         self.requests: list[tuple[float, str, int]] = []
         self.reports: list[tuple[bytes, Token, bytes]] = []
         self.logged: list[str] = []
+        self.enrolments: list[Enrolment] = []
         self.keys: tuple[KeyPair, KeyPair] = (HPKE[0], HPKE[1])
         self.before_sending: Callable[[Sealed], None] = lambda sealed: None
         if seen is not None:
@@ -96,6 +98,9 @@ class Outside:
         answer = self.issues.pop(0) if self.issues else 200
         if answer == "unreachable":
             raise TransportError("unreachable")
+        if sealed.url == f"{FILMS}/participants":
+            self.enrolments.append(read_enrolment(sealed.body))
+            return Told(int(answer), b"")
         assert sealed.url.startswith(f"{FILMS}/tokens/")
         task, headers = id_from_text(sealed.url.split("/")[-1], 32), sealed.headers
         said = signed_token_request(task, sha256(sealed.body).digest())

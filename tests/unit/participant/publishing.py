@@ -172,7 +172,8 @@ KEYS = keys()
 
 
 def joined(address: str = FILMS, **changes: Any) -> Joined:
-    return changed(Joined(invitation=invitation(address)), **changes)
+    """A recommender that has enrolled this device."""
+    return changed(Joined(invitation=invitation(address), enrolled=True), **changes)
 
 
 def state(

@@ -12,6 +12,7 @@ import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import Report
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.task import Pairs, read_task, task_id
 from hdpmf.errors import ConfigError, PrivacyError
 from hdpmf.private.device import joining
@@ -347,3 +348,17 @@ def test_other_servers_are_joined_only_by_who_has_left(make: Make) -> None:
     again = joining.join(left, other)
     assert again.of(FILMS).invitation == other
     assert not again.of(FILMS).left
+
+
+@pytest.mark.parametrize("answers", [[200], [201], [403, 201], ["unreachable", 429, 200]])
+def test_a_device_asks_for_enrolment_until_it_is_enrolled(make: Make, answers: list[Any]) -> None:
+    outside = published_in()
+    outside.issues = list(answers)
+    made = state(RATED)
+    file = make(made.with_joined(changed(made.of(FILMS), enrolled=False)))
+    live(participant(file, outside, every=3600.0), outside, 3 * publishing.DAY)
+    assert file.load().state.of(FILMS).enrolled
+    assert sum("/participants" in what for _, what, _ in outside.requests) == len(answers)
+    for asks in outside.enrolments:
+        assert (asks.address, asks.secret, asks.login) == (FILMS, "", "")
+        assert asks.identity == to_base64(made.signer.public)

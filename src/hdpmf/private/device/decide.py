@@ -50,10 +50,11 @@ class Sending(NamedTuple):
     """What is to be sealed and sent, once the decision is committed.
 
     Attributes:
+        task: Empty for an enrolment.
         at: Not before this moment (Unix).
     """
 
-    what: Literal["token", "report"]
+    what: Literal["enrolment", "token", "report"]
     address: str
     task: bytes
     at: int
@@ -85,6 +86,8 @@ def decide(
     for address in [joined.address for joined in state.joined if not joined.left]:
         if address in published:
             state = _learn(state, address, published[address], now, everybody, said)
+        if _is_enrolling(state.of(address), now):
+            sending.append(Sending("enrolment", address, b"", now))
         state, send = _bring_forward(state, address, now, said)
         sending += send
     return Decision(state, tuple(sending), tuple(said))
@@ -94,11 +97,19 @@ def next_moment(state: State) -> int | None:
     """Return when there is something to do, besides looking at files; None if there is nothing."""
     moments = []
     for joined in state.joined:
+        if not (joined.left or joined.enrolled):
+            moments.append(joined.enrol_at)
         answer = joined.answer
         if answer is not None and not answer.done and not joined.left:
             first = answer.report_at - answer.lead if answer.token else answer.token_at
             moments.append(min(max(first, answer.again), answer.end))
     return min(moments, default=None)
+
+
+def _is_enrolling(joined: Joined, now: int) -> bool:
+    """Return True if it is time to ask for enrolment. Who is enrolled by a card is told so."""
+    # Or the clock was put back.
+    return not joined.enrolled and not now < joined.enrol_at <= now + 2 * DAY
 
 
 # What is published
@@ -265,6 +276,8 @@ def answered(
         token: The one that the answer brings, checked; empty for none.
     """
     joined = state.of(sending.address)
+    if sending.what == "enrolment":
+        return _enrolled(state, joined, now, status)
     answer = joined.answer
     if answer is None or answer.task != sending.task or answer.done:
         return Decision(state)
@@ -286,3 +299,13 @@ def answered(
         said = f"{short}: no answer" if status is None else f"{short}: the answer was {status}"
         said += "; it is tried again"
     return Decision(state.with_joined(changed(joined, answer=answer)), (), (said,))
+
+
+def _enrolled(state: State, joined: Joined, now: int, status: int | None) -> Decision:
+    if status in (HTTPStatus.OK, HTTPStatus.CREATED):
+        joined = changed(joined, enrolled=True)
+        said = "this device is enrolled"
+    else:
+        joined = changed(joined, enrol_at=now + (LONGEST_WAIT if status is None else DAY))
+        said = "this device is not enrolled yet; hand its card to the recommender, or wait"
+    return Decision(state.with_joined(joined), (), (said,))

@@ -1,10 +1,10 @@
 """The one place where something is made that leaves a device. PRIVATE side's last line.
 
-To see what can leave, read ``seal``: a request for a blind token, or a report to two servers. Both
-are made of a committed state only, so that the ledger has a report before it exists. A report is a
-row, or zeros, in two shares, each encrypted to its server. Its size, and the work to make it,
-depend on the task only. Shares are drawn anew each time; the id of a report follows from its token,
-and servers count an id once.
+To see what can leave, read ``seal``: an enrolment, a request for a blind token, or a report to two
+servers. They are made of a committed state only, so that the ledger has a report before it exists.
+A report is a row, or zeros, in two shares, each encrypted to its server. Its size, and the work to
+make it, depend on the task only. Shares are drawn anew each time; the id of a report follows from
+its token, and servers count an id once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ from hdpmf.common.aggregation.two_servers.tokens import (
     blind_token,
 )
 from hdpmf.common.protocol.documents import from_base64
+from hdpmf.common.protocol.enrolment import (
+    ENROLMENT_MEDIA_TYPE,
+    PARTICIPANTS_PATH,
+    SignedEnrolment,
+)
 from hdpmf.common.protocol.key_list import config_of
 from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
@@ -80,6 +85,8 @@ def seal(committed: Committed, sending: Sending, now: int) -> Sealed:
     """
     state = committed.state
     joined = state.of(sending.address)
+    if sending.what == "enrolment":
+        return _enrolment(state, joined)
     answer = joined.answer
     if answer is None or answer.task != sending.task or answer.done:
         raise PrivacyError("nothing was promised for this task")
@@ -89,6 +96,13 @@ def seal(committed: Committed, sending: Sending, now: int) -> Sealed:
     if not answer.promised:
         raise PrivacyError("the ledger does not have this report; nothing is made of it")
     return _report(state, joined, answer, task, now)
+
+
+def _enrolment(state: State, joined: Joined) -> Sealed:
+    """Return the request to be enrolled: the device's key, and its proof."""
+    body = SignedEnrolment.make(state.signer, joined.address).to_bytes()
+    headers = {"content-type": ENROLMENT_MEDIA_TYPE}
+    return Sealed(_MADE_HERE, "POST", joined.address + PARTICIPANTS_PATH, headers, body)
 
 
 def _token_request(state: State, joined: Joined, answer: Answer, task: Task) -> Sealed:

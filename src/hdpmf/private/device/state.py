@@ -77,6 +77,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         left: The owner has left it: nothing is fetched or sent any more.
+        enrolled: It has said that this device is enrolled.
+        enrol_at: Moment (Unix) from which it is asked again.
         catalogue: Digest of the catalogue, in the state's files; empty before the first.
         model: The same of the last model.
         arrays: The same of the model's arrays.
@@ -91,6 +93,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     invitation: Invitation
     left: bool = False
+    enrolled: bool = False
+    enrol_at: int = 0
     catalogue: str = ""
     model: str = ""
     arrays: tuple[str, ...] = ()

@@ -149,7 +149,11 @@ def _similarity(heads: Heads, cosines: _Cosines) -> Similarity:
     """Columns for the stars of heads: directions but the first, which is popularity."""
     kept = slice(1, STAR_COLUMNS + 1)
     sizes = cosines.sizes[kept]
-    shares = sizes**2 / (sizes + SOFT * cosines.edge + cosines.usual) / max(cosines.usual, 1e-12)
+    shares = np.zeros(len(sizes))
+    if cosines.usual > 0:  # not where all is noise
+        shares = sizes**2 / (sizes + SOFT * cosines.edge + cosines.usual) / cosines.usual
+        # Without noise no eigenvalue is more than the trace.
+        shares = np.minimum(shares, len(cosines.roots))
     columns = cosines.directions[:, kept] * np.sqrt(STAR_SHARE * shares)
     return Similarity(
         items=heads.items.astype(np.int64),
