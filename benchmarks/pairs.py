@@ -69,7 +69,7 @@ def measure(data: str, way: str, epsilon: float, seed: int) -> dict[str, Any]:
     if way == "clicks":
         table = Ratings.from_arrays(table.user_ids, table.item_ids, None, name=table.name)
     train, test = table.hold_out(10, rng=seed)
-    row: dict[str, Any] = {"way": way, "epsilon": epsilon, "seed": seed}
+    row: dict[str, Any] = {"data": data, "way": way, "epsilon": epsilon, "seed": seed}
     if way not in WAYS:
         options = {"rng": seed} if way in ("hdp-sum", "biased-mf", "ease") else {}
         model = make_model(way, **options).fit(train)

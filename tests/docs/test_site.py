@@ -157,13 +157,13 @@ def test_the_home_page_begins_with_code_a_picture_and_three_doors_and_has_no_for
 ) -> None:
     text = (version / "index.html").read_text("utf-8")
     article = text[text.index("<article") :]
-    head = article[: article.index('<h2 id="to-contribute"')]
+    head = article[: article.index('<h2 id="results"')]
     pictures = re.findall(r'<img[^>]* src="([^"]+)"', head)
-    assert pictures == ["images/page/recommendations-desktop-light.webp"]
+    assert pictures == ["images/persons.svg"]
     words = re.sub(r"<(?!img)[^>]+>", "", head)  # code is in colours
     assert words.index("pip install") < words.index("load_dataset") < words.index("<img")
     doors = re.findall(r'<strong><a href="([^"]+)">', head)
-    assert doors == ["page.html", "deploy.html", "tutorial.html"]
+    assert doors == ["deploy.html#5-devices", "deploy.html", "tutorial.html"]
     assert "W_ij" not in head
     assert "W_ij" in article
 

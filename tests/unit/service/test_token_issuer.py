@@ -14,10 +14,10 @@ import pytest
 from hdpmf.common.aggregation.two_servers import tokens
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, blind_token, challenge_digest
-from hdpmf.common.protocol import task as tasks
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import StorageError
+from hdpmf.private.client.outgoing import token_headers
 from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import Website
@@ -157,16 +157,6 @@ def test_no_rating_and_no_unblinded_value_is_in_the_file(desk: TokenIssuer, tmp_
     kept = b"".join(path.read_bytes() for path in tmp_path.glob(".tokens-*"))
     for value in (token.nonce[:16], token.nonce[16:], token.authenticator[:16]):
         assert value not in kept
-
-
-def token_headers(who: Identity, task: bytes, request: bytes) -> dict[str, str]:
-    """The headers that a device sends with a request."""
-    signature = who.sign(signed_token_request(task, sha256(request).digest()))
-    return {
-        "content-type": tokens.REQUEST_MEDIA_TYPE,
-        tasks.DEVICE_HEADER: who.public.hex(),
-        tasks.SIGNATURE_HEADER: signature.hex(),
-    }
 
 
 def test_by_http(desk: TokenIssuer, tmp_path: Path) -> None:

@@ -440,7 +440,6 @@ HDP_SUM = Method(
         sums=1,
     ),
     headline="sums",
-    views=("two-servers",),
     audited=True,
     version=3,
 )
@@ -499,6 +498,7 @@ HDP_PAIRS = Method(
     ),
     headline="sums",
     colour="#b07d00",
+    views=("two-servers",),
     audited=True,
 )
 

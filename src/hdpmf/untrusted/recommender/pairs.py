@@ -27,7 +27,7 @@ from hdpmf.common.privacy.pairs import (
 )
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.messages import Similarity
-from hdpmf.untrusted.recommender.deconvolution import deconvolve_gaussian, margin
+from hdpmf.untrusted.recommender.deconvolution import deconvolve_gaussian
 from hdpmf.untrusted.recommender.sums import MIDDLE, regress, with_constant
 
 _LINEAR = float(limit_of(LINEAR_BITS))
@@ -84,12 +84,6 @@ def popularity_of(plan: PairsPlan, linear: np.ndarray, noises: int) -> np.ndarra
     return np.asarray(behind * entry / _LINEAR)
 
 
-def _popularity_margin(plan: PairsPlan, answer: PairsAnswer) -> np.ndarray:
-    entry = max(float(answer.linear.sum()), 1.0) / plan.people
-    raised = margin(plan.items, gaussian=math.sqrt(answer.noises) * plan.linear)
-    return np.full(plan.items, raised * entry / _LINEAR, np.float32)
-
-
 @one_blas_thread()
 def facts_from_pairs(
     plan: PairsPlan, answer: PairsAnswer, features: ItemFeatures | None, catalogue: str
@@ -106,7 +100,6 @@ def facts_from_pairs(
         variance=variance.astype(np.float32),
         popularity=np.maximum(popularity, 0.0).astype(np.float32),
         similarity=similarity,
-        popularity_margin=_popularity_margin(plan, answer),
     )
     return facts, _lists(plan, answer, cosines, popularity)
 
