@@ -51,14 +51,15 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
     InputShareAad,
     Interval,
     PlaintextInputShare,
     Report,
     ReportMetadata,
     Role,
+    TaskConfiguration,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.aggregation.two_servers.tokens import NONCE_SIZE, IssuerKey, blind_token
@@ -71,6 +72,7 @@ from hdpmf.common.protocol.task import (
     Linear,
     Pairs,
     Task,
+    configuration_of,
     prio_of,
     token_challenge,
 )
@@ -136,10 +138,10 @@ class TimedHelper:
     def __init__(self, helper: Helper, watch: Stopwatch) -> None:
         self.helper, self.watch = helper, watch
 
-    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+    def aggregation_job(self, task_id: bytes, body: bytes) -> bytes:
         """As the helper does."""
         with self.watch("helper"):
-            return self.helper.aggregation_job(task_id, job_id, body)
+            return self.helper.aggregation_job(task_id, body)
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """As the helper does."""
@@ -199,7 +201,7 @@ def make_row(sums: Linear | Pairs, rng: np.random.Generator) -> np.ndarray:
 def make_report(
     sums: Linear | Pairs,
     prio: Prio3,
-    task_id: bytes,
+    configuration: TaskConfiguration,
     both: tuple[ServerKeys, ServerKeys],
     rng: np.random.Generator,
     report_id: bytes,
@@ -209,9 +211,11 @@ def make_report(
     adds = row
     if isinstance(sums, Pairs):
         adds = np.outer(row, row)[np.triu_indices(len(row))]
-    metadata = ReportMetadata(report_id, BEGIN)
+    metadata = ReportMetadata(report_id, BEGIN // HOUR)
     sharded = prio.shard(prio.circuit.encode(row), metadata.report_id)  # type: ignore[attr-defined]
-    aad = InputShareAad(task_id, metadata, sharded.public_share).encode()
+    aad = InputShareAad(
+        configuration.task_info, configuration, metadata, sharded.public_share
+    ).encode()
     sealed = [
         seal(server.hpke.config, input_share_info(role), aad, PlaintextInputShare(share).encode())
         for server, role, share in zip(
@@ -265,6 +269,7 @@ def measure(sums: Linear | Pairs, reports: int, folder: Path, url: str | None) -
     helper.add_task(document)
     task_id = leader.add_task(document)
     challenge = token_challenge(task, task_id)
+    configuration = configuration_of(task, task_id)
     prio, plain, size = prio_of(task, task_id), np.zeros(sums.entries, np.int64), 0
 
     done = -JOB  # the first block compiles, and is not counted
@@ -273,7 +278,7 @@ def measure(sums: Linear | Pairs, reports: int, folder: Path, url: str | None) -
         for _ in range(min(JOB, reports - max(done, 0)) if done >= 0 else 3):
             with watch("device"):
                 blinded = blind_token(issuer.public, challenge, secrets.token_bytes(NONCE_SIZE))
-                report, adds = make_report(sums, prio, task_id, both, rng, blinded.report_id)
+                report, adds = make_report(sums, prio, configuration, both, rng, blinded.report_id)
             answer = issuer.sign(blinded.request)  # the recommender's (tokens.py)
             with watch("device"):
                 token = blinded.finish(issuer.public, challenge, answer)
@@ -295,11 +300,10 @@ def measure(sums: Linear | Pairs, reports: int, folder: Path, url: str | None) -
         watch.block(len(block), counts=done >= 0 and (len(block) == JOB or reports < JOB))
         done = max(done, 0) + (len(block) if done >= 0 else 0)
     now[0] = BEGIN + HOUR + 1.0
-    interval = Interval(BEGIN, HOUR)
+    request = CollectionJobReq(Interval(BEGIN // HOUR, 1))
     with watch("close"):
-        leader.begin_collection(task_id, bytes(16), CollectionReq(interval).encode())
-        found = Collection.decode(leader.collection(task_id, bytes(16)) or b"")
-    aad = AggregateShareAad(task_id, interval).encode()
+        found = CollectionJobResp.decode(leader.collect(task_id, request.encode()) or b"")
+    aad = AggregateShareAad(task_id, leader.task(task_id).configuration, request).encode()
     shares = [
         collector.open(share, aggregate_share_info(role), aad)
         for share, role in (

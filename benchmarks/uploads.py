@@ -74,7 +74,7 @@ def put_request(asked: Asked, report: bytes, *, fresh: bool) -> bytes:
     """An upload of an enrolled device, ready to be sent."""
     token = make_token(asked.task, asked.id, report[:16])
     lines = [
-        f"PUT /tasks/{text(asked.id)}/reports HTTP/1.1",
+        f"POST /tasks/{text(asked.id)}/reports HTTP/1.1",
         "host: localhost",
         "content-type: application/dap-report",
         f"content-length: {len(report)}",

@@ -22,18 +22,20 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
     seal,
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    COLLECTION_JOB_PATH,
+    COLLECTION_JOBS_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
     AggregateShareAad,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
     InputShareAad,
     Interval,
     PlaintextInputShare,
     Report,
     ReportMetadata,
     Role,
+    TaskConfiguration,
+    UploadRequest,
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.prio import Prio3, prio3_bounded_vector
@@ -49,6 +51,7 @@ from hdpmf.common.protocol.task import (
     Linear,
     Pairs,
     Task,
+    configuration_of,
     prio_of,
     task_id,
 )
@@ -80,8 +83,9 @@ class CollectorHere:
 
     def open(self, asked: Asked, answer: bytes) -> tuple[list[int], int]:
         """The sum, and how many reports are in it."""
-        collection = Collection.decode(answer)
-        aad = AggregateShareAad(asked.id, asked.interval).encode()
+        collection = CollectionJobResp.decode(answer)
+        wanted = CollectionJobReq(asked.interval)
+        aad = AggregateShareAad(asked.id, asked.configuration, wanted).encode()
         shares = [
             self.hpke.open(share, aggregate_share_info(role), aad)
             for share, role in (
@@ -103,7 +107,13 @@ class Asked:
 
     @property
     def interval(self) -> Interval:
-        return Interval(self.task.begin, self.task.end - self.task.begin)
+        """The whole of it, in steps."""
+        whole = Interval(self.task.begin, self.task.end - self.task.begin)
+        return whole.in_steps(self.task.precision)
+
+    @property
+    def configuration(self) -> TaskConfiguration:
+        return configuration_of(self.task, self.id)
 
     def report(
         self, vector: Sequence[int], *, when: float | None = None, report_id: bytes = b""
@@ -113,10 +123,10 @@ class Asked:
         now = self.task.begin if when is None else when
         metadata = ReportMetadata(
             report_id or secrets.token_bytes(16),
-            int(now // self.task.precision) * self.task.precision,
+            int(now // self.task.precision),
         )
         sharded = self.prio.shard(encoded, metadata.report_id)
-        aad = InputShareAad(self.id, metadata, sharded.public_share).encode()
+        aad = InputShareAad(self.id, self.configuration, metadata, sharded.public_share).encode()
         pair = self.task.servers
         sealed = [
             seal(
@@ -324,40 +334,40 @@ class Pair:
     def upload(
         self, asked: Asked, report: bytes, headers: dict[str, str] | None = None
     ) -> httpx.Response:
-        told = {"content-type": MEDIA_TYPES[Report], **(headers or {})}
-        return self.clients[LEADER].put(self.reports_url(asked), content=report, headers=told)
+        told = {"content-type": MEDIA_TYPES[UploadRequest], **(headers or {})}
+        return self.clients[LEADER].post(self.reports_url(asked), content=report, headers=told)
 
     def collect(self, asked: Asked, seconds: float = 60.0) -> tuple[list[int], int]:
         """The sum of a task that is over, and how many reports are in it."""
-        answer = self.collection(asked, secrets.token_bytes(16), seconds)
-        return self.collector.open(asked, answer)
+        return self.collector.open(asked, self.collection(asked, seconds))
 
-    def collection(self, asked: Asked, job: bytes, seconds: float = 60.0) -> bytes:
+    def collection(self, asked: Asked, seconds: float = 60.0) -> bytes:
         """The leader's answer to the collector, as soon as there is one; whatever fails
         meanwhile is tried again.
         """
-        path = COLLECTION_JOB_PATH.format(
-            task_id=id_to_text(asked.id), collection_job_id=id_to_text(job)
-        )
+        path = COLLECTION_JOBS_PATH.format(task_id=id_to_text(asked.id))
         url, client = self.cards[LEADER].endpoint(path), self.clients[LEADER]
         headers = {
             **self.collector.headers(self.cards[LEADER]),
-            "content-type": MEDIA_TYPES[CollectionReq],
+            "content-type": MEDIA_TYPES[CollectionJobReq],
         }
-        body = CollectionReq(asked.interval).encode()
-        end, last, begun = time.monotonic() + seconds, "", False
+        body = CollectionJobReq(asked.interval).encode()
+        end, last = time.monotonic() + seconds, ""
         while time.monotonic() < end:
             try:
-                if not begun:
-                    begun = client.put(url, content=body, headers=headers).status_code == 201
-                answer = client.post(url, headers=headers)
-                if answer.status_code == 200:
+                answer = client.post(url, content=body, headers=headers)
+                if answer.status_code == 200 and answer.content:
                     return answer.content
                 last = f"{answer.status_code} {answer.text}"
             except httpx.HTTPError as error:
                 last = repr(error)
             time.sleep(0.1)
         raise TimeoutError(last)
+
+
+def taken(answer: httpx.Response) -> bool:
+    """True if all reports were taken."""
+    return (answer.status_code, answer.content) == (200, b"")
 
 
 def faketime_library() -> str:

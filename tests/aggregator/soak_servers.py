@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import secrets
 import sys
 import tempfile
 import threading
@@ -35,6 +34,7 @@ from tests.aggregator.server_processes import (
     faketime_library,
     make_task,
     near,
+    taken,
 )
 
 REPORTS = 40
@@ -105,17 +105,16 @@ def one_period(pair: Pair, seed: int, kills: int, timeout: float = 240.0) -> End
             if not confirmed(pair, asked, asked.report(vector), end):
                 ended.faults.append("a report was not taken")
             time.sleep(rng.uniform(0.0, 0.2))
-        job = secrets.token_bytes(16)
-        first = pair.collection(asked, job, end - time.monotonic())
+        first = pair.collection(asked, end - time.monotonic())
         # Kills that are left come while the sum is asked for again and again.
         while len(ended.kills) < kills and time.monotonic() < end:
-            if pair.collection(asked, job, 60) != first:
+            if pair.collection(asked, 60) != first:
                 ended.faults.append("another sum for the same job: noise was drawn again")
             time.sleep(0.2)
     found, count = pair.collector.open(asked, first)
     if count != REPORTS or not near(found, [sum(column) for column in zip(*vectors, strict=True)]):
         ended.faults.append(f"the sum is wrong, over {count} of {REPORTS} reports")
-    if pair.collection(asked, secrets.token_bytes(16), 60)[-len(first) :] != first:
+    if pair.collection(asked, 60) != first:
         ended.faults.append("another sum for the same batch: noise was drawn again")
     for role, folder in pair.folders.items():
         with closing(folder.open_database()) as database, database.read() as connection:
@@ -132,7 +131,7 @@ def confirmed(pair: Pair, asked: Asked, report: bytes, end: float) -> bool:
     """As a device does: the same bytes again until they are taken."""
     while time.monotonic() < end:
         try:
-            if pair.upload(asked, report).status_code == 201:
+            if taken(pair.upload(asked, report)):
                 return True
         except httpx.HTTPError:
             pass

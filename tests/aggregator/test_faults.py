@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from hdpmf.untrusted.aggregator.folder import Limits
-from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
+from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near, taken
 from tests.aggregator.soak_servers import one_period
 
 VECTORS = [[200, 150, 190, 255], [201, 160, 180, 254], [155, 170, 160, 150]]
@@ -30,7 +30,7 @@ def test_a_helper_that_is_away_is_caught_up_with(tmp_path: Path) -> None:
         pair.give(asked)
         pair.kill(HELPER)
         taken, end = 0, time.monotonic() + 60
-        while (answer := pair.upload(asked, asked.report([200, 150, 190, 255]))).status_code == 201:
+        while taken(answer := pair.upload(asked, asked.report([200, 150, 190, 255]))):
             taken += 1
             time.sleep(0.3)
             assert time.monotonic() < end
@@ -53,7 +53,7 @@ def test_a_full_disk_confirms_nothing_and_passes(tmp_path: Path) -> None:
         asked = make_task(pair.servers, pair.collector.card, seconds=6)
         pair.give(asked)
         reports = [asked.report(vector) for vector in VECTORS]
-        assert pair.upload(asked, reports[0]).status_code == 201
+        assert taken(pair.upload(asked, reports[0]))
         pid, free = pair.deployment.child(LEADER).process.pid, resource.RLIM_INFINITY
         resource.prlimit(
             pid, resource.RLIMIT_FSIZE, (4096, free)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
+from hdpmf.common.aggregation.two_servers.dap.messages import ReportError, UploadErrors
+from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near, taken
 
 VECTORS = [[1, 2, 3, 4], [200, 0, 0, 1], [255, 255, 255, 255], [0, 0, 0, 0], [17, 4, 99, 6]]
 
@@ -28,14 +29,15 @@ def test_new_keys_count_while_servers_run(pair: Pair) -> None:
     """Reports for old and new keys are in one sum; the leader learns of the helper's by itself."""
     asked = make_task(pair.servers, pair.collector.card, seconds=25)
     pair.give(asked)
-    assert pair.upload(asked, asked.report(VECTORS[0])).status_code == 201
+    assert taken(pair.upload(asked, asked.report(VECTORS[0])))
     for role in (LEADER, HELPER):
         command = ["-m", "hdpmf", "aggregator", "rotate-keys", str(pair.folders[role].path)]
         subprocess.run([sys.executable, *command], timeout=120, check=True)
     end = time.monotonic() + 20
     report = asked.report(VECTORS[1])
-    while (answer := pair.upload(asked, report)).status_code != 201:
-        assert answer.json()["type"].endswith("outdatedConfig")
+    while not taken(answer := pair.upload(asked, report)):
+        (status,) = UploadErrors.decode(answer.content).status
+        assert status.error == ReportError.OUTDATED_CONFIG
         assert time.monotonic() < end
         time.sleep(0.5)
     found, count = pair.collect(asked)

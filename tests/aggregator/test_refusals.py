@@ -19,14 +19,17 @@ import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
-    AGGREGATION_JOB_PATH,
-    COLLECTION_JOB_PATH,
+    AGGREGATION_JOBS_PATH,
+    COLLECTION_JOBS_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
     AggregateShareReq,
     AggregationJobInitReq,
-    CollectionReq,
-    Report,
+    CollectionJobReq,
+    ReportError,
+    ReportUploadStatus,
+    UploadErrors,
+    UploadRequest,
     id_to_text,
 )
 from hdpmf.common.net.certificates import ensure_certificates
@@ -43,11 +46,12 @@ from tests.aggregator.server_processes import (
     Pair,
     make_task,
     near,
+    taken,
 )
 from tests.world import make_token
 
 DAY = 86_400
-REPORT = MEDIA_TYPES[Report]
+REPORT = MEDIA_TYPES[UploadRequest]
 LIMITS = Limits(header_seconds=3, body_seconds=5, per_address=24, waiting_uploads=8)
 
 
@@ -90,15 +94,16 @@ def answer_to(pair: Pair, role: str, request: bytes) -> tuple[int, dict[str, obj
 
 
 def paths(asked: Asked) -> list[tuple[str, str, str, str]]:
-    task, job = id_to_text(asked.id), id_to_text(bytes(16))
-    collection = COLLECTION_JOB_PATH.format(task_id=task, collection_job_id=job)
-    aggregation = AGGREGATION_JOB_PATH.format(task_id=task, aggregation_job_id=job)
+    task, job = id_to_text(asked.id), "/" + id_to_text(bytes(16))
+    collection = COLLECTION_JOBS_PATH.format(task_id=task)
+    aggregation = AGGREGATION_JOBS_PATH.format(task_id=task)
     return [
         (LEADER, "PUT", TASK_PATH.format(task_id=task), TASK_MEDIA_TYPE),
         (HELPER, "PUT", TASK_PATH.format(task_id=task), TASK_MEDIA_TYPE),
-        (LEADER, "PUT", collection, MEDIA_TYPES[CollectionReq]),
-        (LEADER, "POST", collection, MEDIA_TYPES[CollectionReq]),
-        (HELPER, "PUT", aggregation, MEDIA_TYPES[AggregationJobInitReq]),
+        (LEADER, "POST", collection, MEDIA_TYPES[CollectionJobReq]),
+        (LEADER, "GET", collection + job, ""),
+        (HELPER, "POST", aggregation, MEDIA_TYPES[AggregationJobInitReq]),
+        (HELPER, "GET", aggregation + job, ""),
         (
             HELPER,
             "POST",
@@ -110,7 +115,7 @@ def paths(asked: Asked) -> list[tuple[str, str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize("place", range(9))
 def test_strangers_are_turned_away_on_the_headers(pair: Pair, asked: Asked, place: int) -> None:
     role, method, path, media_type = paths(asked)[place]
     stranger = CollectorHere()
@@ -131,27 +136,27 @@ def test_strangers_are_turned_away_on_the_headers(pair: Pair, asked: Asked, plac
             method, path, content_length=50, content_type=media_type, authorization=token
         )
         status, said = answer_to(pair, role, request)
-        assert (status, said["type"]) == (403, "urn:ietf:params:ppm:dap:error:unauthorizedRequest")
+        assert (status, said["type"]) == (403, "about:blank")
 
 
 def test_sizes_are_compared_before_a_byte_is_read(pair: Pair, asked: Asked) -> None:
     path, size = REPORTS_PATH.format(task_id=id_to_text(asked.id)), len(asked.report([1, 2, 3, 4]))
     wrong = {
-        413: head("PUT", path, content_type=REPORT, content_length=10**12),
-        400: head("PUT", path, content_type=REPORT, content_length=size - 1),
-        411: head("PUT", path, content_type=REPORT, transfer_encoding="chunked"),
-        415: head("PUT", path, content_type="text/plain", content_length=size),
+        413: head("POST", path, content_type=REPORT, content_length=10**12),
+        400: head("POST", path, content_type=REPORT, content_length=size - 1),
+        411: head("POST", path, content_type=REPORT, transfer_encoding="chunked"),
+        415: head("POST", path, content_type="text/plain", content_length=size),
     }
     for status, request in wrong.items():
         assert answer_to(pair, LEADER, request)[0] == status
     unknown = REPORTS_PATH.format(task_id=id_to_text(bytes(32)))
     status, said = answer_to(
-        pair, LEADER, head("PUT", unknown, content_type=REPORT, content_length=size)
+        pair, LEADER, head("POST", unknown, content_type=REPORT, content_length=size)
     )
     assert (status, said["type"]) == (404, "urn:ietf:params:ppm:dap:error:unrecognizedTask")
     no_id = REPORTS_PATH.format(task_id="x" * 43)
     assert (
-        answer_to(pair, LEADER, head("PUT", no_id, content_type=REPORT, content_length=size))[0]
+        answer_to(pair, LEADER, head("POST", no_id, content_type=REPORT, content_length=size))[0]
         == 400
     )
 
@@ -189,18 +194,20 @@ def test_only_enrolled_devices_report_and_each_once(pair: Pair) -> None:
     report, shown = asked.admitted([1, 1, 1, 1], first)
     path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
     assert (
-        answer_to(pair, LEADER, head("PUT", path, content_type=REPORT, content_length=len(report)))[
-            0
-        ]
+        answer_to(
+            pair, LEADER, head("POST", path, content_type=REPORT, content_length=len(report))
+        )[0]
         == 403
     )
     for _ in range(2):
-        assert pair.upload(asked, report, shown).status_code == 201
+        assert taken(pair.upload(asked, report, shown))
     assert pair.upload(asked, asked.report([2, 2, 2, 2]), shown).status_code == 403
     another, _ = asked.admitted([2, 2, 2, 2], first)
     refused = pair.upload(asked, another, shown)
-    assert (refused.status_code, refused.json()["type"][-14:]) == (400, "reportRejected")
-    assert pair.upload(asked, *asked.admitted([2, 2, 2, 2])).status_code == 201
+    assert refused.headers["content-type"] == MEDIA_TYPES[UploadErrors]
+    (status,) = UploadErrors.decode(refused.content).status
+    assert (status.report_id, status.error) == (another[:16], ReportError.REPORT_REPLAYED)
+    assert taken(pair.upload(asked, *asked.admitted([2, 2, 2, 2])))
     found, count = pair.collect(asked)
     assert count == 2
     assert near(found, [3, 3, 3, 3])
@@ -212,21 +219,22 @@ def test_ten_thousand_hostile_uploads_cost_nothing(pair: Pair, asked: Asked) -> 
     """
     good = asked.report([5, 5, 5, 5])
     path = REPORTS_PATH.format(task_id=id_to_text(asked.id))
-    start = head("PUT", path, content_type=REPORT, content_length=len(good))
+    start = head("POST", path, content_type=REPORT, content_length=len(good))
+    dropped = ReportUploadStatus(good[:16], ReportError.REPORT_DROPPED)
     before = memory(pair)
     for _ in range(4):
         with connect(pair) as stream:
             for _ in range(25):
-                bodies = [secrets.token_bytes(len(good)) for _ in range(99)] + [
-                    good[:20] + b"\xff" + good[21:]
-                ]
+                bodies = [secrets.token_bytes(len(good)) for _ in range(99)]
+                bodies.insert(0, good[:20] + b"\xff" + good[21:])
                 stream.sendall(b"".join(start + body for body in bodies))
                 seen = b""
                 while seen.count(b"HTTP/1.1 ") < 100 or not seen.endswith(b"}"):
                     seen += stream.recv(1 << 20)
-                assert seen.count(b"HTTP/1.1 400") == 100
+                assert seen.count(b"HTTP/1.1 400") == 99
+                assert seen.count(UploadErrors((dropped,)).encode()) == 1
     assert memory(pair) < before + 100 * 2**20
-    assert pair.upload(asked, good).status_code == 201
+    assert taken(pair.upload(asked, good))
 
 
 def memory(pair: Pair) -> int:
@@ -241,7 +249,7 @@ def test_slow_and_endless_requests_are_cut(pair: Pair, asked: Asked) -> None:
     slow = {
         "says nothing": b"",
         "never ends its headers": b"PUT / HTTP/1.1\r\nhost: loc",
-        "never ends its body": head("PUT", path, content_type=REPORT, content_length=size)
+        "never ends its body": head("POST", path, content_type=REPORT, content_length=size)
         + b"x" * 10,
     }
     streams = {}
@@ -288,7 +296,7 @@ def test_counts_and_logs_tell_nothing_private(pair: Pair) -> None:
     pair.give(asked)
     device = make_token(asked.task, asked.id)
     report, shown = asked.admitted([9, 9, 9, 9], device)
-    assert pair.upload(asked, report, shown).status_code == 201
+    assert taken(pair.upload(asked, report, shown))
     pair.upload(asked, asked.report([9, 9, 9, 9]), shown)
     token = {"authorization": f"Bearer {pair.folders[LEADER].metrics_token}"}
     counts = pair.clients[LEADER].get(pair.cards[LEADER].endpoint("/metrics"), headers=token)
@@ -315,7 +323,7 @@ def test_the_leader_talks_to_the_pinned_helper_alone(
     keys = pair.folders[LEADER].keys
     with HelperClient(keys) as client:
         with pytest.raises(DapError) as refused:
-            client.aggregation_job(asked.id, bytes(16), b"garbage")
+            client.aggregation_job(asked.id, b"garbage")
         assert refused.value.kind == "invalidMessage"
         with pytest.raises(DapError) as refused:
             client.aggregate_share(bytes(32), b"x" * 61)
@@ -329,4 +337,4 @@ def test_the_leader_talks_to_the_pinned_helper_alone(
             HelperClient(replace(keys, partner=card)) as client,
             pytest.raises(TransportError, match=r"not from the pinned authority|cannot be reached"),
         ):
-            client.aggregation_job(asked.id, bytes(16), b"")
+            client.aggregation_job(asked.id, b"")

@@ -22,11 +22,12 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Report,
     ReportMetadata,
     Role,
+    TaskConfiguration,
 )
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server
-from hdpmf.common.protocol.task import Task, prio_of
+from hdpmf.common.protocol.task import Task, configuration_of, prio_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
@@ -178,6 +179,7 @@ def make_report(
     report_id: bytes | None = None,
     spoil: Callable[[int, bytes], bytes] = lambda server, share: share,
     sealed_for: bytes | None = None,
+    configuration: TaskConfiguration | None = None,
 ) -> bytes:
     """One user's report for a task with this id; ``spoil`` changes a share before it is
     encrypted.
@@ -185,8 +187,11 @@ def make_report(
     prio = prio_of(task, number)
     report_id = secrets.token_bytes(16) if report_id is None else report_id
     sharded = prio.shard(prio.circuit.encode(row), report_id)  # type: ignore[attr-defined]
-    metadata = ReportMetadata(report_id, task.begin if time is None else time)
-    aad = InputShareAad(sealed_for or number, metadata, sharded.public_share).encode()
+    metadata = ReportMetadata(report_id, (task.begin if time is None else time) // task.precision)
+    configuration = configuration_of(task, number) if configuration is None else configuration
+    aad = InputShareAad(
+        sealed_for or number, configuration, metadata, sharded.public_share
+    ).encode()
     servers, sealed = ((task.servers.leader, Role.LEADER), (task.servers.helper, Role.HELPER)), []
     for place, (server, role) in enumerate(servers):
         plain = PlaintextInputShare(spoil(place, sharded.input_shares[place])).encode()

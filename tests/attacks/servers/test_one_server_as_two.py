@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    COLLECTION_JOB_PATH,
+    COLLECTION_JOBS_PATH,
     MEDIA_TYPES,
-    CollectionReq,
-    Problem,
+    CollectionJobReq,
     id_to_text,
+    job_id,
 )
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, plain_host, require_two_hosts
@@ -161,10 +161,9 @@ def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> N
     with open_server(folders[0]) as leader:
         leader.add_task(asked.document)
         resources = LeaderResources(folders[0], leader, AggregatorMetrics())  # type: ignore[arg-type]
-        path = COLLECTION_JOB_PATH.format(
-            task_id=id_to_text(asked.id), collection_job_id=id_to_text(bytes(16))
-        )
-        body = CollectionReq(asked.interval).encode()
+        path = COLLECTION_JOBS_PATH.format(task_id=id_to_text(asked.id))
+        body = CollectionJobReq(asked.interval).encode()
+        job = path + "/" + id_to_text(job_id(body))
 
         async def ask() -> list[httpx.Response]:
             answers = []
@@ -172,15 +171,13 @@ def test_an_admitted_recommender_does_not_get_anothers_sums(tmp_path: Path) -> N
             async with httpx.AsyncClient(transport=transport, base_url="https://leader") as client:
                 for who in (other, owner, other):
                     headers = who.headers(servers.leader)
-                    headers["content-type"] = MEDIA_TYPES[CollectionReq]
-                    answers.append(await client.put(path, content=body, headers=headers))
-                    answers.append(await client.post(path, headers=headers))
+                    headers["content-type"] = MEDIA_TYPES[CollectionJobReq]
+                    answers.append(await client.post(path, content=body, headers=headers))
+                    answers.append(await client.get(job, headers=headers))
             await Resources.stop(resources)
             return answers
 
         answers = asyncio.run(ask())
-    assert [answer.status_code for answer in answers] == [403, 403, 201, 202, 403, 403]
-    assert all(
-        answers[place].json()["type"].endswith(Problem.UNAUTHORIZED_REQUEST)
-        for place in (0, 1, 4, 5)
-    )
+    assert [answer.status_code for answer in answers] == [403, 403, 200, 200, 403, 403]
+    assert answers[2].headers["location"] == job
+    assert answers[2].content == answers[3].content == b""  # it is not over yet

@@ -11,7 +11,6 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair, input_share_i
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     InputShareAad,
     PlaintextInputShare,
-    Problem,
     Report,
 )
 from hdpmf.errors import DapError
@@ -49,7 +48,9 @@ def opened(secret: bytes, pair: Pair, task: bytes, report: bytes, server: int) -
     """What somebody with a secret key reads of a recorded report."""
     read = Report.decode(report)
     sealed = (read.leader_encrypted_input_share, read.helper_encrypted_input_share)[server]
-    aad = InputShareAad(task, read.report_metadata, read.public_share).encode()
+    aad = InputShareAad(
+        task, pair.leader.task(task).configuration, read.report_metadata, read.public_share
+    ).encode()
     info = input_share_info(pair.keys[server].dap_role)
     return PlaintextInputShare.decode(
         KeyPair(sealed.config_id, secret).open(sealed, info, aad)
@@ -124,7 +125,7 @@ def test_a_report_that_the_helper_cannot_open_is_not_confirmed(tmp_path: Path) -
     pair.leader.follow_partner_keys()
     with pytest.raises(DapError) as refused:
         pair.leader.upload(task, report)
-    assert refused.value.kind == Problem.OUTDATED_CONFIG
+    assert refused.value.kind == "outdated_config"
     assert pair.leader.lacks_partner_keys  # it may be a newer key, too
     pair.rings[1].rotate(pair.clock())
     newest = pair.report(task, 1)

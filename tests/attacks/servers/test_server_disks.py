@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    Collection,
+    CollectionJobResp,
     InputShareAad,
     Interval,
     PlaintextInputShare,
@@ -31,9 +31,11 @@ def output_shares(pair: Pair, task: bytes, report: bytes) -> list[np.ndarray]:
     """What each server adds to its sum for a report; whoever has both has the report."""
     read, shares = Report.decode(report), []
     sealed = (read.leader_encrypted_input_share, read.helper_encrypted_input_share)
-    aad = InputShareAad(task, read.report_metadata, read.public_share).encode()
+    opened = pair.leader.task(task)
+    aad = InputShareAad(
+        task, opened.configuration, read.report_metadata, read.public_share
+    ).encode()
     for keys, ciphertext in zip(pair.keys, sealed, strict=True):
-        opened = pair.leader.task(task)
         plain = keys.hpke.open(ciphertext, input_share_info(keys.dap_role), aad)
         state, _ = opened.prio.prepare(
             opened.key,
@@ -114,8 +116,7 @@ def test_who_reported_and_report_ids_are_deleted_with_the_task(
     for report, token in sent:
         pair.leader.upload(task, report, token)
     pair.aggregate_all(limit=3)
-    job = bytes(16)
-    assert pair.ask(task, job=job) is not None
+    assert pair.ask(task) is not None
     personal = [Report.decode(report).report_metadata.report_id for report, _ in sent]
     found = on_disk(tmp_path)  # of a token nothing but that is ever there
     assert not [token for _, token in sent if token.nonce in found or token.nonce[16:] in found]
@@ -138,9 +139,9 @@ def test_who_reported_and_report_ids_are_deleted_with_the_task(
     with pytest.raises(DapError, match="the task is over"):
         pair.leader.upload(task, *sent[0])
     with pytest.raises(DapError, match="the task is over"):
-        pair.helper.aggregation_job(task, bytes(16), b"")
+        pair.helper.aggregation_job(task, b"")
     with pytest.raises(DapError, match="the task is over"):
-        pair.leader.collection(task, job)
+        pair.leader.collection(task, bytes(16))
     with pytest.raises(DapError, match="the task is over"):
         pair.ask(task)
 
@@ -220,7 +221,7 @@ def brought_back(tmp_path: Path, drop: bool = False) -> tuple[list[int], list[in
         for report in given:
             pair.leader.upload(task, report)
         pair.aggregate_all()
-        share = Collection.decode(pair.collect(task))
+        share = CollectionJobResp.decode(pair.collect(task))
         found.append(noise_in(pair, task, share, given))
         for database in pair.databases:
             database.close()
@@ -235,7 +236,9 @@ def folder_of(path: Path) -> Path:
     return path
 
 
-def noise_in(pair: Pair, task: bytes, collected: Collection, reports: list[bytes]) -> list[int]:
+def noise_in(
+    pair: Pair, task: bytes, collected: CollectionJobResp, reports: list[bytes]
+) -> list[int]:
     """The noise of both servers in a sum, which a test can subtract from."""
     numbers = pair.numbers(task, collected.encode())
     prio = pair.leader.task(task).prio

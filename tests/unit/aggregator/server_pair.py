@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from hdpmf.common.aggregation.two_servers.dap.hpke import (
 )
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
     Interval,
     Role,
 )
@@ -95,14 +94,10 @@ class Pair(ServerPair):
         for seed in seeds:
             self.leader.upload(task, self.report(task, seed))
 
-    def ask(
-        self, task: bytes, interval: Interval = WHOLE, job: bytes | None = None
-    ) -> bytes | None:
+    def ask(self, task: bytes, interval: Interval = WHOLE) -> bytes | None:
         """What the collector gets, after the end of a batch."""
         self.clock.now = max(self.clock.now, interval.end + 1)
-        job = secrets.token_bytes(16) if job is None else job
-        self.leader.begin_collection(task, job, CollectionReq(interval).encode())
-        return self.leader.collection(task, job)
+        return self.leader.collect(task, wanted(interval).encode())
 
     def collect(self, task: bytes, interval: Interval = WHOLE) -> bytes:
         found = self.ask(task, interval)
@@ -111,8 +106,8 @@ class Pair(ServerPair):
 
     def numbers(self, task: bytes, collection: bytes, interval: Interval = WHOLE) -> list[int]:
         """What the collector reads, less the known noise."""
-        found, opened = Collection.decode(collection), self.leader.task(task)
-        aad = AggregateShareAad(task, interval).encode()
+        found, opened = CollectionJobResp.decode(collection), self.leader.task(task)
+        aad = AggregateShareAad(task, opened.configuration, wanted(interval)).encode()
         shares = [
             self.collector_keys.open(share, aggregate_share_info(role), aad)
             for share, role in (
@@ -124,6 +119,11 @@ class Pair(ServerPair):
             getattr(noise, "number", 0) for noise in self.noises
         )  # released noise is not known
         return [number - known for number in opened.prio.unshard(shares)]
+
+
+def wanted(interval: Interval) -> CollectionJobReq:
+    """The collector's request for an interval in seconds."""
+    return CollectionJobReq(interval.in_steps(HOUR))
 
 
 def row_of(seed: int) -> np.ndarray:

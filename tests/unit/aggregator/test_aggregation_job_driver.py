@@ -105,7 +105,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "told"),
     [
-        (DapError("a word", "reportRejected"), 400, True),
+        (DapError("a word", "batchInvalid"), 400, True),
         (DapError("a word", "unrecognizedTask"), 404, True),
         (ProtocolError("a word"), 400, True),
         (PrivacyError("/home/north: a word"), 500, False),

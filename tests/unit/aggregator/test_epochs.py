@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError
+from hdpmf.common.aggregation.two_servers.dap.messages import ReportError
 from hdpmf.errors import ConfigError, DapError
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.server import Aggregator
@@ -50,7 +50,7 @@ def test_a_new_epoch_ends_open_tasks_at_both_servers(tmp_path: Path, role: str) 
     assert begin_epoch(pair, role) == 1
     pair.leader.compare_epochs()
     assert_over(pair, task)
-    assert pair.leader.counts(task).rejected[PrepareError.TASK_EXPIRED] == 1
+    assert pair.leader.counts(task).rejected[ReportError.TASK_EXPIRED] == 1
     assert pair.helper._seals._keys.names() == pair.leader._seals._keys.names() == []
     pair.clock.now = BEGIN + 10
     later = pair.add(pair.a_task(minimum=3))

@@ -16,21 +16,22 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Interval,
     PingPongEnd,
     PingPongShare,
-    PrepareError,
-    PrepareInit,
     Problem,
     Report,
+    ReportError,
     ReportMetadata,
     ReportShare,
+    VerifyInit,
     combine_checksums,
+    job_id,
 )
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.errors import DapError
 from hdpmf.untrusted.aggregator.aggregation_job import prepare_share
-from tests.unit.aggregator.server_pair import BEGIN, HOUR, WHOLE, Pair, plain_sum
+from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum, wanted
 
 
-def init_of(pair: Pair, task: bytes, report: bytes) -> PrepareInit:
+def init_of(pair: Pair, task: bytes, report: bytes) -> VerifyInit:
     """What an honest leader says of a report."""
     found = Report.decode(report)
     opened = pair.leader.task(task)
@@ -41,32 +42,29 @@ def init_of(pair: Pair, task: bytes, report: bytes) -> PrepareInit:
         found.public_share,
         found.leader_encrypted_input_share,
     )
-    assert not isinstance(prepared, PrepareError)
+    assert not isinstance(prepared, ReportError)
     share = ReportShare(
         found.report_metadata, found.public_share, found.helper_encrypted_input_share
     )
-    return PrepareInit(share, PingPongShare(prepared[1]).encode())
+    return VerifyInit(share, PingPongShare(prepared[1]).encode())
 
 
-def job_of(*inits: PrepareInit) -> bytes:
+def job_of(*inits: VerifyInit) -> bytes:
     return AggregationJobInitReq(inits).encode()
 
 
-def told(
-    pair: Pair, task: bytes, body: bytes, job: bytes | None = None
-) -> list[PrepareError | None]:
-    answer = pair.helper.aggregation_job(
-        task, secrets.token_bytes(16) if job is None else job, body
-    )
+def told(pair: Pair, task: bytes, body: bytes) -> list[ReportError | None]:
+    answer = pair.helper.aggregation_job(task, body)
     return [
-        resp.result if isinstance(resp.result, PrepareError) else None
-        for resp in AggregationJobResp.decode(answer).prepare_resps
+        resp.result if isinstance(resp.result, ReportError) else None
+        for resp in AggregationJobResp.decode(answer).verify_resps
     ]
 
 
 def share_request(interval: Interval, ids: list[bytes], count: int | None = None) -> bytes:
     checksum = combine_checksums(hashlib.sha256(each).digest() for each in ids)
-    return AggregateShareReq(interval, len(ids) if count is None else count, checksum).encode()
+    asked, count = wanted(interval), len(ids) if count is None else count
+    return AggregateShareReq(asked, asked.interval, count, checksum).encode()
 
 
 def id_of(report: bytes) -> bytes:
@@ -100,10 +98,10 @@ def to_helper(server: int, share: bytes) -> bytes:
 
 
 LIES = {
-    "off the scale": ({"spoil": off_the_scale}, PrepareError.VDAF_PREP_ERROR),
-    "no element of the field": ({"spoil": no_element}, PrepareError.VDAF_PREP_ERROR),
-    "another seed for the helper": ({"spoil": to_helper}, PrepareError.VDAF_PREP_ERROR),
-    "for another task": ({"sealed_for": bytes(32)}, PrepareError.HPKE_DECRYPT_ERROR),
+    "off the scale": ({"spoil": off_the_scale}, ReportError.VDAF_VERIFY_ERROR),
+    "no element of the field": ({"spoil": no_element}, ReportError.VDAF_VERIFY_ERROR),
+    "another seed for the helper": ({"spoil": to_helper}, ReportError.VDAF_VERIFY_ERROR),
+    "for another task": ({"sealed_for": bytes(32)}, ReportError.HPKE_DECRYPT_ERROR),
 }
 
 
@@ -139,13 +137,13 @@ def test_wrong_keys_and_garbage_are_rejected_with_their_reason(pair: Pair) -> No
             metadata = ReportMetadata(secrets.token_bytes(16), BEGIN)
             fresh = changed(pair.report(task, 3, report_id=metadata.report_id), **{where: cipher})
             if cipher is unknown and share is leaders:  # it knows its own keys: nobody pays for it
-                with pytest.raises(DapError, match="keys again") as refused:
+                with pytest.raises(DapError, match="ask for the keys") as refused:
                     pair.leader.upload(task, fresh)
-                assert refused.value.kind == Problem.OUTDATED_CONFIG
+                assert refused.value.kind == "outdated_config"
             else:
                 pair.leader.upload(task, fresh)
     pair.aggregate_all()
-    expected = {PrepareError.HPKE_UNKNOWN_CONFIG_ID: 1, PrepareError.HPKE_DECRYPT_ERROR: 2}
+    expected = {ReportError.HPKE_UNKNOWN_CONFIG_ID: 1, ReportError.HPKE_DECRYPT_ERROR: 2}
     assert pair.leader.counts(task).rejected == expected
     assert pair.helper.counts(task).rejected == dict.fromkeys(expected, 1)
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
@@ -156,65 +154,74 @@ def test_wrong_keys_and_garbage_are_rejected_with_their_reason(pair: Pair) -> No
 
 def test_a_job_is_answered_once_and_for_all(pair: Pair) -> None:
     task = pair.add()
-    report, job = pair.report(task, 0), secrets.token_bytes(16)
-    body = job_of(init_of(pair, task, report))
-    answer = pair.helper.aggregation_job(task, job, body)
-    assert pair.helper.aggregation_job(task, job, body) == answer
-    with pytest.raises(DapError, match="another request"):
-        pair.helper.aggregation_job(task, job, job_of(init_of(pair, task, pair.report(task, 1))))
+    body = job_of(init_of(pair, task, pair.report(task, 0)))
+    answer = pair.helper.aggregation_job(task, body)
+    assert pair.helper.aggregation_job(task, body) == answer
+    assert pair.helper.answered(task, job_id(body)) == answer
+    assert pair.helper.answered(task, bytes(16)) is None
     assert pair.helper.counts(task).counted == 1
 
 
 def test_a_report_is_looked_at_once(pair: Pair) -> None:
     task = pair.add()
     init = init_of(pair, task, pair.report(task, 0))
-    assert told(pair, task, job_of(init, init)) == [None, PrepareError.REPORT_REPLAYED]
-    assert told(pair, task, job_of(init)) == [PrepareError.REPORT_REPLAYED]
-    bad = PrepareInit(init_of(pair, task, pair.report(task, 1)).report_share, init.payload)
-    assert told(pair, task, job_of(bad)) == [PrepareError.VDAF_PREP_ERROR]
-    good = PrepareInit(bad.report_share, init.payload)
-    assert told(pair, task, job_of(good)) == [PrepareError.REPORT_REPLAYED]
-    assert pair.helper.counts(task).counted == 1
+    with pytest.raises(DapError, match="twice"):
+        pair.helper.aggregation_job(task, job_of(init, init))
+    other = init_of(pair, task, pair.report(task, 2))
+    assert told(pair, task, job_of(init)) == [None]
+    assert told(pair, task, job_of(other, init)) == [None, ReportError.REPORT_REPLAYED]
+    assert told(pair, task, job_of(init, other))[:1] == [ReportError.REPORT_REPLAYED]
+    bad = VerifyInit(init_of(pair, task, pair.report(task, 1)).report_share, init.payload)
+    assert told(pair, task, job_of(bad)) == [ReportError.VDAF_VERIFY_ERROR]
+    share = init_of(pair, task, pair.report(task, 1)).payload
+    assert told(pair, task, job_of(VerifyInit(bad.report_share, share))) == [
+        ReportError.REPORT_REPLAYED
+    ]
+    assert pair.helper.counts(task).counted == 2
 
 
 def test_what_is_malformed_is_rejected_singly(pair: Pair) -> None:
     task = pair.add()
     good, *others = (init_of(pair, task, pair.report(task, seed)) for seed in range(8))
 
-    def with_share(init: PrepareInit, **parts: object) -> PrepareInit:
+    def with_share(init: VerifyInit, **parts: object) -> VerifyInit:
         share = init.report_share
         fields = {name: getattr(share, name) for name in share.__dataclass_fields__}  # type: ignore[attr-defined]
-        return PrepareInit(ReportShare(**(fields | parts)), init.payload)
+        return VerifyInit(ReportShare(**(fields | parts)), init.payload)
 
-    def moved(init: PrepareInit, time: int) -> PrepareInit:
+    def moved(init: VerifyInit, time: int) -> VerifyInit:
         return with_share(
-            init, report_metadata=ReportMetadata(init.report_share.report_metadata.report_id, time)
+            init,
+            report_metadata=ReportMetadata(
+                init.report_share.report_metadata.report_id, time // HOUR
+            ),
         )
 
     share = others[0].report_share
     body = job_of(
-        PrepareInit(share, b"\x07garbage"),
-        PrepareInit(others[1].report_share, PingPongEnd(b"x").encode()),
-        PrepareInit(others[2].report_share, PingPongShare(b"short").encode()),
+        VerifyInit(share, b"\x07garbage"),
+        VerifyInit(others[1].report_share, PingPongEnd(b"x").encode()),
+        VerifyInit(others[2].report_share, PingPongShare(b"short").encode()),
         with_share(others[3], public_share=b"short"),
-        moved(others[4], BEGIN + 1),
+        moved(others[4], END),
         moved(others[5], BEGIN + 2 * HOUR),
         moved(others[6], BEGIN - HOUR),
         good,
     )
     assert told(pair, task, body) == [
-        PrepareError.INVALID_MESSAGE,
-        PrepareError.INVALID_MESSAGE,
-        PrepareError.VDAF_PREP_ERROR,
-        PrepareError.HPKE_DECRYPT_ERROR,
-        PrepareError.INVALID_MESSAGE,
-        PrepareError.REPORT_TOO_EARLY,
-        PrepareError.INVALID_MESSAGE,
+        ReportError.INVALID_MESSAGE,
+        ReportError.INVALID_MESSAGE,
+        ReportError.VDAF_VERIFY_ERROR,
+        ReportError.HPKE_DECRYPT_ERROR,
+        ReportError.TASK_EXPIRED,
+        ReportError.REPORT_TOO_EARLY,
+        ReportError.TASK_NOT_STARTED,
         None,
     ]
     pair.clock.now = BEGIN + 2 * HOUR
-    at_another_time = moved(others[4], BEGIN + HOUR)  # the time is in what the device has sealed
-    assert told(pair, task, job_of(at_another_time)) == [PrepareError.HPKE_DECRYPT_ERROR]
+    late = init_of(pair, task, pair.report(task, 9))
+    at_another_time = moved(late, BEGIN + HOUR)  # the time is in what the device has sealed
+    assert told(pair, task, job_of(at_another_time)) == [ReportError.HPKE_DECRYPT_ERROR]
 
 
 def test_reports_of_a_collected_batch_are_rejected_and_so_are_other_counts(pair: Pair) -> None:
@@ -239,7 +246,7 @@ def test_reports_of_a_collected_batch_are_rejected_and_so_are_other_counts(pair:
     assert pair.helper.aggregate_share(task, share_request(WHOLE, ids[:2])) == share
     with pytest.raises(DapError):
         pair.helper.aggregate_share(task, share_request(WHOLE, ids[:1]))
-    assert told(pair, task, job_of(init_of(pair, task, made[2]))) == [PrepareError.BATCH_COLLECTED]
+    assert told(pair, task, job_of(init_of(pair, task, made[2]))) == [ReportError.BATCH_COLLECTED]
     assert pair.noises[1].draws == 1
 
 
@@ -271,7 +278,7 @@ def test_a_helper_that_answers_for_others_counts_nothing(pair: Pair) -> None:
 
     def swapped(*request: bytes) -> bytes:
         return AggregationJobResp(
-            AggregationJobResp.decode(honest(*request)).prepare_resps[::-1]
+            AggregationJobResp.decode(honest(*request)).verify_resps[::-1]
         ).encode()
 
     pair.helper.aggregation_job = swapped  # type: ignore[method-assign]

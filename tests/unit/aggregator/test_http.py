@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    COLLECTION_JOB_PATH,
+    COLLECTION_JOBS_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
     Problem,
-    Report,
+    UploadRequest,
     id_to_text,
 )
 from hdpmf.common.protocol.task import (
@@ -79,7 +79,7 @@ def test_one_worker_serves_a_folder_with_sqlite_and_no_more(
 
 
 Answers = Callable[[httpx.AsyncClient, LeaderResources], Awaitable[None]]
-REPORT = MEDIA_TYPES[Report]
+REPORT = MEDIA_TYPES[UploadRequest]
 
 
 class Uploads:
@@ -165,18 +165,18 @@ def test_reports_are_taken_and_refused_for_what_they_are(
             (uploads.path, bytes(len(report)), kind),
         ]
         for path, body, headers in sent:
-            answers.append(await client.put(path, content=body, headers=headers))
+            answers.append(await client.post(path, content=body, headers=headers))
 
     uploads.run(story)
     assert [answer.status_code for answer in answers] == [
-        201, 201, 415, 400, 413, 411, 411, 413, 404, 400,
+        200, 200, 415, 400, 400, 411, 411, 413, 404, 400,
     ]  # fmt: skip
     closed = [answer.headers.get("connection") == "close" for answer in answers]
     assert closed == [False] * 2 + [True] * 6 + [False] * 2
     size = len(report)
     assert answers[3].json() == {
         "type": "about:blank", "title": "Bad Request", "status": 400,
-        "detail": f"expected exactly {size} bytes, not {size - 1}",
+        "detail": f"expected a multiple of {size} and at most {16 << 20} bytes, not {size - 1}",
     }  # fmt: skip
     found = uploads.outcomes()
     assert (found["accepted"], found["failed"]) == (2, 6)
@@ -233,15 +233,15 @@ def test_every_refusal_is_a_problem_document(folders: dict[str, AggregatorFolder
     shop = CollectorHere("shop")
     task, job = id_to_text(bytes(32)), id_to_text(bytes(16))
     of_task = [
-        ("PUT", REPORTS_PATH.format(task_id=task)),
+        ("POST", REPORTS_PATH.format(task_id=task)),
         ("GET", REPORTS_PATH.format(task_id=task)),
-        ("PUT", COLLECTION_JOB_PATH.format(task_id=task, collection_job_id=job)),
-        ("POST", COLLECTION_JOB_PATH.format(task_id=task, collection_job_id=job)),
-        ("POST", COLLECTION_JOB_PATH.format(task_id=task, collection_job_id="x")),
+        ("POST", COLLECTION_JOBS_PATH.format(task_id=task)),
+        ("GET", COLLECTION_JOBS_PATH.format(task_id=task) + "/" + job),
+        ("GET", COLLECTION_JOBS_PATH.format(task_id=task) + "/x"),
         ("PUT", TASK_PATH.format(task_id=task)),
     ]
     others = [
-        ("PUT", REPORTS_PATH.format(task_id="x")),
+        ("POST", REPORTS_PATH.format(task_id="x")),
         ("GET", "/nothing"),
         ("GET", "/metrics"),
         ("POST", "/healthz"),

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from hdpmf.common.aggregation.two_servers.dap.messages import CollectionReq, Interval
+from hdpmf.common.aggregation.two_servers.dap.messages import Interval
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
-from tests.unit.aggregator.server_pair import END, Pair, plain_sum
+from tests.unit.aggregator.server_pair import END, Pair, plain_sum, wanted
 
 
 class KilledError(BaseException):
@@ -72,8 +72,7 @@ def everything(pair: Pair, task: bytes, reports: list[bytes]) -> bytes:
     interval = Interval(
         pair.leader.task(task).document.begin, END - pair.leader.task(task).document.begin
     )
-    pair.leader.begin_collection(task, bytes(16), CollectionReq(interval).encode())
-    found = pair.leader.collection(task, bytes(16))
+    found = pair.leader.collect(task, wanted(interval).encode())
     assert found is not None
     return found
 

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    AGGREGATION_JOB_PATH,
+    AGGREGATION_JOBS_PATH,
     id_to_text,
 )
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
 from hdpmf.untrusted.aggregator.http import LeaderResources
 from hdpmf.untrusted.aggregator.server import PartnerClock
-from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum
+from tests.unit.aggregator.server_pair import BEGIN, END, HOUR, WHOLE, Pair, plain_sum, wanted
 from tests.unit.aggregator.test_http import (
     REPORT,
     Uploads,
@@ -65,9 +65,9 @@ def test_nothing_is_confirmed_while_clocks_differ(
             clock._ahead = None
             if skew is not None:
                 clock.compare(time.time() + skew)
-            answer = await client.put(uploads.path, content=report, headers=kind)
+            answer = await client.post(uploads.path, content=report, headers=kind)
             statuses.append(answer.status_code)
-            taken = int(answer.status_code == 201)
+            taken = int(answer.status_code == 200)
             assert resources._leader.waiting() == taken
             text = uploads.metrics.text().decode()
             assert f"waiting_reports {taken}.0" in text
@@ -80,7 +80,7 @@ def test_nothing_is_confirmed_while_clocks_differ(
             assert 'rejected_reports{reason="report_too_early"} 0.0' in text
 
     uploads.run(story)
-    assert statuses == [503, 201]
+    assert statuses == [503, 200]
     assert uploads.outcomes()["clock"] == 1
 
 
@@ -110,9 +110,9 @@ def test_a_leader_whose_clock_is_ahead_closes_no_batch_early() -> None:
     pair.leader.partner_clock._monotonic = steady
     pair.leader.partner_clock.compare(pair.clock.now)
     pair.clock.now = END + 20.0  # within the tolerance
-    assert pair.ask(task, WHOLE, bytes(16)) is None
+    assert pair.ask(task, WHOLE) is None
     steady.now += 11.0
-    assert pair.leader.collection(task, bytes(16)) is not None
+    assert pair.leader.collect(task, wanted(WHOLE).encode()) is not None
 
 
 def test_a_report_that_is_early_for_the_slower_clock_is_refused_before_it_is_confirmed() -> None:
@@ -135,11 +135,9 @@ def test_a_helper_checks_nothing_while_clocks_differ(
 ) -> None:
     helper = folders["helper"]
     token = folders["leader"].party.token(helper.card.identity, to=helper.card.identity)
-    path = AGGREGATION_JOB_PATH.format(
-        task_id=id_to_text(bytes(32)), aggregation_job_id=id_to_text(bytes(16))
-    )
+    path = AGGREGATION_JOBS_PATH.format(task_id=id_to_text(bytes(32)))
     asked = httpx.Request(
-        "PUT",
+        "POST",
         "https://server" + path,
         headers={
             "authorization": f"Bearer {token}",
@@ -157,13 +155,11 @@ def test_a_stranger_does_not_set_the_clock_of_the_other_server(
     helper = folders["helper"]
     token = folders["leader"].party.token(helper.card.identity, to=helper.card.identity)
     off = {"date": formatdate(time.time() - 3600.0, usegmt=True)}
-    path = AGGREGATION_JOB_PATH.format(
-        task_id=id_to_text(bytes(32)), aggregation_job_id=id_to_text(bytes(16))
-    )
+    path = AGGREGATION_JOBS_PATH.format(task_id=id_to_text(bytes(32)))
     strange = [off, off | {"authorization": "Bearer x"}]
     health = [httpx.Request("GET", "https://server/healthz", headers=given) for given in strange]
     own = {"authorization": f"Bearer {token}"}
-    asked = httpx.Request("PUT", "https://server" + path, headers=own)
+    asked = httpx.Request("POST", "https://server" + path, headers=own)
     assert [answer.status_code for answer in answers_to(helper, [*health, asked])] == [
         200,
         200,

@@ -22,6 +22,8 @@ from hdpmf.untrusted.aggregator.report_writer import GROUP_REPORTS, ReportWriter
 from tests.unit.aggregator.server_pair import END, Pair, plain_sum
 from tests.world import HOUR, issuer, make_token
 
+REPLAYED = "report_replayed"
+
 
 def kind(error: DapError | None) -> str | None:
     return None if error is None else error.kind
@@ -59,7 +61,7 @@ def test_late_reports_count_until_their_batch_is_collected(pair: Pair) -> None:
     pair.upload(task, [0, 1])
     pair.aggregate_all()
     assert pair.numbers(task, pair.collect(task)) == plain_sum([0, 1])
-    assert refused(pair, task, pair.report(task, 2)) == Problem.REPORT_REJECTED
+    assert refused(pair, task, pair.report(task, 2)) == "batch_collected"
 
 
 def test_a_retry_is_a_success_and_another_report_with_the_same_id_is_not(pair: Pair) -> None:
@@ -67,11 +69,11 @@ def test_a_retry_is_a_success_and_another_report_with_the_same_id_is_not(pair: P
     report, other = (pair.report(task, seed, report_id=number) for seed in (0, 1))
     for _ in range(2):
         pair.leader.upload(task, report)
-    assert refused(pair, task, other) == Problem.REPORT_REJECTED
+    assert refused(pair, task, other) == REPLAYED
     pair.leader.aggregate()
     assert rows(pair, payloads) == 0
     pair.leader.upload(task, report)  # its id and digest are all that is left of it
-    assert refused(pair, task, other) == Problem.REPORT_REJECTED
+    assert refused(pair, task, other) == REPLAYED
     assert pair.leader.aggregate() == 0
     twice = pair.leader.upload_many([Upload(task, pair.report(task, 2))] * 2)
     assert twice == [None, None]
@@ -92,14 +94,14 @@ def test_enrolled_devices_have_one_report_for_each_token(pair: Pair) -> None:
     for _ in range(2):  # the same again is confirmed, and counts once
         pair.leader.upload(task, first, token)
     another, _ = pair.admitted(task, 2, token)
-    assert refused(pair, task, another, token) == Problem.REPORT_REJECTED
+    assert refused(pair, task, another, token) == REPLAYED
     assert pair.leader.aggregate() == 1
-    assert refused(pair, task, another, token) == Problem.REPORT_REJECTED
+    assert refused(pair, task, another, token) == REPLAYED
     pair.leader.upload(task, second, other)
     report, last = pair.admitted(task, 3)
     clash, _ = pair.admitted(task, 4, last)
     results = pair.leader.upload_many([Upload(task, it, last) for it in (report, clash)])
-    assert [kind(result) for result in results] == [None, Problem.REPORT_REJECTED]
+    assert [kind(result) for result in results] == [None, REPLAYED]
     assert pair.aggregate_all() == 2
 
 
@@ -126,7 +128,7 @@ def test_a_task_that_is_long_over_takes_nothing_and_keeps_numbers_only(pair: Pai
     pair.leader.upload(task, report)
     assert pair.leader.collect_garbage() == 0
     pair.clock.now = END + 31 * 86_400
-    assert refused(pair, task, pair.report(task, 1)) == Problem.REPORT_REJECTED
+    assert refused(pair, task, pair.report(task, 1)) == "task_expired"
     assert (pair.leader.collect_garbage(), pair.helper.collect_garbage()) == (1, 1)
     assert pair.leader.collect_garbage() == 0
     assert (rows(pair, payloads), rows(pair, reports)) == (0, 0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Interval
+from hdpmf.common.aggregation.two_servers.dap.messages import CollectionJobResp, Interval
 from tests.unit.aggregator.server_pair import BEGIN, Pair, pairs_of, plain_sum
 from tests.world import HOUR, make_report
 
@@ -25,7 +25,7 @@ def test_batches_of_different_times_have_their_own_sums() -> None:
         seeds = [seed for seed, hour in hours.items() if first <= hour < last]
         collection = pair.collect(task, interval)
         assert pair.numbers(task, collection, interval) == plain_sum(seeds)
-        assert Collection.decode(collection).report_count == len(seeds)
+        assert CollectionJobResp.decode(collection).report_count == len(seeds)
 
 
 def test_sums_of_pairs_are_exact() -> None:

@@ -106,7 +106,7 @@ def test_a_job_is_the_same_bytes_again_however_it_is_read(monkeypatch: pytest.Mo
     pair.upload(task, [1, 2, 3, 4, 5])
     bodies: list[bytes] = []
 
-    def away(task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+    def away(task_id: bytes, body: bytes) -> bytes:
         bodies.append(body)
         raise TransportError("the helper is away")
 
@@ -117,7 +117,7 @@ def test_a_job_is_the_same_bytes_again_however_it_is_read(monkeypatch: pytest.Mo
             with pytest.raises(TransportError):
                 pair.leader.aggregate()
     assert len(set(bodies)) == 1
-    shares = AggregationJobInitReq.decode(bodies[0]).prepare_inits
+    shares = AggregationJobInitReq.decode(bodies[0]).verify_inits
     ids = [init.report_share.report_metadata.report_id for init in shares]
     assert ids == sorted(ids)
     assert len(ids) == 5

@@ -26,17 +26,18 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
-    CollectionReq,
+    CollectionJobReq,
     HpkeCiphertext,
     HpkeConfig,
     HpkeConfigList,
     Interval,
     PingPongShare,
     PlaintextInputShare,
-    PrepareError,
-    PrepareResp,
     Report,
+    ReportError,
     ReportMetadata,
+    UploadErrors,
+    VerifyResp,
 )
 from hdpmf.errors import DapError, PrioError
 
@@ -59,7 +60,7 @@ def values(codec: Codec) -> st.SearchStrategy[object]:
         return st.lists(messages(codec.item), min_size=codec.minimum, max_size=3).map(tuple)
     if isinstance(codec, Nested):
         return messages(codec.kind)
-    return st.one_of(st.binary(max_size=40), st.sampled_from(PrepareError))
+    return st.one_of(st.binary(min_size=1, max_size=40), st.sampled_from(ReportError))
 
 
 def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
@@ -80,7 +81,7 @@ def written_again(kind: type[Message], data: bytes) -> bytes | None:
 
 
 def test_there_are_messages():
-    assert len(MESSAGES) == 20
+    assert len(MESSAGES) == 24
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
@@ -123,7 +124,7 @@ def test_changed_bytes_are_a_message_or_a_refusal(kind: type[Message]):
     "message",
     [
         HpkeConfigList((HpkeConfig(1, 2, 3, 4, b"ab"), HpkeConfig(5, 6, 7, 8, b"cd"))),
-        AggregationJobResp((PrepareResp(bytes(16), b"ab"), PrepareResp(bytes(16), b"cd"))),
+        AggregationJobResp((VerifyResp(bytes(16), b"ab"), VerifyResp(bytes(16), b"cd"))),
     ],
 )
 def test_lengths_within_lists_are_held_to_their_list(message: Message):
@@ -172,7 +173,8 @@ def test_announced_lengths_take_no_memory(kind: type[Message], start: bytes):
         HpkeCiphertext(0, b"e", b""),
         HpkeConfigList(()),
         AggregationJobInitReq(()),
-        AggregateShareReq(Interval(0, 1), 0, bytes(31)),
+        UploadErrors(()),
+        AggregateShareReq(CollectionJobReq(Interval(0, 1)), Interval(0, 1), 0, bytes(31)),
     ],
 )
 def test_what_does_not_fit_is_not_written(message: Message):
@@ -183,12 +185,13 @@ def test_what_does_not_fit_is_not_written(message: Message):
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
-        (CollectionReq, b"\x02" + bytes(20)),
-        (CollectionReq, b"\x01" + bytes(19) + b"\x01"),
+        (CollectionJobReq, b"\x02\0\x10" + bytes(22)),
+        (CollectionJobReq, b"\x01\0\x10" + bytes(21) + b"\x01"),
+        (ReportMetadata, bytes(25) + b"\x04" + bytes(4)),
         (PlaintextInputShare, b"\0\x04" + bytes(8)),
         (PingPongShare, b"\x01" + bytes(8)),
-        (PrepareResp, bytes(16) + b"\x01"),
-        (PrepareResp, bytes(16) + b"\x02\x0a"),
+        (VerifyResp, bytes(16) + b"\x01"),
+        (VerifyResp, bytes(16) + b"\x02\x0c"),
     ],
 )
 def test_unknown_cases_are_refused(kind: type[Message], data: bytes):
@@ -203,8 +206,9 @@ def test_unknown_cases_are_refused(kind: type[Message], data: bytes):
         (HpkeConfig, bytes(9)),
         (HpkeCiphertext, bytes(7)),
         (HpkeCiphertext, b"\0\0\x01e" + bytes(4)),
-        (AggregationJobResp, bytes(4)),
-        (AggregationJobInitReq, bytes(4) + b"\x01" + bytes(4)),
+        (AggregationJobResp, b""),
+        (AggregationJobInitReq, bytes(7)),
+        (UploadErrors, b""),
     ],
 )
 def test_what_must_not_be_empty_is_not(kind: type[Message], data: bytes):
@@ -215,7 +219,7 @@ def test_what_must_not_be_empty_is_not(kind: type[Message], data: bytes):
 def test_shares_are_not_shown():
     share = PlaintextInputShare(b"secret")
     message = PingPongShare(b"secret")
-    assert repr(share) == "PlaintextInputShare(extensions=<0 bytes>, payload=<6 bytes>)"
+    assert repr(share) == "PlaintextInputShare(private_extensions=<0 bytes>, payload=<6 bytes>)"
     assert "secret" not in f"{message}"
 
 

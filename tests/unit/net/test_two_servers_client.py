@@ -28,7 +28,7 @@ from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import DapError, TransportError
 from hdpmf.lab.simulate.simulate import ServersHere
 
-TASK, JOB = bytes(32), bytes(16)
+TASK = bytes(32)
 
 
 @dataclass
@@ -98,21 +98,20 @@ def test_the_helper_gets_a_task_first() -> None:
 
 
 def test_a_sum_is_polled() -> None:
-    far = Far(answering(202))
-    assert far.client.collection(TASK, JOB) is None
-    assert far.seen[0].method == "POST"
-    assert (
-        Far(answering(200, b"sum", "application/dap-collection")).client.collection(TASK, JOB)
-        == b"sum"
-    )
-    with pytest.raises(DapError, match="no sum"):
-        Far(answering(200, b"sum", "text/html")).client.collection(TASK, JOB)
+    far = Far(answering(200))
+    assert far.client.collect(TASK, b"request") is None
+    assert (far.seen[0].method, far.seen[0].body) == ("POST", b"request")
+    kind = 'application/ppm-dap; message="collection-job-resp"'
+    assert Far(answering(200, b"sum", kind)).client.collect(TASK, b"") == b"sum"
+    for other in ("text/html", "application/ppm-dap", "application/ppm-dap;message=upload-req"):
+        with pytest.raises(DapError, match="no sum"):
+            Far(answering(200, b"sum", other)).client.collect(TASK, b"")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_what_may_pass_is_tried_again(status: int) -> None:
     with pytest.raises(TransportError, match="at the moment"):
-        Far(answering(status)).client.begin_collection(TASK, JOB, b"")
+        Far(answering(status)).client.collect(TASK, b"")
 
 
 def problem(kind: str) -> bytes:
@@ -129,7 +128,7 @@ def problem(kind: str) -> bytes:
             Problem.INVALID_BATCH_SIZE,
         ),
         (
-            answering(403, problem("unauthorizedRequest"), "application/problem+json"),
+            answering(403, problem("unrecognizedTask"), "application/problem+json"),
             Problem.UNAUTHORIZED_REQUEST,
         ),
         (answering(401), Problem.UNAUTHORIZED_REQUEST),
@@ -144,15 +143,15 @@ def test_a_refusal_has_its_reason_and_nothing_else_of_what_the_server_wrote(
 ) -> None:
     far = Far(answer)
     with pytest.raises(DapError) as refused:
-        far.client.begin_collection(TASK, JOB, b"")
+        far.client.collect(TASK, b"")
     assert (refused.value.kind, len(far.seen)) == (kind, 1)
     assert "library" in str(refused.value)
     assert "<" not in str(refused.value)
 
 
 def test_no_more_is_read_than_an_answer_may_have() -> None:
-    far = Far(answering(202))
-    far.client.collection(TASK, JOB)
+    far = Far(answering(200))
+    far.client.collect(TASK, b"")
     assert far.seen[0].most == MAX_ANSWER
 
 
@@ -161,7 +160,7 @@ def test_a_server_that_cannot_be_reached_is_named() -> None:
     del far.client._leader._client.request  # type: ignore[method-assign]
     assert isinstance(far.client._leader._client, HttpsClient)
     with pytest.raises(TransportError, match=r"the server of 'library' cannot be reached \("):
-        far.client.collection(TASK, JOB)
+        far.client.collect(TASK, b"")
 
 
 KEYS = {"kind": SIGNED_KEYS_MEDIA_TYPE}
@@ -202,15 +201,13 @@ class Here:
     def add_task(self, *given: object) -> None:
         self._calls.append((self._name, "task", *given))
 
-    def begin_collection(self, *given: object) -> None:
-        self._calls.append((self._name, "begin", *given))
-
     def aggregate(self) -> int:
         self.waiting -= 1
         return self.waiting
 
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes:
+    def collect(self, *given: object) -> bytes:
         assert self.waiting == 0  # all reports are in it
+        self._calls.append((self._name, "collect", *given))
         return b"sum"
 
     def signed_keys(self) -> bytes:
@@ -221,11 +218,10 @@ def test_servers_in_this_process_do_the_same() -> None:
     calls: list[tuple[object, ...]] = []
     servers = ServersHere(Here("leader", calls), Here("helper", calls))  # type: ignore[arg-type]
     servers.add_task(b"document")
-    servers.begin_collection(TASK, JOB, b"request")
+    assert servers.collect(TASK, b"request") == b"sum"
     assert calls == [
         ("helper", "task", b"document"),
         ("leader", "task", b"document"),
-        ("leader", "begin", TASK, JOB, b"request"),
+        ("leader", "collect", TASK, b"request"),
     ]
-    assert servers.collection(TASK, JOB) == b"sum"
     assert servers.signed_keys() == PublishedKeys.of(LIST, LIST)

@@ -11,14 +11,17 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     InputShareAad,
     PlaintextInputShare,
     Report,
+    ReportError,
+    ReportUploadStatus,
     Role,
+    UploadErrors,
     id_from_text,
 )
 from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.protocol.enrolment import Enrolment, read_enrolment
 from hdpmf.common.protocol.identity import Invitation, verifies
 from hdpmf.common.protocol.published import file_name
-from hdpmf.common.protocol.task import prio_of, read_task, signed_token_request
+from hdpmf.common.protocol.task import configuration_of, prio_of, read_task, signed_token_request
 from hdpmf.errors import TooLongError, TransportError
 from hdpmf.private.device import seal
 from hdpmf.private.device.carrier import Told, WebCarrier
@@ -32,6 +35,11 @@ from tests.unit.participant.publishing import FILMS, HPKE, SERVERS, START, issue
 Answer = int | str | bytes
 
 
+def is_report(sealed: Sealed) -> bool:
+    """True of what goes to the leader."""
+    return sealed.url.endswith("/reports")
+
+
 class Outside:
     """A carrier into the test. It keeps every request, in its order.
 
@@ -40,7 +48,8 @@ class Outside:
         files: What is served, by its address.
         issues: What the issuer says to the next requests: a status, "unreachable", or bytes that
             are no signature; then it signs.
-        answers: What the leader says to the next reports: a status, or "unreachable"; then 201.
+        answers: What the leader says to the next reports: a status, an error of
+            the report, or "unreachable"; then 200.
         requests: When, what, and how many bytes were sent.
         reports: The bodies that reached the leader, with their task and token.
         keys: The servers' secret keys.
@@ -92,7 +101,7 @@ class Outside:
         self.before_sending(sealed)
         shown = f"{sealed.method} {sealed.url} {sorted(sealed.headers)}"
         self.requests.append((self.now, shown, len(sealed.body)))
-        return self._sign(sealed) if sealed.method == "POST" else self._count(sealed)
+        return self._count(sealed) if is_report(sealed) else self._sign(sealed)
 
     def _sign(self, sealed: Sealed) -> Told:
         answer = self.issues.pop(0) if self.issues else 200
@@ -113,7 +122,7 @@ class Outside:
         return Told(int(answer), issuer().sign(sealed.body) if answer == 200 else b"")
 
     def _count(self, sealed: Sealed) -> Told:
-        answer = self.answers.pop(0) if self.answers else 201
+        answer = self.answers.pop(0) if self.answers else 200
         assert sealed.url.startswith(SERVERS.leader.url)
         if answer == "unreachable":
             raise TransportError("unreachable")
@@ -121,6 +130,8 @@ class Outside:
         token = Token.from_header(sealed.headers["authorization"])
         assert Report.decode(sealed.body).report_metadata.report_id == token.report_id
         self.reports.append((task, token, sealed.body))
+        if isinstance(answer, ReportError):
+            return Told(200, UploadErrors((ReportUploadStatus(token.report_id, answer),)).encode())
         return Told(int(answer), b"")
 
     def sums(self, document: bytes, task: bytes) -> list[int]:
@@ -129,7 +140,7 @@ class Outside:
         bodies = {token.report_id: body for name, token, body in self.reports if name == task}
         totals: list[Any] = [None, None]
         for body in bodies.values():
-            shares = self.opened(task, body)
+            shares = self.opened(document, task, body)
             report = Report.decode(body)
             nonce = report.report_metadata.report_id
             ready = [
@@ -142,10 +153,13 @@ class Outside:
                 totals[place] = out if totals[place] is None else prio.field.add(totals[place], out)
         return [int(one) for one in prio.unshard([prio.field.encode(total) for total in totals])]
 
-    def opened(self, task: bytes, body: bytes) -> list[bytes]:
+    def opened(self, document: bytes, task: bytes, body: bytes) -> list[bytes]:
         """What the servers read of a report."""
         report = Report.decode(body)
-        aad = InputShareAad(task, report.report_metadata, report.public_share).encode()
+        configuration = configuration_of(read_task(document), task)
+        aad = InputShareAad(
+            task, configuration, report.report_metadata, report.public_share
+        ).encode()
         sealed = (report.leader_encrypted_input_share, report.helper_encrypted_input_share)
         return [
             PlaintextInputShare.decode(pair.open(share, input_share_info(role), aad)).payload

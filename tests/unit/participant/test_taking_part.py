@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
-from hdpmf.common.aggregation.two_servers.dap.messages import Report
+from hdpmf.common.aggregation.two_servers.dap.messages import Report, ReportError
 from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.task import Pairs, read_task, task_id
 from hdpmf.errors import ConfigError, PrivacyError
@@ -24,7 +24,7 @@ from hdpmf.private.device.seal import Sealed, seal
 from hdpmf.private.device.state import Rated, State, changed
 from hdpmf.private.device.state_file import Committed, StateFile
 from tests.unit.participant import publishing
-from tests.unit.participant.outside import Outside, live, participant, published_in
+from tests.unit.participant.outside import Outside, is_report, live, participant, published_in
 from tests.unit.participant.publishing import (
     FILMS,
     HPKE,
@@ -139,7 +139,7 @@ def test_the_ledger_is_on_disk_before_a_report_leaves(make: Make) -> None:
     seen = []
 
     def look(sealed: Sealed) -> None:
-        if sealed.method == "PUT":
+        if is_report(sealed):
             with StateFile.open(file.path) as other:
                 seen.append(len(other.load().state.ledger))
 
@@ -189,7 +189,7 @@ def test_a_report_is_sent_until_it_is_there_and_then_no_more(make: Make) -> None
     outside.answers = [503, "unreachable", 404]
     file = make(state(RATED))
     live(participant(file, outside), outside, PERIOD)
-    puts = [what for _, what, _ in outside.requests if what.startswith("PUT")]
+    puts = [what for _, what, _ in outside.requests if "/reports " in what]
     assert len(puts) == 4
     assert any("the report is there" in line for line in outside.logged)
 
@@ -247,9 +247,9 @@ def test_a_report_for_an_erased_key_is_encrypted_anew_and_paid_once(make: Make) 
     new = KeyPair(9, bytes(range(50, 82)))
 
     def erase(sealed: Sealed) -> None:
-        if sealed.method == "PUT":
+        if is_report(sealed):
             used = Report.decode(sealed.body).helper_encrypted_input_share.config_id
-            outside.answers = [201 if used == 9 else 400]
+            outside.answers = [200 if used == 9 else ReportError.OUTDATED_CONFIG]
             # The helper has a newer key from the first report on.
             outside.publish(published(task=asked, keys=_keys_with(new)))
 

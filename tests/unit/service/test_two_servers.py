@@ -16,7 +16,7 @@ pytest.importorskip("pyhpke")
 pytest.importorskip("sqlalchemy")
 
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Collection, Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import CollectionJobResp, Problem
 from hdpmf.common.model.published_model import read_model
 from hdpmf.common.protocol.documents import read_document
 from hdpmf.common.protocol.published import Index, Model, file_name
@@ -102,22 +102,17 @@ class Door(ServersHere):
     def __init__(self, world: World, step: Callable[[], None] = lambda: None) -> None:
         super().__init__(world.leader, world.helper)
         self.step = step
-        self.requests: set[tuple[bytes, bytes, bytes]] = set()
+        self.requests: set[tuple[bytes, bytes]] = set()
 
     def add_task(self, document: bytes) -> None:
         self.step()
         super().add_task(document)
         self.step()
 
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
+    def collect(self, task_id: bytes, request: bytes) -> bytes | None:
         self.step()
-        self.requests.add((task_id, job_id, request))
-        super().begin_collection(task_id, job_id, request)
-        self.step()
-
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        self.step()
-        found = super().collection(task_id, job_id)
+        self.requests.add((task_id, request))
+        found = super().collect(task_id, request)
         self.step()
         return found
 
@@ -221,7 +216,7 @@ def test_a_refusal_says_why_and_what_to_do(kind: Problem, words: str) -> None:
     def refuse(*given: Any) -> None:
         raise DapError("no", kind)
 
-    client.begin_collection = refuse  # type: ignore[method-assign]
+    client.collect = refuse  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=words):
         world.run(client).conduct()
     client.add_task = refuse  # type: ignore[method-assign,assignment]
@@ -235,7 +230,7 @@ DAY = 86_400.0
 def test_a_sum_that_does_not_come_is_an_alert_and_in_the_end_the_end() -> None:
     world = World()
     client = Door(world)
-    client.collection = lambda task_id, job_id: None  # type: ignore[method-assign]
+    client.collect = lambda task_id, request: None  # type: ignore[method-assign]
     told: list[tuple[float, Trouble | None]] = []
     files = Kept()
     files.keep_trouble = lambda trouble: told.append((world.now, trouble))  # type: ignore[method-assign]
@@ -267,7 +262,7 @@ def test_a_run_whose_sum_is_refused_for_good_is_over(kind: Problem, days: int) -
     def refuse(*given: Any) -> None:
         raise DapError("no", kind)
 
-    client.begin_collection = refuse  # type: ignore[method-assign]
+    client.collect = refuse  # type: ignore[method-assign]
     (early,) = _refusals(world, client, files)
     assert not isinstance(early, RunOverError)
     task = read_task(files.load().linear.document)
@@ -312,12 +307,12 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
     period = run.checkpoint.pairs
     with pytest.raises(ProtocolError, match="the leader's share: could not be decrypted"):
         open_collection(period.document, period.collection, CollectorKeys.generate("other"))
-    good = Collection.decode(period.collection)
-    swapped = Collection(
+    good = CollectionJobResp.decode(period.collection)
+    swapped = CollectionJobResp(
         good.report_count, good.interval,
         good.helper_encrypted_agg_share, good.leader_encrypted_agg_share,
     )  # fmt: skip
-    few = Collection(
+    few = CollectionJobResp(
         2,
         good.interval,
         good.leader_encrypted_agg_share,
@@ -332,7 +327,7 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
             open_collection(period.document, data, world.collector)
     other = world.run(files=files)
     other.checkpoint.pairs.numbers = b""
-    many = Collection(
+    many = CollectionJobResp(
         5,
         good.interval,
         good.leader_encrypted_agg_share,

@@ -1,4 +1,4 @@
-"""The two servers over HTTPS, as their collector calls them (DAP 09; adding tasks is our own)."""
+"""The two servers over HTTPS, as their collector calls them (DAP 18; adding tasks is our own)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    COLLECTION_JOB_PATH,
+    COLLECTION_JOBS_PATH,
     MEDIA_TYPES,
     PROBLEM_MEDIA_TYPE,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
     Problem,
     id_to_text,
     problem_from_details,
 )
+from hdpmf.common.aggregation.two_servers.dap.messages import media_type as media_type_of
 from hdpmf.common.net.https import DATE_HEADER, HEALTH_PATH, HttpsAnswer, HttpsClient
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import (
@@ -46,11 +47,11 @@ class SumServers(Protocol):
     def add_task(self, document: bytes) -> None:
         """Give a task to both servers."""
 
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """Ask the leader for the sum of a task by a DAP ``CollectionReq``."""
+    def collect(self, task_id: bytes, request: bytes) -> bytes | None:
+        """Ask the leader for the sum of a task by a DAP ``CollectionJobReq``.
 
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """The DAP ``Collection`` that was asked for, or None while it is not ready."""
+        Returns a ``CollectionJobResp``, or None while it is not ready.
+        """
 
     def signed_keys(self) -> PublishedKeys:
         """The lists of both servers' keys, unchecked."""
@@ -96,16 +97,13 @@ class TwoServers:
         self._helper.ask("PUT", path, document, TASK_MEDIA_TYPE)
         self._leader.ask("PUT", path, document, TASK_MEDIA_TYPE)
 
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """As in ``SumServers``."""
-        self._leader.ask("PUT", _job_path(task_id, job_id), request, MEDIA_TYPES[CollectionReq])
-
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """As in ``SumServers``."""
-        status, kind, body = self._leader.ask("POST", _job_path(task_id, job_id))
-        if status == HTTPStatus.ACCEPTED:
+    def collect(self, task_id: bytes, request: bytes) -> bytes | None:
+        """As in ``SumServers``: the same request makes one job, and tells how far it is."""
+        path = COLLECTION_JOBS_PATH.format(task_id=id_to_text(task_id))
+        _, kind, body = self._leader.ask("POST", path, request, MEDIA_TYPES[CollectionJobReq])
+        if not body:
             return None
-        if kind != MEDIA_TYPES[Collection]:
+        if kind != MEDIA_TYPES[CollectionJobResp]:
             raise DapError("the leader gave something that is no sum")
         return body
 
@@ -157,7 +155,8 @@ class ServerClient:
         answer = self._request(method, path, body, media_type)
         if not 200 <= answer.status < 300:
             raise self._refusal(answer)
-        return answer.status, answer.media_type, answer.body
+        kind = media_type_of(answer.headers.get("content-type", ""))
+        return answer.status, kind, answer.body
 
     def now(self) -> float:
         """Return the time of its clock, to the second.
@@ -211,9 +210,3 @@ class ServerClient:
             details = None
         error = problem_from_details(details)
         return DapError(f"the server of {name!r}: {error}", error.kind)
-
-
-def _job_path(task_id: bytes, job_id: bytes) -> str:
-    return COLLECTION_JOB_PATH.format(
-        task_id=id_to_text(task_id), collection_job_id=id_to_text(job_id)
-    )

@@ -33,6 +33,7 @@ from hdpmf.common.protocol.documents import (
 from hdpmf.common.protocol.servers import Collector, Servers
 
 if TYPE_CHECKING:
+    from hdpmf.common.aggregation.two_servers.dap.messages import TaskConfiguration
     from hdpmf.common.aggregation.two_servers.prio import Prio3
 
 MAX_PERIOD = 400 * 86_400
@@ -202,10 +203,6 @@ class Task(Document, frozen=True, tag="task"):
             TokenKey(from_base64(self.token_key))
 
 
-_CONTEXT = b"hdpmf"
-"""The application's, before a task's id."""
-
-
 def task_id(document: bytes) -> bytes:
     """The id of a task: 32 bytes, the digest of its encoding as it was published."""
     return labelled_digest("task", document)
@@ -218,14 +215,32 @@ def read_task(document: bytes) -> Task:
 
 def prio_of(task: Task, task_id: bytes) -> Prio3:
     """The cryptography of a task."""
+    from hdpmf.common.aggregation.two_servers.dap.messages import VERSION
     from hdpmf.common.aggregation.two_servers.prio import prio3_bounded_vector, prio3_rank_one
 
-    sums, context = task.sums, _CONTEXT + task_id
+    sums, context = task.sums, VERSION + task_id
     largest = (1 << sums.bits) - 1
     if isinstance(sums, Pairs):
         return prio3_rank_one(len(sums.heads), largest, sums.bound, context)
     bound = sums.bound * (2 if sums.values else 1)
     return prio3_bounded_vector(sums.entries, largest, bound, bool(sums.values), context)
+
+
+def configuration_of(task: Task, task_id: bytes) -> TaskConfiguration:
+    """Return what DAP calls a task's configuration; by the id it is of the whole document."""
+    from hdpmf.common.aggregation.two_servers.dap.messages import Interval, TaskConfiguration
+
+    prio = prio_of(task, task_id)
+    return TaskConfiguration(
+        task_info=task_id,
+        leader_aggregator_endpoint=task.servers.leader.url.encode(),
+        helper_aggregator_endpoint=task.servers.helper.url.encode(),
+        time_precision=task.precision,
+        min_batch_size=task.minimum,
+        vdaf_type=prio.identifier,
+        vdaf_configuration=prio.parameters,
+        task_interval=Interval(task.begin, task.end - task.begin).in_steps(task.precision),
+    )
 
 
 TASK_MEDIA_TYPE = "application/hdpmf-task"

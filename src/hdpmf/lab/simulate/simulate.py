@@ -94,15 +94,11 @@ class ServersHere:
         self._helper.add_task(document)
         self._leader.add_task(document)
 
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """Ask the leader for the sum of a task."""
-        self._leader.begin_collection(task_id, job_id, request)
-
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """The sum that was asked for, or None while it is not ready."""
+    def collect(self, task_id: bytes, request: bytes) -> bytes | None:
+        """Ask the leader for the sum of a task; None while it is not ready."""
         while self._leader.aggregate():
             pass
-        return self._leader.collection(task_id, job_id)
+        return self._leader.collect(task_id, request)
 
     def signed_keys(self) -> PublishedKeys:
         """The lists of both servers' keys."""
@@ -347,7 +343,7 @@ def report_of(
     row = row_of(task.sums, histories(ratings, weights), ratings.n_items)
     report_id = secrets.token_bytes(REPORT_ID_SIZE)
     shares = split_report(prio_of(task, name), row, report_id, at=task.begin)
-    return sealed_report(shares, name, configs)
+    return sealed_report(shares, task, name, configs)
 
 
 def _everyones_model(

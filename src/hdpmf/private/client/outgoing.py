@@ -21,6 +21,7 @@ from hdpmf.common.protocol import (
     ItemCounts,
     SumContribution,
 )
+from hdpmf.common.protocol.task import configuration_of
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
     from hdpmf.common.aggregation.two_servers.prio import Prio3
+    from hdpmf.common.protocol.task import Task
 
 Outgoing = TypeVar(
     "Outgoing",
@@ -84,9 +86,11 @@ def split_report(prio: Prio3, row: np.ndarray, report_id: bytes, *, at: int) -> 
 
 
 def sealed_report(
-    shares: SplitReport, task_id: bytes, configs: tuple[HpkeConfig, HpkeConfig]
+    shares: SplitReport, task: Task, task_id: bytes, configs: tuple[HpkeConfig, HpkeConfig]
 ) -> bytes:
     """Return a report as it is uploaded: each share encrypted to its server.
+
+    What is encrypted is bound to the task's configuration, to the report's id and to its time.
 
     Args:
         configs: The keys of leader and helper.
@@ -100,8 +104,9 @@ def sealed_report(
         Role,
     )
 
-    metadata = ReportMetadata(shares.report_id, shares.time)
-    aad = InputShareAad(task_id, metadata, shares.public_share).encode()
+    metadata = ReportMetadata(shares.report_id, shares.time // task.precision)
+    configuration = configuration_of(task, task_id)
+    aad = InputShareAad(task_id, configuration, metadata, shares.public_share).encode()
     leader, helper = (
         seal(config, input_share_info(role), aad, PlaintextInputShare(share).encode())
         for config, role, share in zip(

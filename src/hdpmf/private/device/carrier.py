@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, UploadRequest
 from hdpmf.common.net.https import HEALTH_PATH, MAX_PROBLEM, HttpsAnswer, HttpsClient
 from hdpmf.common.protocol.identity import Invitation
 from hdpmf.errors import TransportError
@@ -84,7 +85,7 @@ class WebCarrier:
         if type(sealed) is not Sealed:
             raise TypeError("a carrier sends what was sealed, and nothing else")
         with self._client(sealed.url) as client:
-            if sealed.method == "PUT":
+            if sealed.headers.get("content-type") == MEDIA_TYPES[UploadRequest]:
                 self._compare_clocks(client, sealed.url)
             answer = client.request(
                 sealed.method,

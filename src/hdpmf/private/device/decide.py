@@ -285,7 +285,7 @@ def answered(
     if token:
         answer = changed(answer, token=token, tries=0, again=0)
         said = f"{short}: a token is here"
-    elif sending.what == "report" and status in (HTTPStatus.OK, HTTPStatus.CREATED):
+    elif sending.what == "report" and status == HTTPStatus.OK:
         answer = changed(answer, done=True)
         said = f"{short}: the report is there"
     elif status in REFUSED:

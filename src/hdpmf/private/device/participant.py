@@ -14,7 +14,7 @@ from hdpmf.errors import HdpmfError, TooLongError, TransportError
 from hdpmf.private.device.carrier import Carrier
 from hdpmf.private.device.decide import Sending, answered, decide, next_moment
 from hdpmf.private.device.public import Published, index_wanted, read_index, wanted
-from hdpmf.private.device.seal import Sealed, seal, token_in
+from hdpmf.private.device.seal import Sealed, seal, status_in, token_in
 from hdpmf.private.device.state import Joined, State
 from hdpmf.private.device.state_file import ChangedError, StateFile
 
@@ -115,10 +115,12 @@ class Participant:
         """Commit what came of something that was sent."""
 
         def change(state: State) -> State:
-            token, answer = b"", state.of(sending.address).answer
+            token, answer, told = b"", state.of(sending.address).answer, status
+            if sending.what == "report" and status == 200:
+                told = status_in(body)
             if sending.what == "token" and status == 200 and answer is not None:
                 token = token_in(answer, body)
-            decision = answered(state, sending, int(self._clock()), status, token)
+            decision = answered(state, sending, int(self._clock()), told, token)
             said.extend(decision.said)
             return decision.state
 

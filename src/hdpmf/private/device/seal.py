@@ -10,13 +10,16 @@ its token, and servers count an id once.
 from __future__ import annotations
 
 from hashlib import sha256, shake_256
+from http import HTTPStatus
 from math import gcd
 from typing import TYPE_CHECKING
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     MEDIA_TYPES,
     REPORTS_PATH,
-    Report,
+    ReportError,
+    UploadErrors,
+    UploadRequest,
     id_to_text,
 )
 from hdpmf.common.aggregation.two_servers.tokens import (
@@ -151,6 +154,21 @@ def token_in(answer: Answer, body: bytes) -> bytes:
     )
 
 
+def status_in(body: bytes) -> int:
+    """Return the status that a leader's answer to a report amounts to; it has a body if it refuses.
+
+    Raises:
+        DapError: It is no answer of a leader's.
+    """
+    if not body:
+        return HTTPStatus.OK
+    error = UploadErrors.decode(body).status[0].error
+    if error in (ReportError.OUTDATED_CONFIG, ReportError.REPORT_TOO_EARLY):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    # Another encryption of the report came before: its answer was lost.
+    return HTTPStatus.OK if error == ReportError.REPORT_REPLAYED else HTTPStatus.GONE
+
+
 def _report(state: State, joined: Joined, answer: Answer, task: Task, now: int) -> Sealed:
     token, servers = Token.decode(answer.token), task.servers
     row = zero_row(task) if is_zeros(state, answer.task) else own_row(state, joined, task)
@@ -160,8 +178,8 @@ def _report(state: State, joined: Joined, answer: Answer, task: Task, now: int) 
         config_of(servers.leader, joined.keys[0], now),
         config_of(servers.helper, joined.keys[1], now),
     )
-    body = sealed_report(shares, answer.task, configs)
+    body = sealed_report(shares, task, answer.task, configs)
     # Nothing here names the device.
-    headers = {"content-type": MEDIA_TYPES[Report], TOKEN_HEADER: token.to_header()}
+    headers = {"content-type": MEDIA_TYPES[UploadRequest], TOKEN_HEADER: token.to_header()}
     url = servers.leader.endpoint(REPORTS_PATH.format(task_id=id_to_text(answer.task)))
-    return Sealed(_MADE_HERE, "PUT", url, headers, body)
+    return Sealed(_MADE_HERE, "POST", url, headers, body)

@@ -20,9 +20,9 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeCiphertext,
     InputShareAad,
     PlaintextInputShare,
-    PrepareError,
-    Problem,
+    ReportError,
     ReportMetadata,
+    ReportRefusedError,
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
 from hdpmf.errors import DapError, PrioError, needs
@@ -48,24 +48,23 @@ def prepare_share(
     metadata: ReportMetadata,
     public_share: bytes,
     encrypted: HpkeCiphertext,
-) -> tuple[Preparation, bytes] | PrepareError:
+) -> tuple[Preparation, bytes] | ReportError:
     """Decrypt and prepare a report share; return state and message, or the reason to reject it."""
-    aad = InputShareAad(task.id, metadata, public_share).encode()
+    aad = InputShareAad(task.id, task.configuration, metadata, public_share).encode()
     try:
         plain = keys.hpke.open(encrypted, input_share_info(keys.dap_role), aad)
-    except DapError as error:
-        unknown = error.kind == Problem.OUTDATED_CONFIG
-        return PrepareError.HPKE_UNKNOWN_CONFIG_ID if unknown else PrepareError.HPKE_DECRYPT_ERROR
+    except ReportRefusedError as error:
+        return error.reason
     try:
         share = PlaintextInputShare.decode(plain)
     except DapError:
-        return PrepareError.INVALID_MESSAGE
+        return ReportError.INVALID_MESSAGE
     try:
         return task.prio.prepare(
             task.key, keys.index, metadata.report_id, public_share, share.payload
         )
     except PrioError:
-        return PrepareError.VDAF_PREP_ERROR
+        return ReportError.VDAF_VERIFY_ERROR
 
 
 @dataclass
@@ -81,7 +80,7 @@ class Accumulator:
     def __init__(self, task: AggregatorTask) -> None:
         self._task = task
         self._buckets: dict[int, _Bucket] = {}
-        self._rejected: dict[PrepareError, int] = {}
+        self._rejected: dict[ReportError, int] = {}
 
     def add(self, report_id: bytes, time: int, output: np.ndarray) -> None:
         """Count a report."""
@@ -94,7 +93,7 @@ class Accumulator:
         bucket.count += 1
         bucket.checksum ^= int.from_bytes(hashlib.sha256(report_id).digest(), "big")
 
-    def reject(self, reason: PrepareError) -> None:
+    def reject(self, reason: ReportError) -> None:
         """Count a rejected report."""
         self._rejected[reason] = self._rejected.get(reason, 0) + 1
 

@@ -33,6 +33,7 @@ import numpy as np
 from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info, seal
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AggregateShareAad,
+    CollectionJobReq,
     HpkeCiphertext,
     Interval,
     Problem,
@@ -112,13 +113,10 @@ class Batches:
         self._noise_key = NoiseKey(noise_key)
 
     def check(self, task: AggregatorTask, interval: Interval) -> None:
-        """Raise DapError unless the interval is within the task and a multiple of its precision."""
+        """Raise DapError unless the interval is a part of the task's time."""
         document = task.document
-        whole = interval.start % document.precision == 0 == interval.duration % document.precision
-        if not (whole and document.begin <= interval.start < interval.end <= document.end):
-            raise DapError(
-                "a batch is whole steps of the task's time, within it", Problem.BATCH_INVALID
-            )
+        if not document.begin <= interval.start < interval.end <= document.end:
+            raise DapError("a batch is a part of the task's time", Problem.BATCH_INVALID)
 
     def check_overlap(self, task: AggregatorTask, interval: Interval) -> None:
         """Raise DapError if the interval overlaps with another batch that is closed."""
@@ -196,7 +194,8 @@ class Batches:
             raise DapError("too few reports are in the batch", Problem.INVALID_BATCH_SIZE)
         drawn = self._noises(task, prio.field.encode(total))
         noised = prio.field.add(total, prio.field.secret(drawn))
-        aad = AggregateShareAad(task.id, interval).encode()
+        wanted = CollectionJobReq(interval.in_steps(task.document.precision))
+        aad = AggregateShareAad(task.id, task.configuration, wanted).encode()
         info = aggregate_share_info(self._keys.dap_role)
         share = seal(task.collector, info, aad, prio.field.encode(noised))
         row_ = {

@@ -6,16 +6,17 @@ import logging
 from hashlib import sha256
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
+    JOB_ID_SIZE,
     AggregateShare,
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
     PingPongEnd,
     PingPongShare,
-    PrepareError,
-    PrepareInit,
-    PrepareResp,
     Problem,
+    ReportError,
+    VerifyInit,
+    VerifyResp,
 )
 from hdpmf.errors import DapError, PrioError, StorageError, needs
 from hdpmf.untrusted.aggregator.aggregation_job import Accumulator, prepare_share
@@ -36,29 +37,36 @@ class Helper(Aggregator):
 
     role = "helper"
 
-    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+    def aggregation_job(self, task_id: bytes, body: bytes) -> bytes:
         """Check reports with the leader, and add the valid ones to the sums. Idempotent.
 
         Takes an ``AggregationJobInitReq`` and returns an ``AggregationJobResp``. Raises DapError if
-        it is malformed, or another request came under the same id.
+        it is malformed.
         """
         task = self._task_store.get(task_id)
         digest = sha256(body).digest()
-        with self._database.read() as connection:
-            found = _answered(connection, task, job_id, digest)
+        found = self.answered(task_id, digest[:JOB_ID_SIZE])
         if found is not None:
             return found
         if self._task_store.expired(task):
             raise _over()
         wanted = AggregationJobInitReq.decode(body)
+        ids = {init.report_share.report_metadata.report_id for init in wanted.verify_inits}
+        if len(ids) != len(wanted.verify_inits):
+            raise DapError("a report is twice in an aggregation job")
         # Another worker may take one of these reports, or close their batch, meanwhile.
         for _ in range(_TRIES):
-            response = self._run(task, job_id, digest, wanted.prepare_inits)
+            response = self._run(task, digest, wanted.verify_inits)
             if response is not None:
                 return response
         raise StorageError(
             "other workers took these reports again and again; send the job once more"
         )
+
+    def answered(self, task_id: bytes, job: bytes) -> bytes | None:
+        """Return the ``AggregationJobResp`` of a job that was run, or None."""
+        with self._database.read() as connection:
+            return _answered(connection, self._task_store.get(task_id), job)
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """Close a batch, if the leader has the same reports in it. Idempotent.
@@ -69,13 +77,16 @@ class Helper(Aggregator):
         task = self._task_store.get(task_id)
         wanted = AggregateShareReq.decode(body)
         self._task_store.require_open(task)
-        batch = self._batches.close(task, wanted.interval, (wanted.report_count, wanted.checksum))
+        if wanted.interval != wanted.collection_job_req.interval:
+            raise DapError("a batch is all of what the collector asks for", Problem.BATCH_INVALID)
+        interval = wanted.interval.in_seconds(task.document.precision)
+        batch = self._batches.close(task, interval, (wanted.report_count, wanted.checksum))
         if batch is None:
             raise DapError("reports of this batch wait to be checked", Problem.BATCH_MISMATCH)
         return AggregateShare(batch.share).encode()
 
     def _run(
-        self, task: AggregatorTask, job_id: bytes, digest: bytes, inits: tuple[PrepareInit, ...]
+        self, task: AggregatorTask, digest: bytes, inits: tuple[VerifyInit, ...]
     ) -> bytes | None:
         """Check the reports and store the result; None if another worker was faster."""
         ids = {init.report_share.report_metadata.report_id for init in inits}
@@ -88,63 +99,65 @@ class Helper(Aggregator):
         rows = []
         for init in inits:
             metadata = init.report_share.report_metadata
-            result: bytes | PrepareError
-            if not task.in_time(metadata.time):
-                result = PrepareError.INVALID_MESSAGE
-            elif metadata.time > self._clock() + self._rules.skew:
-                result = PrepareError.REPORT_TOO_EARLY
-            elif any(metadata.time in interval for interval in closed):
-                result = PrepareError.BATCH_COLLECTED
+            time = metadata.time * task.document.precision
+            result: bytes | ReportError
+            if time < task.document.begin:
+                result = ReportError.TASK_NOT_STARTED
+            elif time >= task.document.end:
+                result = ReportError.TASK_EXPIRED
+            elif time > self._clock() + self._rules.skew:
+                result = ReportError.REPORT_TOO_EARLY
+            elif any(time in interval for interval in closed):
+                result = ReportError.BATCH_COLLECTED
             elif metadata.report_id in seen:
-                result = PrepareError.REPORT_REPLAYED
+                result = ReportError.REPORT_REPLAYED
             else:
                 # Whatever comes of it: a report is looked at once, so that a leader cannot try it
                 # in many ways.
                 seen.add(metadata.report_id)
                 result = self._check(task, sums, init)
-                rejected = isinstance(result, PrepareError)
+                rejected = isinstance(result, ReportError)
                 state = ReportState.REJECTED if rejected else ReportState.COUNTED
                 rows.append(
                     {
                         "task": task.number,
                         "id": metadata.report_id,
-                        "bucket": metadata.time,
+                        "bucket": time,
                         "state": state,
                     }
                 )
-            if isinstance(result, PrepareError):
+            if isinstance(result, ReportError):
                 sums.reject(result)
-            resps.append(PrepareResp(metadata.report_id, result))
+            resps.append(VerifyResp(metadata.report_id, result))
         response = AggregationJobResp(tuple(resps)).encode()
-        return self._write(task, job_id, digest, response, rows, sums, len(closed))
+        return self._write(task, digest, response, rows, sums, len(closed))
 
     def _check(
-        self, task: AggregatorTask, sums: Accumulator, init: PrepareInit
-    ) -> bytes | PrepareError:
+        self, task: AggregatorTask, sums: Accumulator, init: VerifyInit
+    ) -> bytes | ReportError:
         """Check one report; return the message for the leader, or the reason to reject it."""
         share = init.report_share
         try:
             leaders = PingPongShare.decode(init.payload)
         except DapError:
-            return PrepareError.INVALID_MESSAGE
+            return ReportError.INVALID_MESSAGE
         metadata = share.report_metadata
         prepared = prepare_share(
             self._keys, task, metadata, share.public_share, share.encrypted_input_share
         )
-        if isinstance(prepared, PrepareError):
+        if isinstance(prepared, ReportError):
             return prepared
         try:
-            message = task.prio.verify([leaders.prep_share, prepared[1]])
+            message = task.prio.verify([leaders.verifier_share, prepared[1]])
             output = task.prio.finish(prepared[0], message)
         except PrioError:
-            return PrepareError.VDAF_PREP_ERROR
-        sums.add(metadata.report_id, metadata.time, output)
+            return ReportError.VDAF_VERIFY_ERROR
+        sums.add(metadata.report_id, metadata.time * task.document.precision, output)
         return PingPongEnd(message).encode()
 
     def _write(
         self,
         task: AggregatorTask,
-        job_id: bytes,
         digest: bytes,
         response: bytes,
         rows: list[dict[str, object]],
@@ -154,10 +167,12 @@ class Helper(Aggregator):
         with self._database.write() as connection:
             if not lock_task(connection, task.number):
                 raise _over()
-            row = {"task": task.number, "job": job_id, "digest": digest, "response": response}
+            job = digest[:JOB_ID_SIZE]
+            row = {"task": task.number, "job": job, "digest": digest, "response": response}
             made = self._database.insert(answers).on_conflict_do_nothing().returning(answers.c.job)
-            if connection.execute(made, row).first() is None:
-                return _answered(connection, task, job_id, digest)
+            # Where nothing was looked at, the same may be asked later: reports were too early.
+            if rows and connection.execute(made, row).first() is None:
+                return _answered(connection, task, job)
             overtaken = len(closed_intervals(connection, task)) != closed
             if rows and not overtaken:
                 rows = sorted(rows, key=lambda row: bytes(row["id"]))  # type: ignore[call-overload]
@@ -177,17 +192,8 @@ def _over() -> DapError:
     return DapError("the task is over", Problem.UNRECOGNIZED_AGGREGATION_JOB)
 
 
-def _answered(
-    connection: sa.Connection, task: AggregatorTask, job_id: bytes, digest: bytes
-) -> bytes | None:
+def _answered(connection: sa.Connection, task: AggregatorTask, job: bytes) -> bytes | None:
     """Return the stored response to this job, if there is one."""
-    here = sa.and_(answers.c.task == task.number, answers.c.job == job_id)
-    row = connection.execute(
-        sa.select(answers.c.digest, answers.c.response).where(here)
-    ).one_or_none()
-    if row is None:
-        return None
-    if row.digest != digest:
-        raise DapError("this aggregation job was another request; give it another id")
-    response: bytes | None = row.response
+    here = sa.and_(answers.c.task == task.number, answers.c.job == job)
+    response: bytes | None = connection.execute(sa.select(answers.c.response).where(here)).scalar()
     return response

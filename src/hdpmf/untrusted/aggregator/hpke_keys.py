@@ -22,7 +22,8 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeCiphertext,
     HpkeConfig,
     HpkeConfigList,
-    Problem,
+    ReportError,
+    ReportRefusedError,
 )
 from hdpmf.common.base.files import atomic_write, read_file
 from hdpmf.common.protocol.documents import from_base64, to_base64
@@ -34,7 +35,7 @@ from hdpmf.common.protocol.key_list import (
     read_signed_list,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.errors import ConfigError, DapError, ProtocolError, StorageError, needs
+from hdpmf.errors import ConfigError, ProtocolError, StorageError, needs
 from hdpmf.untrusted.aggregator.sealing import KEY_SIZE, NAME_SIZE, KeyFile
 
 with needs("cryptography"):
@@ -121,9 +122,9 @@ class HpkeKeyRing:
         for pair in self._load().values():
             if pair.config.id == ciphertext.config_id:
                 return pair.open(ciphertext, info, aad)
-        raise DapError(
+        raise ReportRefusedError(
             "encrypted for a key that is not in use; ask for the keys again",
-            Problem.OUTDATED_CONFIG,
+            ReportError.HPKE_UNKNOWN_CONFIG_ID,
         )
 
     def signed_list(self, now: float) -> bytes:

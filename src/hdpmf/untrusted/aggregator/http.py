@@ -1,11 +1,12 @@
-"""The HTTP resources of leader and helper: DAP's (draft-ietf-ppm-dap-09) and a few of our own.
+"""The HTTP resources of leader and helper: DAP's (draft-ietf-ppm-dap-18) and a few of our own.
 
 ::
 
+    GET  /hpke_config                                   everybody
     GET  /hpke_config/signed                            ours: everybody
-    PUT  /tasks/{task}/reports                          leader, devices
-    PUT  /tasks/{task}/collection_jobs/{job}, POST      leader, the task's collector
-    PUT  /tasks/{task}/aggregation_jobs/{job}           helper, the leader
+    POST /tasks/{task}/reports                          leader, devices
+    POST /tasks/{task}/collection_jobs, GET .../{job}   leader, the task's collector
+    POST /tasks/{task}/aggregation_jobs, GET .../{job}  helper, the leader
     POST /tasks/{task}/aggregate_shares                 helper, the leader
     PUT  /tasks/{task}                                  ours: collectors that were admitted
     POST /epoch                                         ours: helper, the leader
@@ -26,25 +27,35 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TypeVar
 
+from hdpmf.common.aggregation.two_servers.dap.codec import Message
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
-    AGGREGATION_JOB_PATH,
-    COLLECTION_JOB_PATH,
+    AGGREGATION_JOBS_PATH,
+    COLLECTION_JOBS_PATH,
+    HPKE_CONFIG_PATH,
     JOB_ID_SIZE,
+    JOB_PATH,
     MEDIA_TYPES,
     PROBLEM_MEDIA_TYPE,
-    PROBLEM_URN,
+    REPORT_ID_SIZE,
     REPORTS_PATH,
     TASK_ID_SIZE,
     AggregateShare,
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
+    HpkeConfigList,
     Problem,
-    Report,
+    ReportRefusedError,
+    ReportUploadStatus,
+    UploadErrors,
+    UploadRequest,
     id_from_text,
+    id_to_text,
+    job_id,
+    media_type,
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
 from hdpmf.common.base.logs import event
@@ -106,7 +117,7 @@ def problem_response(error: Exception, retry_after: int) -> Response:
         return _problem(503, "not possible at the moment; try again later", headers=later)
     if isinstance(error, (PrioError, ProtocolError)):
         kind = Problem(getattr(error, "kind", Problem.INVALID_MESSAGE))
-        return _problem(_STATUS.get(kind, 400), str(error), PROBLEM_URN + kind)
+        return _problem(_STATUS.get(kind, 400), str(error), kind.uri)
     event("failed", logging.ERROR, error)
     return _problem(500, "an error of this server")
 
@@ -134,9 +145,9 @@ class _TryLaterError(HTTPException):
         self.outcome = outcome
 
 
-async def read_body(request: Request, media_type: str, most: int) -> bytes:
+async def read_body(request: Request, wanted: str, most: int) -> bytes:
     """Read a body of announced length; raise HTTPException, before reading, if it is wrong."""
-    check_body(request, media_type, most)
+    check_body(request, wanted, most)
     return await read_checked(request)
 
 
@@ -148,26 +159,32 @@ async def read_checked(request: Request) -> bytes:
         raise HTTPException(400, "the request was cut") from None
 
 
-def check_body(request: Request, media_type: str, most: int, *, exactly: bool = False) -> None:
-    """Raise HTTPException unless type and announced length of the body are acceptable."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != media_type:
-        raise HTTPException(415, f"expected {media_type}", _CLOSE)
+def check_body(request: Request, wanted: str, most: int, parts: int | None = None) -> int:
+    """Return the announced length; raise HTTPException unless that and the type are acceptable.
+
+    Args:
+        parts: Of how many bytes the body consists.
+    """
+    if media_type(request.headers.get("content-type", "")) != wanted:
+        raise HTTPException(415, f"expected {wanted}", _CLOSE)
     stated = request.headers.get("content-length", "")
     if not (stated.isascii() and stated.isdigit() and len(stated) <= 15):
         raise HTTPException(411, "the request must say how long it is", _CLOSE)
     size = int(stated)
-    if size > most or (exactly and size != most):
-        limit = f"exactly {most}" if exactly else f"at most {most}"
+    if size > most or (parts and (size % parts or not size)):
+        limit = f"a multiple of {parts} and " if parts else ""
         raise HTTPException(
-            413 if size > most else 400, f"expected {limit} bytes, not {size}", _CLOSE
+            413 if size > most else 400, f"expected {limit}at most {most} bytes, not {size}", _CLOSE
         )
+    return size
 
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 _COLLECT_SECONDS = 5  # after which a collector may ask again
-_QUERY_SIZE = 64  # bytes of a CollectionReq or an AggregateShareReq, at most
+_QUERY_SIZE = 128  # bytes of a CollectionJobReq or an AggregateShareReq, at most
+_MOST_UPLOADED = 16 << 20  # bytes of an upload of several reports
+_KEYS_SECONDS = 3600  # for which a list of keys may be kept
 _THREADS = 4
 _GARBAGE_SECONDS = 3600.0
 
@@ -188,6 +205,7 @@ class Resources:
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
+            self._route(HPKE_CONFIG_PATH, "keys", GET=self._get_keys),
             self._route(SIGNED_KEYS_PATH, "keys", GET=self._get_signed_keys),
             self._route(TASK_PATH, "task", PUT=self._put_task),
             self._route(HEALTH_PATH, "health", GET=self._health),
@@ -268,6 +286,11 @@ class Resources:
             found = self._tasks[found_id] = await self._in_thread(self._engine.task, found_id)
         return found
 
+    async def _get_keys(self, request: Request) -> Response:
+        found = await self._in_thread(self._engine.keys)
+        fresh = {"cache-control": f"max-age={_KEYS_SECONDS}"}
+        return Response(found, media_type=MEDIA_TYPES[HpkeConfigList], headers=fresh)
+
     async def _get_signed_keys(self, request: Request) -> Response:
         found = await self._in_thread(self._engine.signed_keys)
         fresh = {"cache-control": "no-cache"}
@@ -327,13 +350,9 @@ class LeaderResources(Resources):
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            self._route(REPORTS_PATH, "reports", PUT=self._put_report),
-            self._route(
-                COLLECTION_JOB_PATH,
-                "collection",
-                PUT=self._begin_collection,
-                POST=self._poll_collection,
-            ),
+            self._route(REPORTS_PATH, "reports", POST=self._upload),
+            self._route(COLLECTION_JOBS_PATH, "collection", POST=self._collect),
+            self._route(COLLECTION_JOBS_PATH + JOB_PATH, "collection", GET=self._get_collection),
             *super().routes(),
         ]
 
@@ -348,33 +367,55 @@ class LeaderResources(Resources):
         await asyncio.to_thread(self._driver.stop)
         await super().stop()
 
-    async def _put_report(self, request: Request) -> Response:
+    async def _upload(self, request: Request) -> Response:
         try:
-            await self._take_report(request)
-        except DapError as error:
-            self._metrics.uploads.labels(error.kind).inc()
-            raise
-        except _TryLaterError as error:
-            self._metrics.uploads.labels(error.outcome).inc()
+            refused = await self._take_reports(request)
+        except (DapError, _TryLaterError) as error:
+            kind = error.kind if isinstance(error, DapError) else error.outcome
+            self._metrics.uploads.labels(kind).inc()
             raise
         except Exception:
             self._metrics.uploads.labels("failed").inc()
             raise
-        self._metrics.uploads.labels("accepted").inc()
-        return Response(status_code=201)
+        if not refused:
+            return Response()
+        return Response(UploadErrors(tuple(refused)).encode(), media_type=MEDIA_TYPES[UploadErrors])
 
-    async def _take_report(self, request: Request) -> None:
+    async def _take_reports(self, request: Request) -> list[ReportUploadStatus]:
+        """Store the reports of a request; return which are refused. A token is for one report."""
         task = await self._task(request)
-        check_body(request, MEDIA_TYPES[Report], task.report_size, exactly=True)
-        token = _token(request) if task.document.token_key else None
+        each = task.report_size
+        tokens = bool(task.document.token_key)
+        most = each if tokens else max(each, _MOST_UPLOADED)
+        size = check_body(request, MEDIA_TYPES[UploadRequest], most, each)
+        token = _token(request) if tokens else None
         self._check_clocks()
-        if self._driver.overloaded(self._writer.expected) or not self._writer.reserve():
-            raise self._later("busy", "too many reports are waiting; come back later")
+        count = size // each
+        held = 0
         try:
-            report = await read_checked(request)
-            await self._writer.put(Upload(task.id, report, token))
+            while held < count:
+                busy = self._driver.overloaded(self._writer.expected)
+                if busy or not self._writer.reserve():
+                    raise self._later("busy", "too many reports are waiting; come back later")
+                held += 1
+            body = await read_checked(request)
+            reports = [body[at : at + each] for at in range(0, len(body), each)]
+            results = await asyncio.gather(
+                *(self._writer.put(Upload(task.id, report, token)) for report in reports),
+                return_exceptions=True,
+            )
         finally:
-            self._writer.release()
+            for _ in range(held):
+                self._writer.release()
+        refused = []
+        for report, error in zip(reports, results, strict=True):
+            if isinstance(error, ReportRefusedError):
+                refused.append(ReportUploadStatus(report[:REPORT_ID_SIZE], error.reason))
+            elif error is not None:
+                raise error
+            outcome = "accepted" if error is None else error.kind
+            self._metrics.uploads.labels(outcome).inc()
+        return refused
 
     def _check_clocks(self) -> None:
         """Raise unless the helper was asked for its time, and it is about that of this server."""
@@ -382,23 +423,16 @@ class LeaderResources(Resources):
             raise self._later("clock", "the two servers have not compared their clocks yet")
         super()._check_clocks()
 
-    async def _collecting(self, request: Request) -> tuple[AggregatorTask, bytes]:
-        """Return the task and the job id; raise DapError unless the task's collector asks."""
+    async def _collect(self, request: Request) -> Response:
         task = await self._own_task(request)
-        return task, id_from_text(request.path_params["collection_job_id"], JOB_ID_SIZE)
+        body = await read_body(request, MEDIA_TYPES[CollectionJobReq], _QUERY_SIZE)
+        found = await self._in_thread(self._leader.collect, task.id, body)
+        return _collection(task, job_id(body), found)
 
-    async def _begin_collection(self, request: Request) -> Response:
-        task, job = await self._collecting(request)
-        body = await read_body(request, MEDIA_TYPES[CollectionReq], _QUERY_SIZE)
-        await self._in_thread(self._leader.begin_collection, task.id, job, body)
-        return Response(status_code=201)
-
-    async def _poll_collection(self, request: Request) -> Response:
-        task, job = await self._collecting(request)
-        found = await self._in_thread(self._leader.collection, task.id, job)
-        if found is None:
-            return Response(status_code=202, headers={"retry-after": str(_COLLECT_SECONDS)})
-        return Response(found, media_type=MEDIA_TYPES[Collection])
+    async def _get_collection(self, request: Request) -> Response:
+        task = await self._own_task(request)
+        job = id_from_text(request.path_params["job_id"], JOB_ID_SIZE)
+        return _collection(task, job, await self._in_thread(self._leader.collection, task.id, job))
 
 
 class HelperResources(Resources):
@@ -433,7 +467,8 @@ class HelperResources(Resources):
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            self._route(AGGREGATION_JOB_PATH, "aggregation", PUT=self._aggregate),
+            self._route(AGGREGATION_JOBS_PATH, "aggregation", POST=self._aggregate),
+            self._route(AGGREGATION_JOBS_PATH + JOB_PATH, "aggregation", GET=self._get_job),
             self._route(AGGREGATE_SHARES_PATH, "share", POST=self._share),
             self._route(EPOCH_PATH, "epoch", POST=self._meet),
             *super().routes(),
@@ -449,18 +484,43 @@ class HelperResources(Resources):
         self._check_partner(request)
         self._check_clocks()
         task = await self._task(request)
-        job = id_from_text(request.path_params["aggregation_job_id"], JOB_ID_SIZE)
-        most = 64 + self._limits.job_reports * task.prepare_init_size
+        most = 64 + self._limits.job_reports * task.verify_init_size
         body = await read_body(request, MEDIA_TYPES[AggregationJobInitReq], most)
-        found = await self._in_thread(self._helper.aggregation_job, task.id, job, body)
-        return Response(found, 201, media_type=MEDIA_TYPES[AggregationJobResp])
+        found = await self._in_thread(self._helper.aggregation_job, task.id, body)
+        return _made(AGGREGATION_JOBS_PATH, task, job_id(body), AggregationJobResp, found)
+
+    async def _get_job(self, request: Request) -> Response:
+        self._check_partner(request)
+        task = await self._task(request)
+        job = id_from_text(request.path_params["job_id"], JOB_ID_SIZE)
+        found = await self._in_thread(self._helper.answered, task.id, job)
+        if found is None:
+            raise DapError("there is no such job", Problem.UNRECOGNIZED_AGGREGATION_JOB)
+        return _made(AGGREGATION_JOBS_PATH, task, job, AggregationJobResp, found)
 
     async def _share(self, request: Request) -> Response:
         self._check_partner(request)
         task = await self._task(request)
         body = await read_body(request, MEDIA_TYPES[AggregateShareReq], _QUERY_SIZE)
         found = await self._in_thread(self._helper.aggregate_share, task.id, body)
-        return Response(found, media_type=MEDIA_TYPES[AggregateShare])
+        return _made(AGGREGATE_SHARES_PATH, task, job_id(body), AggregateShare, found)
+
+
+def _collection(task: AggregatorTask, job: bytes, found: bytes | None) -> Response:
+    """Return the answer for a collection job; an empty one until it is done."""
+    response = _made(COLLECTION_JOBS_PATH, task, job, CollectionJobResp, found or b"")
+    if found is None:
+        response.headers["retry-after"] = str(_COLLECT_SECONDS)
+    return response
+
+
+def _made(
+    path: str, task: AggregatorTask, job: bytes, kind: type[Message], found: bytes
+) -> Response:
+    """Return a resource that a POST has made, and where it is."""
+    where = (path + JOB_PATH).format(task_id=id_to_text(task.id), job_id=id_to_text(job))
+    media = MEDIA_TYPES[kind] if found else None
+    return Response(found, media_type=media, headers={"location": where})
 
 
 def _token(request: Request) -> Token:

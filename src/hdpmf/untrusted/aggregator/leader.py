@@ -14,23 +14,24 @@ from typing import Self
 from hdpmf.common.aggregation.two_servers.dap.codec import Message
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     AGGREGATE_SHARES_PATH,
-    AGGREGATION_JOB_PATH,
+    AGGREGATION_JOBS_PATH,
     MEDIA_TYPES,
     AggregateShare,
     AggregateShareReq,
     AggregationJobInitReq,
     AggregationJobResp,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
     Interval,
     PingPongEnd,
     PingPongShare,
-    PrepareError,
-    PrepareInit,
-    PrepareResp,
     Report,
+    ReportError,
     ReportShare,
+    VerifyInit,
+    VerifyResp,
     id_to_text,
+    job_id,
 )
 from hdpmf.common.aggregation.two_servers.prio import Preparation
 from hdpmf.common.aggregation.two_servers.tokens import Token
@@ -147,37 +148,33 @@ class Leader(Aggregator):
             self._jobs.release(job)
             raise
 
-    def begin_collection(self, task_id: bytes, job_id: bytes, request: bytes) -> None:
-        """Start a collection job; raise DapError if it is invalid, or its id is in use."""
+    def collect(self, task_id: bytes, request: bytes) -> bytes | None:
+        """Start a collection job by a ``CollectionJobReq``, or go on with it; as ``collection``.
+
+        Raises DapError if the request is invalid, too.
+        """
         task = self._task_store.get(task_id)
-        wanted = CollectionReq.decode(request)
-        interval = wanted.interval
+        interval = CollectionJobReq.decode(request).interval.in_seconds(task.document.precision)
         self._task_store.require_open(task)
         self._batches.check(task, interval)
+        self._batches.check_overlap(task, interval)
+        job = job_id(request)
         row = {
-            "task": task.number, "job": job_id, "request": request,
+            "task": task.number, "job": job, "request": request,
             "start": interval.start, "duration": interval.duration,
         }  # fmt: skip
-        here = sa.and_(collections.c.task == task.number, collections.c.job == job_id)
-        asked = sa.select(collections.c.request).where(here)
-        with self._database.read() as connection:
-            found = connection.execute(asked).scalar()
-        if found is None:
-            self._batches.check_overlap(task, interval)
-            with self._database.write() as connection:
-                connection.execute(self._database.insert(collections).on_conflict_do_nothing(), row)
-                found = connection.execute(asked).scalar_one()
-        if found != request:
-            raise DapError("this collection job is another request; give it another id")
+        with self._database.write() as connection:
+            connection.execute(self._database.insert(collections).on_conflict_do_nothing(), row)
+        return self.collection(task_id, job)
 
-    def collection(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """Return the ``Collection`` of a collection job, the same bytes each time.
+    def collection(self, task_id: bytes, job: bytes) -> bytes | None:
+        """Return the ``CollectionJobResp`` of a collection job, the same bytes each time.
 
         None until the batch's time is over and its reports are checked. Raises DapError if the job
         is unknown, or the batch is too small, overlaps, or differs between the servers.
         """
         task = self._task_store.get(task_id)
-        here = sa.and_(collections.c.task == task.number, collections.c.job == job_id)
+        here = sa.and_(collections.c.task == task.number, collections.c.job == job)
         with self._database.read() as connection:
             row = connection.execute(sa.select(collections).where(here)).one_or_none()
         if row is None:
@@ -194,12 +191,16 @@ class Leader(Aggregator):
             batch = self._batches.close(task, interval)
             if batch is None:
                 return None
-            share_request = AggregateShareReq(interval, batch.count, batch.checksum).encode()
-            share = AggregateShare.decode(self._helper.aggregate_share(task_id, share_request))
+            wanted = CollectionJobReq.decode(row.request)
+            share_request = AggregateShareReq(wanted, wanted.interval, batch.count, batch.checksum)
+            share = AggregateShare.decode(
+                self._helper.aggregate_share(task_id, share_request.encode())
+            )
             batch = self._batches.keep_other(task, interval, share.encrypted_aggregate_share)
         if batch.other is None:
             return None
-        return Collection(batch.count, batch.times, batch.share, batch.other).encode()
+        times = batch.times.in_steps(task.document.precision)
+        return CollectionJobResp(batch.count, times, batch.share, batch.other).encode()
 
     def _run(self, job: AggregationJob) -> int:
         """Run one job, from its reports to their sum; return how many are done with."""
@@ -210,7 +211,7 @@ class Leader(Aggregator):
         rejected: list[bytes] = []
         for report_id, body in self._jobs.bodies(job):
             if body is None:
-                sums.reject(PrepareError.REPORT_DROPPED)
+                sums.reject(ReportError.REPORT_DROPPED)
                 rejected.append(report_id)
                 continue
             report = Report.decode(body)
@@ -222,25 +223,23 @@ class Leader(Aggregator):
                 report.public_share,
                 report.leader_encrypted_input_share,
             )
-            if isinstance(result, PrepareError):
+            if isinstance(result, ReportError):
                 sums.reject(result)
                 rejected.append(metadata.report_id)
                 continue
-            prepared[metadata.report_id] = metadata.time, result[0]
+            prepared[metadata.report_id] = metadata.time * task.document.precision, result[0]
             share = ReportShare(metadata, report.public_share, report.helper_encrypted_input_share)
-            inits.append(PrepareInit(share, PingPongShare(result[1]).encode()))
+            inits.append(VerifyInit(share, PingPongShare(result[1]).encode()))
         counted: list[bytes] = []
         early: list[bytes] = []
         if inits:
             request = AggregationJobInitReq(tuple(inits)).encode()
-            answer = AggregationJobResp.decode(
-                self._helper.aggregation_job(task.id, job.id, request)
-            )
-            if [resp.report_id for resp in answer.prepare_resps] != list(prepared):
+            answer = AggregationJobResp.decode(self._helper.aggregation_job(task.id, request))
+            if [resp.report_id for resp in answer.verify_resps] != list(prepared):
                 raise DapError("the helper answered for other reports than it was asked about")
-            for resp in answer.prepare_resps:
+            for resp in answer.verify_resps:
                 when, preparation = prepared.pop(resp.report_id)
-                if resp.result == PrepareError.REPORT_TOO_EARLY:
+                if resp.result == ReportError.REPORT_TOO_EARLY:
                     early.append(resp.report_id)
                     continue
                 reason = self._count(task, sums, resp, when, preparation)
@@ -261,17 +260,17 @@ class Leader(Aggregator):
         self,
         task: AggregatorTask,
         sums: Accumulator,
-        resp: PrepareResp,
+        resp: VerifyResp,
         when: int,
         preparation: Preparation,
-    ) -> PrepareError | None:
+    ) -> ReportError | None:
         """Add a report that the helper accepts; else return the reason to reject it."""
-        if isinstance(resp.result, PrepareError):
+        if isinstance(resp.result, ReportError):
             return resp.result
         try:
-            output = task.prio.finish(preparation, PingPongEnd.decode(resp.result).prep_msg)
+            output = task.prio.finish(preparation, PingPongEnd.decode(resp.result).verifier_message)
         except PrioError:
-            return PrepareError.VDAF_PREP_ERROR
+            return ReportError.VDAF_VERIFY_ERROR
         sums.add(resp.report_id, when, output)
         return None
 
@@ -315,22 +314,18 @@ class HelperClient:
         """As in ``Helper``; a helper that hangs is soon given up."""
         return self._quick.signed_keys()
 
-    def aggregation_job(self, task_id: bytes, job_id: bytes, body: bytes) -> bytes:
+    def aggregation_job(self, task_id: bytes, body: bytes) -> bytes:
         """As in ``Helper``; errors as in ``ask``."""
-        path = AGGREGATION_JOB_PATH.format(
-            task_id=id_to_text(task_id), aggregation_job_id=id_to_text(job_id)
-        )
-        return self._message("PUT", path, AggregationJobInitReq, body, AggregationJobResp)
+        path = AGGREGATION_JOBS_PATH.format(task_id=id_to_text(task_id))
+        return self._message(path, AggregationJobInitReq, body, AggregationJobResp)
 
     def aggregate_share(self, task_id: bytes, body: bytes) -> bytes:
         """As in ``Helper``; errors as in ``ask``."""
         path = AGGREGATE_SHARES_PATH.format(task_id=id_to_text(task_id))
-        return self._message("POST", path, AggregateShareReq, body, AggregateShare)
+        return self._message(path, AggregateShareReq, body, AggregateShare)
 
-    def _message(
-        self, method: str, path: str, sent: type[Message], body: bytes, wanted: type[Message]
-    ) -> bytes:
-        _, media_type, answer = self._slow.ask(method, path, body, MEDIA_TYPES[sent])
+    def _message(self, path: str, sent: type[Message], body: bytes, wanted: type[Message]) -> bytes:
+        _, media_type, answer = self._slow.ask("POST", path, body, MEDIA_TYPES[sent])
         if media_type != MEDIA_TYPES[wanted]:
             raise TransportError("the helper's address does not answer like a helper")
         return answer

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError, Problem
+from hdpmf.common.aggregation.two_servers.dap.messages import Problem, ReportError
 from hdpmf.common.net.metrics import (
     ProcessMetrics,
     certificate_metrics,
@@ -40,7 +40,8 @@ sum.
 
 _PREFIX = "hdpmf_aggregator_"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-_OUTCOMES = ("accepted", "busy", "clock", "failed", *Problem)
+_REASONS = [reason.name.lower() for reason in ReportError]
+_OUTCOMES = ("accepted", "busy", "clock", "failed", *Problem, *_REASONS)
 _STATUSES = (200, 201, 202, 400, 403, 404, 413, 500, 503)
 _TURNED_AWAY = ("address", "connections", "headers", "slow")
 _REACHABLE_SECONDS = 300.0
@@ -158,7 +159,7 @@ class _ServerState(Collector):
             "Reports that were rejected, in all tasks so far.",
             labels=["reason"],
         )
-        for reason in PrepareError:
+        for reason in ReportError:
             reasons.add_metric([reason.name.lower()], rejected.get(reason, 0))
         yield reasons
 

@@ -10,7 +10,13 @@ from collections import deque
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
-from hdpmf.common.aggregation.two_servers.dap.messages import Interval, Problem, Report
+from hdpmf.common.aggregation.two_servers.dap.messages import (
+    Interval,
+    Problem,
+    Report,
+    ReportError,
+    ReportRefusedError,
+)
 from hdpmf.common.aggregation.two_servers.tokens import Token
 from hdpmf.common.base.logs import event
 from hdpmf.errors import DapError, HdpmfError, StorageError, needs
@@ -27,9 +33,6 @@ from hdpmf.untrusted.aggregator.tasks import AggregatorTask, Rules, TaskStore
 
 with needs("sqlalchemy"):
     import sqlalchemy as sa
-
-
-_SAME_ID = "another report has the same id"
 
 
 @dataclass(frozen=True)
@@ -110,13 +113,13 @@ class Uploads:
         report = Report.decode(upload.report)
         if len(report.public_share) != task.public_share_size:
             raise DapError("the parts of the report do not have the sizes of this task")
-        time = report.report_metadata.time
-        if not task.in_time(time):
-            raise _rejected("its time is not within the task, or not rounded")
+        time = report.report_metadata.time * task.document.precision
+        if not task.document.begin <= time < task.document.end:
+            raise _rejected("its time is not within the task", ReportError.REPORT_DROPPED)
         if time > self._clock() + self._rules.skew:
-            raise DapError("the report is from the future; set the clock", Problem.REPORT_TOO_EARLY)
+            raise _rejected("it is from the future; set the clock", ReportError.REPORT_TOO_EARLY)
         if self._task_store.expired(task):
-            raise _rejected("the task is over")
+            raise _over()
         digest = hashlib.sha256(upload.report).digest()
         if task.document.token_key:
             _check_token(task, upload.token, report.report_metadata.report_id)
@@ -136,7 +139,7 @@ class Uploads:
         task = given[0][1].task
         if not lock_task(connection, task.number):
             for index, _ in given:
-                results[index] = _rejected("the task is over")
+                results[index] = _over()
             return
         closed = closed_intervals(connection, task)
         known = _digests(connection, task, {checked.report_id for _, checked in given})
@@ -149,7 +152,7 @@ class Uploads:
                     known[checked.report_id] = checked.digest
                     fresh[checked.report_id] = [(index, checked)]
             elif before != checked.digest:
-                results[index] = _rejected(_SAME_ID)
+                results[index] = _same_id()
             elif checked.report_id in fresh:
                 fresh[checked.report_id].append((index, checked))
         if fresh:
@@ -180,7 +183,7 @@ class Uploads:
         # Another worker may have stored some of them meanwhile.
         for report_id, digest in _digests(connection, task, fresh.keys() - written).items():
             for index, checked in fresh[report_id]:
-                results[index] = None if checked.digest == digest else _rejected(_SAME_ID)
+                results[index] = None if checked.digest == digest else _same_id()
         if not stored:
             return
         sealed = self._seals.seal_reports(
@@ -210,12 +213,9 @@ def _digests(
 def _refusal(checked: _Checked, closed: list[Interval]) -> DapError | None:
     """Return the reason to refuse a new report, or None."""
     if any(checked.time in interval for interval in closed):
-        return _rejected("its batch is collected")
+        return _rejected("its batch is collected", ReportError.BATCH_COLLECTED)
     if not checked.readable:
-        return DapError(
-            "the report is encrypted for a key that is not in use; ask for the keys again",
-            Problem.OUTDATED_CONFIG,
-        )
+        return _rejected("its key is not in use; ask for the keys", ReportError.OUTDATED_CONFIG)
     return None
 
 
@@ -234,8 +234,16 @@ def _check_token(task: AggregatorTask, token: Token | None, report_id: bytes) ->
         raise DapError("the token is for another report", Problem.UNAUTHORIZED_REQUEST)
 
 
-def _rejected(why: str) -> DapError:
-    return DapError(f"the report was refused: {why}", Problem.REPORT_REJECTED)
+def _rejected(why: str, reason: ReportError) -> DapError:
+    return ReportRefusedError(f"the report was refused: {why}", reason)
+
+
+def _same_id() -> DapError:
+    return _rejected("another report has the same id", ReportError.REPORT_REPLAYED)
+
+
+def _over() -> DapError:
+    return _rejected("the task is over", ReportError.TASK_EXPIRED)
 
 
 GROUP_REPORTS = 64

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hdpmf.common.aggregation.two_servers.dap.messages import PrepareError
+from hdpmf.common.aggregation.two_servers.dap.messages import ReportError
 from hdpmf.common.aggregation.two_servers.prio import compile_kernels
 from hdpmf.common.base.logs import event
 from hdpmf.common.privacy.sampling import Noise
+from hdpmf.common.protocol.documents import from_base64
+from hdpmf.common.protocol.key_list import read_key_list
 from hdpmf.errors import ConfigError, DapError, needs
 from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, Batches, closed_intervals
 from hdpmf.untrusted.aggregator.datastore import (
@@ -118,7 +120,7 @@ class TaskCounts:
 
     waiting: int
     counted: int
-    rejected: dict[PrepareError, int]
+    rejected: dict[ReportError, int]
     batches: int
 
 
@@ -201,7 +203,7 @@ class Aggregator:
                 waiting=states.get(ReportState.STORED, 0) + states.get(ReportState.CLAIMED, 0),
                 # Ids are deleted in the end; until a batch is closed there are no other numbers.
                 counted=max(states.get(ReportState.COUNTED, 0), int(n_released)),
-                rejected={PrepareError(why): n for why, n in connection.execute(by_reason)},
+                rejected={ReportError(why): n for why, n in connection.execute(by_reason)},
                 batches=n_batches,
             )
 
@@ -220,14 +222,14 @@ class Aggregator:
         with self._database.read() as connection:
             return int(connection.execute(newest).scalar() or 0)
 
-    def rejected(self) -> dict[PrepareError, int]:
+    def rejected(self) -> dict[ReportError, int]:
         """Return the number of rejected reports of all tasks, by reason."""
         amount = sa.func.sum(rejections.c.amount)
         with self._database.read() as connection:
             found = connection.execute(
                 sa.select(rejections.c.reason, amount).group_by(rejections.c.reason)
             )
-            return {PrepareError(reason): int(total) for reason, total in found}
+            return {ReportError(reason): int(total) for reason, total in found}
 
     @property
     def epoch(self) -> int:
@@ -318,6 +320,10 @@ class Aggregator:
                     step = connection.execute(gone).rowcount
                 deleted += step
         return deleted
+
+    def keys(self) -> bytes:
+        """Return its HPKE keys, an encoded ``HpkeConfigList``."""
+        return from_base64(read_key_list(self.signed_keys(), self._keys.own).configs)
 
     def signed_keys(self) -> bytes:
         """Return the list of its HPKE keys, signed."""

@@ -13,16 +13,25 @@ from msgspec import Meta
 from hdpmf.common.aggregation.two_servers.dap.hpke import is_supported
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     HpkeConfig,
-    PrepareError,
     Problem,
+    ReportError,
     Role,
+    TaskConfiguration,
 )
 from hdpmf.common.aggregation.two_servers.prio import SEED_SIZE, Prio3
 from hdpmf.common.aggregation.two_servers.tokens import TokenKey
 from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.identity import PartyKey, verify_key
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import Pairs, Task, prio_of, read_task, task_id, token_challenge
+from hdpmf.common.protocol.task import (
+    Pairs,
+    Task,
+    configuration_of,
+    prio_of,
+    read_task,
+    task_id,
+    token_challenge,
+)
 from hdpmf.errors import ConfigError, DapError, HdpmfError, ProtocolError, needs
 from hdpmf.untrusted.aggregator.datastore import (
     ReportState,
@@ -92,7 +101,7 @@ class ServerKeys:
 
 
 _LATE = 86_400  # seconds after a task's begin
-_METADATA = 16 + 8 + 4  # report id, time, length of the public share
+_METADATA = 16 + 8 + 2 + 4  # report id, time, no extensions, length of the public share
 _CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AES-GCM
 _PLAINTEXT = 2 + 4  # no extensions, length
 _SMALLEST_SKEW = 5.0
@@ -165,12 +174,17 @@ class AggregatorTask:
         return token_challenge(self.document, self.id)
 
     @cached_property
+    def configuration(self) -> TaskConfiguration:
+        """What DAP calls its configuration."""
+        return configuration_of(self.document, self.id)
+
+    @cached_property
     def report_size(self) -> int:
         """Size of every report in bytes, whatever its content."""
         return _METADATA + self.public_share_size + self._share_size(0) + self._share_size(1)
 
     @cached_property
-    def prepare_init_size(self) -> int:
+    def verify_init_size(self) -> int:
         """Size of every report in an aggregation job, in bytes."""
         message = 4 + 1 + 4 + self.prio.prepare_share_size
         return _METADATA + self.public_share_size + self._share_size(1) + message
@@ -182,12 +196,6 @@ class AggregatorTask:
     def public_share_size(self) -> int:
         """Size of the public share in bytes."""
         return self.prio.public_share_size
-
-    def in_time(self, time: int) -> bool:
-        """Return True if a report may have this time: within the task, and rounded."""
-        return (
-            self.document.begin <= time < self.document.end and time % self.document.precision == 0
-        )
 
 
 class TaskStore:
@@ -273,7 +281,7 @@ class TaskStore:
         rejected = {"state": ReportState.REJECTED, "job": None}
         lost = connection.execute(sa.update(reports).where(unchecked), rejected).rowcount
         if lost:
-            self._database.add_rejections(connection, number, int(PrepareError.TASK_EXPIRED), lost)
+            self._database.add_rejections(connection, number, int(ReportError.TASK_EXPIRED), lost)
         for table in (payloads, jobs, accumulators, answers, collections):
             connection.execute(sa.delete(table).where(table.c.task == number))
         released = {"checksum": b"", "share": b"", "other": None}

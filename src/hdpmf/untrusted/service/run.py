@@ -22,10 +22,9 @@ from msgspec.structs import replace
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import aggregate_share_info
 from hdpmf.common.aggregation.two_servers.dap.messages import (
-    JOB_ID_SIZE,
     AggregateShareAad,
-    Collection,
-    CollectionReq,
+    CollectionJobReq,
+    CollectionJobResp,
     HpkeCiphertext,
     Interval,
     Problem,
@@ -38,7 +37,15 @@ from hdpmf.common.protocol import AnyCatalogue
 from hdpmf.common.protocol.catalogue import KnownItems, known_items
 from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.servers import Servers
-from hdpmf.common.protocol.task import Linear, Pairs, Task, prio_of, read_task, task_id
+from hdpmf.common.protocol.task import (
+    Linear,
+    Pairs,
+    Task,
+    configuration_of,
+    prio_of,
+    read_task,
+    task_id,
+)
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
 from hdpmf.untrusted.recommender.pairs import PairsAnswer, facts_from_pairs, popularity_of
 from hdpmf.untrusted.service.keys import CollectorKeys
@@ -219,7 +226,6 @@ class Run:
             if self.issuer is not None and key is not None:
                 name = task_id(part.document)
                 self.issuer.create(name, key, self.files.folder)
-            part.job = secrets.token_bytes(JOB_ID_SIZE)
             self.files.save(self.checkpoint)
         return read_task(part.document)
 
@@ -269,16 +275,12 @@ class Run:
         name = task_id(part.document)
         short = name.hex()[:12]
         self._stage(f"asking for the sum of task {short}")
-        pause, said, asked = self.pace.pause, "", False
+        pause, said = self.pace.pause, ""
         while True:
             found = None
             try:
-                if not asked:
-                    # After a kill once more: the same job, the same bytes.
-                    request = collection_request(task)
-                    self.sum_servers.begin_collection(name, part.job, request)
-                    asked = True
-                found = self.sum_servers.collection(name, part.job)
+                # After a kill once more: the same bytes are the same job.
+                found = self.sum_servers.collect(name, collection_request(task))
                 words, remedy = "the servers are still summing", ""
                 if self.clock() >= task.end + SLOW_SECONDS:
                     words = f"the sum of task {short} is not there long after its period"
@@ -365,11 +367,11 @@ def _refused(error: DapError, task: Task, name: str) -> FederationError:
 
 def collection_request(task: Task) -> bytes:
     """Return the request for the whole sum of a task: always the same bytes."""
-    return CollectionReq(_whole(task)).encode()
+    return _wanted(task).encode()
 
 
 def open_collection(document: bytes, data: bytes, keys: CollectorKeys) -> tuple[np.ndarray, int]:
-    """Return the sum in a DAP ``Collection`` of the leader, and its number of reports.
+    """Return the sum in a DAP ``CollectionJobResp`` of the leader, and its number of reports.
 
     Raises:
         ProtocolError: The sum is not what the task asks for, or cannot be opened.
@@ -377,7 +379,7 @@ def open_collection(document: bytes, data: bytes, keys: CollectorKeys) -> tuple[
     task = read_task(document)
     name = task_id(document)
     try:
-        collection = Collection.decode(data)
+        collection = CollectionJobResp.decode(data)
         numbers = prio_of(task, name).unshard(
             [
                 _opened(keys, task, name, collection.leader_encrypted_agg_share, Role.LEADER),
@@ -399,12 +401,13 @@ def open_collection(document: bytes, data: bytes, keys: CollectorKeys) -> tuple[
 def _opened(
     keys: CollectorKeys, task: Task, name: bytes, share: HpkeCiphertext, server: Role
 ) -> bytes:
-    aad = AggregateShareAad(name, _whole(task)).encode()
+    aad = AggregateShareAad(name, configuration_of(task, name), _wanted(task)).encode()
     try:
         return keys.hpke.open(share, aggregate_share_info(server), aad)
     except DapError as error:
         raise DapError(f"the {server.name.lower()}'s share: {error}", error.kind) from error
 
 
-def _whole(task: Task) -> Interval:
-    return Interval(task.begin, task.end - task.begin)
+def _wanted(task: Task) -> CollectionJobReq:
+    whole = Interval(task.begin, task.end - task.begin)
+    return CollectionJobReq(whole.in_steps(task.precision))

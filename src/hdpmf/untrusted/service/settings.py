@@ -149,7 +149,6 @@ class Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         document: The Task, encoded: saved before anybody gets it; empty before it is made.
-        job: Id under which its sum is asked for: saved with it, so that there is one request only.
         placed: Both servers have the task.
         collection: Both servers' shares of the sum, encrypted to the recommender.
         numbers: The sum with both noises, as little-endian whole numbers of 64 bits.
@@ -157,7 +156,6 @@ class Part(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """
 
     document: bytes = b""
-    job: bytes = b""
     placed: bool = False
     collection: bytes = b""
     numbers: bytes = b""

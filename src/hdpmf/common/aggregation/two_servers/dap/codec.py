@@ -117,7 +117,10 @@ class Constant(Codec):
     def read(self, reader: Reader) -> bytes:
         """Take the bytes; raise DapError if they are others."""
         if reader.take(len(self.data)) != self.data:
-            raise DapError(f"{reader.what}: of a kind that is not for batches of time and Prio3")
+            raise DapError(
+                f"{reader.what}: of a kind or with extensions that are not for batches of time and "
+                "Prio3"
+            )
         return self.data
 
 
@@ -162,9 +165,9 @@ class Opaque(Codec):
 
 @dataclass(frozen=True)
 class Items(Codec):
-    """Messages of one kind after the length of all of them in bytes."""
+    """Messages of one kind after the length of all of them in bytes, or up to a message's end."""
 
-    width: int
+    width: int  # of that length; 0: none, all that is left are items
     minimum: int = 0  # of the length: 1 if there must be an item
 
     item: type[Message] | None = None  # from the annotation
@@ -176,17 +179,22 @@ class Items(Codec):
         for item in value:
             item.write(out)
         size = len(out) - start - self.width
-        if not self.minimum <= size < 1 << 8 * self.width:
+        if not self.minimum <= size < 1 << 8 * (self.width or 8):
             raise DapError(
                 f"{what}: a list has {size} bytes; {self.minimum} to 2^{8 * self.width} - 1 fit"
             )
-        out[start : start + self.width] = size.to_bytes(self.width, "big")
+        if self.width:
+            out[start : start + self.width] = size.to_bytes(self.width, "big")
 
     def read(self, reader: Reader) -> tuple[Message, ...]:
         """The next value."""
         if self.item is None:
             raise TypeError("a list's annotation is tuple[Message, ...]")
-        inner = Reader(reader.vector(self.width, self.minimum), reader.what)
+        inner = reader
+        if self.width:
+            inner = Reader(reader.vector(self.width, self.minimum), reader.what)
+        elif reader.remaining < self.minimum:
+            raise DapError(f"{reader.what}: a field that must not be empty is")
         items = []
         while inner.remaining > 0:
             items.append(self.item.read(inner))
@@ -210,6 +218,7 @@ class Nested(Codec):
 
 U8 = Annotated[int, Uint(1)]
 U16 = Annotated[int, Uint(2)]
+U32 = Annotated[int, Uint(4)]
 U64 = Annotated[int, Uint(8)]
 Opaque32 = Annotated[bytes, Opaque(4)]
 

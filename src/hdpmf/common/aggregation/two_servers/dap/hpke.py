@@ -10,9 +10,11 @@ import secrets
 from typing import Self
 
 from hdpmf.common.aggregation.two_servers.dap.messages import (
+    VERSION,
     HpkeCiphertext,
     HpkeConfig,
-    Problem,
+    ReportError,
+    ReportRefusedError,
     Role,
 )
 from hdpmf.errors import DapError, MissingExtraError
@@ -74,11 +76,11 @@ class KeyPair:
         return config_id == self._config.id
 
     def open(self, ciphertext: HpkeCiphertext, info: bytes, aad: bytes) -> bytes:
-        """Decrypt, or raise DapError: ``outdatedConfig`` (another key) or ``reportRejected``."""
+        """Decrypt, or raise ReportRefusedError: for another key, or anything else."""
         if not self.knows(ciphertext.config_id):
-            raise DapError(
+            raise ReportRefusedError(
                 "encrypted for a key that is not in use; ask for the keys again",
-                Problem.OUTDATED_CONFIG,
+                ReportError.HPKE_UNKNOWN_CONFIG_ID,
             )
         try:
             context = _SUITE.create_recipient_context(ciphertext.enc, self._secret, info=info)
@@ -88,7 +90,7 @@ class KeyPair:
                 "could not be decrypted: another key, another task, another sender or receiver, or "
                 "changed bytes"
             )
-            raise DapError(message, Problem.REPORT_REJECTED) from None
+            raise ReportRefusedError(message, ReportError.HPKE_DECRYPT_ERROR) from None
 
     def __repr__(self) -> str:
         return f"KeyPair(config_id={self._config.id})"
@@ -123,9 +125,9 @@ def seal(config: HpkeConfig, info: bytes, aad: bytes, plaintext: bytes) -> HpkeC
 
 def input_share_info(server_role: Role) -> bytes:
     """Return HPKE's info for an input share."""
-    return b"dap-09 input share" + bytes([Role.CLIENT, server_role])
+    return VERSION + b" input share" + bytes([Role.CLIENT, server_role])
 
 
 def aggregate_share_info(server_role: Role) -> bytes:
     """Return HPKE's info for an aggregate share."""
-    return b"dap-09 aggregate share" + bytes([server_role, Role.COLLECTOR])
+    return VERSION + b" aggregate share" + bytes([server_role, Role.COLLECTOR])

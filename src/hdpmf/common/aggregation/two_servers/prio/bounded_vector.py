@@ -132,4 +132,4 @@ def prio3_bounded_vector(
     """Prio3 with the circuit ``BoundedVector``; its parameters follow the application's context."""
     circuit = BoundedVector(entries, largest, bound, signed)
     parameters = stated(8, entries, largest, bound, int(signed))
-    return Prio3(circuit, 0xFFFF1003, proofs=3, context=context + parameters)
+    return Prio3(circuit, 0xFFFF1003, proofs=3, context=context, parameters=parameters)

@@ -57,6 +57,7 @@ class Prio3:
         identifier: Of the kind, as the draft numbers them.
         proofs: How many, each with its own randomness.
         context: Of the application; shares of one context are refused in another.
+        parameters: Of the circuit, as bytes (``stated``), which follow the context.
         servers: How many, the leader included.
     """
 
@@ -67,6 +68,7 @@ class Prio3:
         *,
         proofs: int,
         context: bytes,
+        parameters: bytes = b"",
         servers: int = 2,
     ) -> None:
         if not (2 <= servers <= 255 and 1 <= proofs <= 255 and len(context) <= 65_527):
@@ -79,7 +81,10 @@ class Prio3:
         self.servers = servers
         # Without joint randomness nothing is blinded, and a public share is empty.
         self.blind_size = SEED_SIZE if circuit.random_length else 0
-        self._context = bytes([_VERSION, 0]) + identifier.to_bytes(4, "big"), context
+        self.identifier = identifier
+        self.parameters = parameters
+        prefix = bytes([_VERSION, 0]) + identifier.to_bytes(4, "big")
+        self._context = prefix, context + parameters
 
     @property
     def random_size(self) -> int:

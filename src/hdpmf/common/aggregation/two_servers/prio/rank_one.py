@@ -170,4 +170,4 @@ def prio3_rank_one(heads: int, largest: int, bound: int, context: bytes) -> Prio
     """Prio3 with the circuit ``RankOne``; its parameters follow the application's context."""
     circuit = RankOne(heads, largest, bound)
     parameters = stated(8, heads, largest, bound)
-    return Prio3(circuit, 0xFFFF1002, proofs=3, context=context + parameters)
+    return Prio3(circuit, 0xFFFF1002, proofs=3, context=context, parameters=parameters)
