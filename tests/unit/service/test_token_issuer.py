@@ -13,11 +13,15 @@ import pytest
 
 from hdpmf.common.aggregation.two_servers import tokens
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
-from hdpmf.common.aggregation.two_servers.tokens import BlindedToken, blind_token, challenge_digest
+from hdpmf.common.aggregation.two_servers.tokens import (
+    REQUEST_MEDIA_TYPE,
+    BlindedToken,
+    blind_token,
+    challenge_digest,
+)
 from hdpmf.common.protocol.identity import Identity
-from hdpmf.common.protocol.task import signed_token_request
+from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER, signed_token_request
 from hdpmf.errors import StorageError
-from hdpmf.private.client.outgoing import token_headers
 from hdpmf.untrusted.service.participants import Participants
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import Website
@@ -163,7 +167,15 @@ def test_by_http(desk: TokenIssuer, tmp_path: Path) -> None:
     app = Website(tmp_path, issuer=desk).app
     request = a_request().request
     path = f"/tokens/{id_to_text(TASK)}"
-    signed, foreign = (token_headers(who, TASK, request) for who in (DEVICE, STRANGER))
+    digest = signed_token_request(TASK, sha256(request).digest())
+    signed, foreign = (
+        {
+            "content-type": REQUEST_MEDIA_TYPE,
+            DEVICE_HEADER: who.public.hex(),
+            SIGNATURE_HEADER: who.sign(digest).hex(),
+        }
+        for who in (DEVICE, STRANGER)
+    )
 
     async def answers() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app)
