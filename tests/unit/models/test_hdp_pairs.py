@@ -11,7 +11,7 @@ from hdpmf import HDPPairs, PrivacyWeights, Ratings, load_model, synthetic_world
 from hdpmf.common.privacy.pairs import spent
 from hdpmf.common.privacy.sampling import ReleasedNoise
 from hdpmf.errors import ConfigError, PrivacyError, RatingsError
-from hdpmf.models.baselines import MostPopular
+from hdpmf.models.baselines import MostPopular, UserMean
 from hdpmf.private.client.pairs import SERVERS
 
 WORLD = synthetic_world(400, 60, 6_000, rng=0)
@@ -125,6 +125,23 @@ def test_budgets_that_cannot_be_are_refused() -> None:
             HDPPairs(rng=0, **wrong).fit(TRAIN)
     with pytest.raises(RatingsError, match="implicit"):
         HDPPairs(rng=0).fit(TRAIN).score(CLICKS)
+
+
+def test_a_sparse_shop_learns_how_people_rate_and_no_noise_as_taste() -> None:
+    shop = synthetic_world(3_000, 1_000, 24_000, rng=7, mean=4.4, pull=2, features=False)
+    train, test = shop.hold_out(3, rng=0)
+    model = HDPPairs(8.0, rng=0).fit(train)
+    assert abs(model.facts_.mean - train.values.mean()) < 0.25
+    assert model.score(test)["mse"] < 0.85 * UserMean().fit(train).score(test)["mse"]
+    noise = HDPPairs(0.1, rng=0, stars=False).fit(train)
+    order = noise._order()
+    assert (order.scores(np.arange(20)) == order.apart.scores(np.arange(20))).all()
+
+
+def test_few_people_among_very_many_items_get_a_model_all_the_same() -> None:
+    world = synthetic_world(60, 2_000, 1_500, rng=0, features=False)
+    for seed in range(4):
+        assert np.isfinite(HDPPairs(1.0, rng=seed).fit(world).facts_.similarity.columns).all()
 
 
 @pytest.mark.slow

@@ -37,6 +37,8 @@ _HEIGHT, _HEAD, _WISH = 16, 64, 1024  # units of weights: of ratings, of heads, 
 
 _LARGEST = 1 << 10  # of a head's weight
 
+_MANY, _MOST = 6000.0, 0.8  # items, and the largest share of popularity in the budget
+
 _MIDDLE = 3.0
 
 OWN_MEAN = 4.0
@@ -176,9 +178,12 @@ def make_plan(
         )
     size = people * math.sqrt(rho)
     popular = min(max(1.6 * size ** (-1 / 3), 0.06), 0.3)
-    share = {"linear": popular, "values": 0.0}
+    # Where few people choose among many items, popular ones hardly stand out from all the noise.
+    many = max(1.0, min(items / _MANY, items / size))
+    share = {"linear": min(popular * many, _MOST), "values": 0.0}
     if stars:
-        share = {"linear": min(max(popular, 0.1), 0.25), "values": 0.45}
+        own = min(min(max(popular, 0.1), 0.25) * many, _MOST)
+        share = {"linear": own, "values": min(0.45, 0.75 * (1 - own))}
     share["pairs"] = 1.0 - sum(share.values())
     linear, pairs = limit_of(LINEAR_BITS), limit_of(PAIR_BITS)
     return PairsPlan(

@@ -341,14 +341,15 @@ class ByPairs:
     Attributes:
         devices: The users, with what they rated.
         apart: Orders items without that.
-        weight: Of a deviation, where somebody rated many heads.
+        weight: Of a deviation, where somebody rated many heads; None: what the recommender makes
+            it, by the largest number that items have in ``lists``, up to `PAIRS`.
         few: At how many it is less by root two.
     """
 
     devices: Devices
     lists: ListModel
     apart: ListOrder
-    weight: float = PAIRS
+    weight: float | None = None
     few: float = FEW
 
     def scores(self, users: np.ndarray) -> np.ndarray:
@@ -384,5 +385,8 @@ class ByPairs:
         found = self.lists.many_known(own)
         deviation = found.std(axis=1, keepdims=True)
         known = own[:, self._heads].getnnz(axis=1)[:, None]
-        trust = self.weight * np.sqrt(known / (known + self.few))
+        weight = self.weight
+        if weight is None:
+            weight = PAIRS * min(127.0 * float(self.lists.decode.unit.max(initial=0.0)), 1.0)
+        trust = weight * np.sqrt(known / (known + self.few))
         return found, trust / np.where(deviation > 0, deviation, np.inf)
