@@ -7,8 +7,7 @@ needs for it.
 
 The recommender is a process as its operator starts it (``hdpmf recommender``), and so are the two
 servers. Devices are users of ML-1M, each with its own store, keys and agent and its own TLS
-connections; they are dealt to a few processes, and are on the same cores as everything else. Stores
-are in memory: a thousand people do not share one disk.
+connections; they are dealt to a few processes, and are on the same cores as everything else.
 
 Devices look at the recommender's public files and upload a report at a random moment of the period
 (``--period``), each request over a connection of its own. Counted is also when there is a sum, and
@@ -31,7 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing.connection import Connection
@@ -45,7 +44,7 @@ from hdpmf.common.data import Ratings, load_dataset
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacySpec, PrivacyWeights
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.servers import Server, Servers
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.lab.simulate.simulate import deal
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -89,56 +88,47 @@ class Told:
 
 def crowd(pipe: Connection) -> None:
     """Devices, until the pipe is closed: first their cards, then what they have seen."""
-    from hdpmf.private.device.device_identity import card_of
-    from hdpmf.private.device.policy import Policy
-    from hdpmf.private.device.store.device_store import DeviceStore
-
     from hdpmf.common.net.server import allow_connections
+    from hdpmf.lab.simulate.demo import state_of
+    from hdpmf.private.device.joining import card_of
+    from hdpmf.private.device.ledger import LEVELS
+    from hdpmf.private.device.state import changed, new_state
+    from hdpmf.private.device.state_file import StateFile
 
     allow_connections(16_384)
     threading.stack_size(512 << 10)
     parts: list[tuple[Ratings, PrivacyWeights]] = pipe.recv()
-    policy = Policy(
-        max_total=None,
-        min_period=1,  # a minute here stands for a day
-        max_tasks_per_day=1000,
-    )
-    stores: list[DeviceStore] = []
-    for ratings, weights in parts:
-        store = DeviceStore.create(":memory:", policy=policy)
-        store.change_device(name=f"device {store.identity.public.hex()[:16]}")
-        store.add(ratings)
-        store.set_weights(weights, ratings)
-        stores.append(store)
-    pipe.send([card_of(store) for store in stores])
+    new = [new_state(LEVELS["middle"]) for _ in parts]
+    pipe.send([card_of(state) for state in new])
+    invitation: Invitation = pipe.recv()
+    states = [
+        changed(state_of(bare.name, *part, invitation), identity=bare.identity)
+        for bare, part in zip(new, parts, strict=True)
+    ]
     told = Told()
-    _by_reports(stores, told, pipe, *pipe.recv())
+    with tempfile.TemporaryDirectory(prefix="hdpmf-crowd-") as folder, ExitStack() as stack:
+        files = [
+            stack.enter_context(StateFile.create(Path(folder, str(place)), state))
+            for place, state in enumerate(states)
+        ]
+        _take_part(files, told, pipe, invitation)
     pipe.send(told)
 
 
-class _TimedDoor:
+class _TimedCarrier:
     """The web, with a watch."""
 
-    def __init__(self, address: str, authority: bytes, told: Told) -> None:
-        from hdpmf.common.net.web_client import WebClient
+    def __init__(self, invitation: Invitation, told: Told) -> None:
+        from hdpmf.private.device.carrier import WebCarrier
 
-        self._web, self._told, self._guard = WebClient(address, authority), told, threading.Lock()
+        self._web, self._told, self._guard = WebCarrier([invitation]), told, threading.Lock()
 
-    def fetch(self, name: str, most: int) -> bytes:
-        return self._timed("fetch", lambda: self._web.fetch(name, most))
+    def read(self, url: str, most: int) -> bytes:
+        return self._timed("fetch", lambda: self._web.read(url, most))
 
-    def upload(
-        self,
-        leader: Server,
-        path: str,
-        headers: dict[str, str],
-        body: bytes,
-        leaving: Callable[[], None],
-    ) -> int:
-        return self._timed("upload", lambda: self._web.upload(leader, path, headers, body, leaving))
-
-    def request_token(self, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        return self._timed("token", lambda: self._web.request_token(path, headers, body))
+    def send(self, sealed: Any) -> Any:
+        kind = "upload" if sealed.method == "PUT" else "token"
+        return self._timed(kind, lambda: self._web.send(sealed))
 
     def _timed(self, kind: str, call: Callable[[], Any]) -> Any:
         begin = time.monotonic()
@@ -155,39 +145,26 @@ class _TimedDoor:
         return found
 
 
-def _by_reports(
-    stores: Sequence[Any],
-    told: Told,
-    pipe: Connection,
-    address: str,
-    authority: bytes,
-    pair: Servers,
-) -> None:
-    from hdpmf.private.device.pinned_servers import pin_servers
-
+def _take_part(files: Sequence[Any], told: Told, pipe: Connection, invitation: Invitation) -> None:
     from hdpmf.common.aggregation.two_servers.prio import prio3_bounded_vector
     from hdpmf.private.device.participant import Participant
 
-    client = _TimedDoor(address, authority, told)
-    for store in stores:
-        pin_servers(store, pair, same_host=True)
+    carrier = _TimedCarrier(invitation, told)
     # What Numba has compiled is loaded once when a device starts.
     warm = prio3_bounded_vector(4, 40, 25_600, True, b"")
     warm.shard(warm.circuit.encode(np.zeros(4, np.int64)), bytes(16))
-    reporters = [
-        Participant(store, client, recommender=address, every=POLL_EVERY) for store in stores
-    ]
+    devices = [Participant(file, carrier, every=POLL_EVERY) for file in files]
     pipe.send("ready")
     pipe.recv()
     now = time.monotonic()
     # Devices look at any time; here their first looks are spread over the time between two.
-    due = [(now + POLL_EVERY * place / len(reporters), place) for place in range(len(reporters))]
-    waiting, guard, some = set(range(len(reporters))), threading.Lock(), threading.Event()
+    due = [(now + POLL_EVERY * place / len(devices), place) for place in range(len(devices))]
+    waiting, guard, some = set(range(len(devices))), threading.Lock(), threading.Event()
 
     def step(place: int) -> None:
-        wait = reporters[place].step()
+        wait = devices[place].step()
         with guard:
-            if reporters[place].finished_task:
+            if files[place].load().state.only().model:
                 waiting.discard(place)
                 told.model_at = time.monotonic()
             else:
@@ -205,7 +182,7 @@ def _by_reports(
                 pool.submit(step, place)
             some.wait(max(0.01, min(left, 1.0)))
             some.clear()
-    told.answered = len(reporters) - len(waiting)
+    told.answered = len(devices) - len(waiting)
 
 
 # Processes, watched
@@ -387,12 +364,12 @@ def _by_two_servers(
         for role in (LEADER, HELPER):
             watched.add(role, pair.deployment.child(role).process.pid)
         authority = (service.tls_folder / "authority.pem").read_bytes()
-        _tell(
-            pipes,
-            f"https://localhost:{service.config.port}",
-            authority,
-            pair.servers,
+        invitation = Invitation(
+            address=f"https://localhost:{service.config.port}",
+            servers=pair.servers,
+            authority=authority.decode(),
         )
+        _tell(pipes, invitation)
         watched.add(RECOMMENDER, pair.deployment.recommender(service.path).process.pid)
         _wait(plan, pair.deployment, time.monotonic(), None, service.is_serving)
         begin = time.monotonic()

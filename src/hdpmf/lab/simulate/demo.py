@@ -26,7 +26,7 @@ from hdpmf.models import make_model
 from hdpmf.private.device.joining import card_of, in_thousandths, join
 from hdpmf.private.device.ledger import UNIT, Limits
 from hdpmf.private.device.lists import OwnModel
-from hdpmf.private.device.state import Rated, changed, new_state
+from hdpmf.private.device.state import Rated, State, changed, new_state
 from hdpmf.private.device.state_file import StateFile
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 from hdpmf.untrusted.aggregator.tasks import Rules
@@ -200,18 +200,22 @@ def _devices(
         zip(train.users.ids.tolist(), deal(train, weights), strict=True)
     ):
         path = stores[str(user)] = folder / f"{number}.sqlite"
-        state = new_state(
-            _LIMITS, name=f"device-{number}", wish=in_thousandths(float(wishes.beta[0]))
-        )
-        rated = {
-            str(own.items.ids[item]): Rated(float(value), in_thousandths(float(wishes.gamma[item])))
-            for item, value in zip(own.item_codes.tolist(), own.values.tolist(), strict=True)
-        }
-        state = join(state, invitation, same_host=True)
-        with StateFile.create(path, changed(state, ratings={invitation.address: rated})):
+        state = state_of(f"device-{number}", own, wishes, invitation)
+        with StateFile.create(path, state):
             cards.append(card_of(state))
     service.enroll(cards)
     return stores
+
+
+def state_of(name: str, ratings: Ratings, wishes: PrivacyWeights, invitation: Invitation) -> State:
+    """Return the state of somebody's device with these ratings, which has joined."""
+    state = new_state(_LIMITS, name=name, wish=in_thousandths(float(wishes.beta[0])))
+    rated = {
+        str(ratings.items.ids[item]): Rated(float(value), in_thousandths(float(wishes.gamma[item])))
+        for item, value in zip(ratings.item_codes.tolist(), ratings.values.tolist(), strict=True)
+    }
+    state = changed(state, ratings={invitation.address: rated})
+    return join(state, invitation, same_host=True)
 
 
 def _watch(

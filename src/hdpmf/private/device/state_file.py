@@ -339,7 +339,10 @@ def counter_of(path: Path) -> Path:
 
 def _connect(path: Path) -> sqlite3.Connection:
     with _KIND.errors(path):
-        connection = sqlite3.connect(path, isolation_level=None, timeout=_PATIENCE)
+        # A device may take its steps in any thread, one after the other.
+        connection = sqlite3.connect(
+            path, isolation_level=None, timeout=_PATIENCE, check_same_thread=False
+        )
         connection.execute("PRAGMA synchronous = FULL")
         # What a person has removed must not be found in the file.
         connection.execute("PRAGMA secure_delete = ON").fetchall()
