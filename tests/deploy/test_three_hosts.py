@@ -236,7 +236,7 @@ def _befall(on: Rehearsal) -> None:
     # A shop that has forgotten who has a token gives no more: who asks later does not report.
     on.wait(
         "everybody has a token",
-        lambda: all("gave a token" in hosts.log(name) for name in PEOPLE),
+        lambda: all("a token is here" in hosts.log(name) for name in PEOPLE),
         120,
     )
     _restore(on, "middle")
