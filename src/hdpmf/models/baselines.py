@@ -21,6 +21,7 @@ from hdpmf.models.base import Estimator
 from hdpmf.models.one_round import counted
 from hdpmf.private.client.devices import constrained_ridge, rows_by_code
 from hdpmf.private.client.ranking import ByListModel, ListOrder
+from hdpmf.untrusted.recommender.deconvolution import margin
 from hdpmf.untrusted.recommender.lists.training import Presence, popular_lists, train_list_model
 from hdpmf.untrusted.recommender.rounds import check_finite
 
@@ -216,6 +217,10 @@ class PrivatePopular(PopularityOptions, ListsOnly):
         self.lists_ = popular_lists(
             correct_popularity(behind, weights.for_items(train.items), 1.0 / self.epsilon)
         )
+
+    def _order(self) -> ListOrder:
+        raised = margin(len(self.catalogue_.items), laplace=1.0 / self.epsilon)
+        return ByListModel(self.devices_, self.lists_, raised / self.devices_.gamma)
 
 
 @dataclass(eq=False, repr=False)

@@ -53,7 +53,7 @@ from hdpmf.private.client.devices import (
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.untrusted.recommender import Catalogue
-from hdpmf.untrusted.recommender.deconvolution import deconvolve
+from hdpmf.untrusted.recommender.deconvolution import deconvolve, margin
 from hdpmf.untrusted.recommender.sums import (
     MIDDLE,
     chosen_coding,
@@ -211,10 +211,17 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
     def _order(self) -> ListOrder:
         """Order by released popularity, the user's taste in features, and the predicted rating."""
         popularity = self._popularity()
+        margin = self.facts_.popularity_margin
         names, columns = taste_columns(self.fit_, popularity)
         like = LIKE if self.predicts_ratings else 0.0  # choices say nothing about stars
         return ChooseAndLike(
-            self.devices_, self._predicted, popularity, columns, names, like_weight=like
+            self.devices_,
+            self._predicted,
+            popularity,
+            columns,
+            names,
+            like_weight=like,
+            margin=None if margin is None else margin * self._raised(),
         )
 
     @abstractmethod
@@ -222,6 +229,10 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         self, train: Ratings, weights: PrivacyWeights, features: ItemFeatures | None
     ) -> tuple[ItemFacts, int]:
         """The item facts of a run over these ratings, and how many of them sent nothing."""
+
+    def _raised(self) -> np.ndarray | float:
+        """By how much `_popularity` multiplies what was released, at most."""
+        return 1.0
 
     def _popularity(self) -> np.ndarray:
         """Estimate how many raters items have."""
@@ -344,6 +355,9 @@ class Surveyed(OneRoundOptions, OneRound):
             self.facts_.popularity.astype(np.float64), self.devices_.gamma, noise_scale
         )
 
+    def _raised(self) -> np.ndarray | float:
+        return 1.0 / self.devices_.gamma
+
     @abstractmethod
     def _design(self) -> str:
         """``A`` or ``L``."""
@@ -401,6 +415,7 @@ class HDPSum(SumOptions, Surveyed):
             bias=np.zeros(n_items, np.float32),
             variance=np.zeros(n_items, np.float32),
             popularity=counted(train, weights, noise, epsilon).astype(np.float32),
+            popularity_margin=np.full(n_items, margin(n_items, laplace=1 / epsilon), np.float32),
         )
         return facts, int((weight_units(weights.for_ratings(train)) == 0).sum())
 

@@ -15,7 +15,7 @@ from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import log_popularity
 from hdpmf.common.model.list_model import Bytes, Entries, ListModel
 from hdpmf.common.model.taste import LIKE, taste
-from hdpmf.models import HDPSum
+from hdpmf.models import HDPSum, make_model
 from hdpmf.private.client.parts import (
     Parts,
     Reason,
@@ -163,6 +163,19 @@ def test_what_is_personal_comes_first_from_a_tenth_of_what_raises_an_item_on() -
         assert _kind(_parts(popularity=0.6, stars=0.4, own=(size, 0.0, 0.0))) == kind
     # What lowers it makes nothing else larger.
     assert _kind(_parts(popularity=1.0, stars=-5.0, of_Comedy=0.1, has=("Comedy",))) == "popularity"
+
+
+def test_what_noise_may_have_raised_is_no_choice_of_many() -> None:
+    parts = _parts(popularity=0.3, stars=0.2)
+    for certain, kind in ((True, "popularity"), (False, "stars")):
+        assert _kind(replace(parts, chosen=np.array([certain]))) == kind
+    few = synthetic_world(n_users=30, n_items=200, n_ratings=600, rng=3, features=False)
+    for name in ("hdp-pairs", "hdp-sum", "private-popular"):
+        model = make_model(name, epsilon=0.5, rng=0).fit(few)
+        seem = next(model._order().parts(np.zeros(1, np.int64), [np.arange(200)]))
+        assert (seem.popularity > 0).any()
+        for _, listed in model.recommend_each(few.users.ids.tolist(), 10):
+            assert not any("many people" in (entry.reason or "") for entry in listed), name
 
 
 def test_the_larger_personal_part_is_named_and_the_larger_of_the_others() -> None:

@@ -11,9 +11,10 @@ from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
 from hdpmf.common.privacy.mechanisms import H_FLOOR, Stretch
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import BitContribution, ItemCounts, Plan, SumContribution, Survey
+from hdpmf.private.client.ranking import certainly_above
 from hdpmf.untrusted.recommender import Recommender
 from hdpmf.untrusted.recommender.bits import facts_from_bits
-from hdpmf.untrusted.recommender.deconvolution import deconvolve
+from hdpmf.untrusted.recommender.deconvolution import SURE, deconvolve, deconvolve_gaussian, margin
 from hdpmf.untrusted.recommender.sums import MOST_SPREAD, SPREAD, facts_from_sums, regress
 
 N = 4000
@@ -165,3 +166,19 @@ def test_items_of_little_evidence_stand_in_the_order_of_their_sums():
     best = np.argsort(-popularity, kind="stable")[:100]
     assert len(np.unique(popularity[best])) == 100
     assert set(best.tolist()) == set(np.argsort(-released)[:100].tolist())
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_noise_alone_seldom_makes_an_item_well_known(law):
+    """At most 2 SURE of catalogues, which 200 of them exceed with p < .001 where SURE holds."""
+    rng, false, named = np.random.default_rng(2), 0, 0
+    raised = margin(300, **{law: 5.0})
+    true = np.where(np.arange(300) < 30, 400.0, 20.0)
+    for _ in range(200):
+        released = true + getattr(rng, {"gaussian": "normal"}.get(law, law))(0.0, 5.0, 300)
+        made = {"laplace": deconvolve, "gaussian": deconvolve_gaussian}[law]
+        above = certainly_above(made(released, 5.0).size_biased, np.log(20.0), raised)
+        false += above[true == 20.0].any()
+        named += above[true == 400.0].sum()
+    assert false <= 2 * SURE * 200
+    assert named == 200 * 30

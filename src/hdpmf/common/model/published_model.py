@@ -3,6 +3,7 @@
 ===========================  ==================================================================
 ``bias``, ``variance``       per item, its mean rating less the mean, and how uncertain that is
 ``popularity``               per item, about how many people rated it
+``popularity-margin``        per item, how far noise may have raised that
 ``heads``                    positions of the items that have pairs, ascending
 ``encode``, ``decode``       rows of heads in 8 bits: what goes with a rating, and to what
 ``encode-unit``, ``-unit``   what 1 is in each of their columns
@@ -40,6 +41,8 @@ def publish_model(
         "decode": lists.decode.whole,
         "decode-unit": lists.decode.unit,
     }
+    if facts.popularity_margin is not None:
+        arrays["popularity-margin"] = facts.popularity_margin
     if facts.similarity is not None:
         arrays["stars"], arrays["stars-rest"] = facts.similarity.columns, facts.similarity.rest
     named: dict[str, Array] = {}
@@ -86,6 +89,7 @@ def _facts(model: Model, arrays: Mapping[str, np.ndarray]) -> ItemFacts:
         variance=arrays["variance"],
         popularity=arrays["popularity"],
         similarity=similarity,
+        popularity_margin=arrays.get("popularity-margin"),
     )
 
 

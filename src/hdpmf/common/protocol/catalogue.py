@@ -220,7 +220,7 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
     public: ItemTable | None = None
     dated = any(year is not None for year in table.years)
     if dated or any(table.titles) or any(table.genres) or any(table.audiences):
-        public = ItemTable(items, *_columns(table))
+        public = ItemTable(items, *_columns(table)[:3], table.audiences)
     features = None if public is None else ItemFeatures.of_table(public, items)
     name = (
         fingerprint(items, features)

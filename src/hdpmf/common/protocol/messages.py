@@ -360,6 +360,8 @@ class ItemFacts(_Message, frozen=True):
         popularity: Per item, the estimated weights of its raters.
         similarity: Of items by their raters, where that is in plain sight.
         mean_variance: Of the mean.
+        popularity_margin: Per item, how far noise may have raised its popularity: further for any
+            item in one of twenty catalogues. None where popularity has no noise.
     """
 
     catalogue: str
@@ -369,12 +371,15 @@ class ItemFacts(_Message, frozen=True):
     popularity: np.ndarray
     similarity: Similarity | None = None
     mean_variance: float = 0.0
+    popularity_margin: np.ndarray | None = None
 
     def _check(self) -> None:
         self._require(math.isfinite(self.mean), "mean must be finite")
         self._require(0 <= self.mean_variance < math.inf, "a variance is finite and not below 0")
-        for name in ("bias", "variance", "popularity"):
+        for name in ("bias", "variance", "popularity", "popularity_margin"):
             array = getattr(self, name)
+            if array is None:
+                continue
             self._require(array.ndim == 1, f"{name} must be a vector")
             _check_matrix(self, name, array[None])
             self._require(len(array) == len(self.bias), f"{name} must be one per item")

@@ -64,6 +64,8 @@ class Parts:
     Attributes:
         base: What a usual item has. The other parts are what sets an item apart from it.
         popularity: For each item, of what people choose in general.
+        chosen: Which items are chosen more than a usual one for certain; empty where all that seem
+            so are.
         stars: Of the predicted rating; empty where it has no part.
         rated: Positions of what the person rated, as far as ``own`` knows it.
         own: Of each of these, one row each.
@@ -72,6 +74,7 @@ class Parts:
 
     base: float
     popularity: np.ndarray
+    chosen: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     stars: np.ndarray = field(default_factory=lambda: np.zeros(0))
     rated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     own: np.ndarray = field(default_factory=_nothing)
@@ -255,6 +258,8 @@ def _reason(
                 return Reason("own", rated=tuple(first))
     # A taste for what few people choose raises an item that few people choose.
     so: dict[Kind, np.ndarray] = {"popularity": parts.popularity, "stars": parts.stars}
+    if parts.chosen.size and not parts.chosen[position]:
+        del so["popularity"]
     general = [
         kind for kind, part in so.items() if part.size and min(part[position], sizes[kind]) > 0
     ]

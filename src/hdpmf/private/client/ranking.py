@@ -251,6 +251,7 @@ class ChooseAndLike:
         features: What tastes are about (``public.taste``), one row per item, or None.
         like_weight: Of a star of the predicted rating.
         taste_weight: Of the user's taste.
+        margin: How far noise may have raised popularity, for each item; None: there is none in it.
     """
 
     devices: Devices
@@ -260,6 +261,7 @@ class ChooseAndLike:
     names: tuple[str, ...] = ()
     like_weight: float = LIKE
     taste_weight: float = 1.0
+    margin: np.ndarray | None = None
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
@@ -274,6 +276,7 @@ class ChooseAndLike:
         choices = Choices.of(features, self.popularity)
         popularity = log_popularity(self.popularity)
         usual = float(choices.shares @ popularity)
+        certain = certainly_above(self.popularity, usual, self.margin)
         own = inputs(self.devices, users)
         lasting = self._lasting(users)
         for row, (like, items) in enumerate(zip(self._like(users), lists, strict=True)):
@@ -285,6 +288,7 @@ class ChooseAndLike:
             yield Parts(
                 base=usual + usual_like + float(choices.mean @ pulls.sum(axis=0)),
                 popularity=popularity[items] - usual,
+                chosen=certain[items],
                 stars=like[items] - usual_like,
                 taste=TasteParts(
                     names=self.names,
@@ -309,10 +313,15 @@ class ChooseAndLike:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ByListModel:
-    """Orders items by a model for lists."""
+    """Orders items by a model for lists.
+
+    Attributes:
+        margin: Where scores are logarithms of noisy popularity: how far noise may have raised it.
+    """
 
     devices: Devices
     lists: ListModel
+    margin: np.ndarray | None = None
 
     def scores(self, users: np.ndarray) -> np.ndarray:
         """Scores of all items, one row per user."""
@@ -323,7 +332,18 @@ class ByListModel:
         own = inputs(self.devices, users)
         for row, items in enumerate(lists):
             here = slice(own.indptr[row], own.indptr[row + 1])
-            yield list_parts(self.lists, own.indices[here].astype(np.int64), own.data[here], items)
+            rated = own.indices[here].astype(np.int64)
+            parts = list_parts(self.lists, rated, own.data[here], items)
+            if self.margin is not None:
+                popularity = np.exp(self.lists.output.astype(np.float64))
+                certain = certainly_above(popularity, parts.base, self.margin)
+                parts = replace(parts, chosen=certain[items])
+            yield parts
+
+
+def certainly_above(popularity: np.ndarray, usual: float, margin: np.ndarray | None) -> np.ndarray:
+    """Return which items are chosen more than a usual one, beyond what noise may have added."""
+    return np.asarray(popularity - (0.0 if margin is None else margin) > np.exp(usual))
 
 
 PAIRS, FEW = 1.0, 10.0

@@ -77,7 +77,9 @@ class OwnModel:
         candidates = np.ones(len(factors), bool)
         retired = items_of(state, joined).known.retired
         candidates[retired[retired < len(candidates)]] = False
-        stars = ChooseAndLike(devices, predicted, popularity, columns, names)
+        stars = ChooseAndLike(
+            devices, predicted, popularity, columns, names, margin=facts.popularity_margin
+        )
         order = ByPairs(devices, lists, stars)
         self._expected = expected
         self._maker = ListMaker(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -29,6 +31,15 @@ class Weights:
     mean: np.ndarray
     deviation: np.ndarray
     size_biased: np.ndarray
+
+
+SURE = 0.05
+"""In so many catalogues noise raises the sum of any item by more than `margin`."""
+
+
+def margin(n: int, *, laplace: float = 0.0, gaussian: float = 0.0) -> float:
+    """Return how far noise of one of these scales may raise any of ``n`` sums."""
+    return laplace * math.log(n / (2 * SURE)) + gaussian * NormalDist().inv_cdf(1 - SURE / n)
 
 
 def deconvolve(released: np.ndarray, noise_scale: float | np.ndarray) -> Weights:

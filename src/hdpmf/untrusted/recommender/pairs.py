@@ -27,7 +27,7 @@ from hdpmf.common.privacy.pairs import (
 )
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.messages import Similarity
-from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve_gaussian
+from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve_gaussian, margin
 from hdpmf.untrusted.recommender.sums import MIDDLE, regress, with_constant
 
 _LINEAR = float(limit_of(LINEAR_BITS))
@@ -105,6 +105,11 @@ def _average(plan: PairsPlan, linear: np.ndarray) -> tuple[float, float]:
     return max(row / each, 1.0), each
 
 
+def _popularity_margin(plan: PairsPlan, answer: PairsAnswer) -> np.ndarray:
+    raised = margin(plan.items, gaussian=math.sqrt(answer.noises) * plan.linear)
+    return np.full(plan.items, raised / _average(plan, answer.linear)[1], np.float32)
+
+
 @one_blas_thread()
 def facts_from_pairs(
     plan: PairsPlan, answer: PairsAnswer, features: ItemFeatures | None, catalogue: str
@@ -122,6 +127,7 @@ def facts_from_pairs(
         variance=variance.astype(np.float32),
         popularity=np.maximum(popularity, 0.0).astype(np.float32),
         similarity=similarity,
+        popularity_margin=_popularity_margin(plan, answer),
     )
     return facts, _lists(plan, answer, cosines, popularity)
 

@@ -36,7 +36,7 @@ from hdpmf.common.protocol import (
     Survey,
 )
 from hdpmf.errors import ProtocolError
-from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve
+from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve, margin
 from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike, weigh
 
 STARS = 4.0
@@ -201,10 +201,13 @@ def facts_from_sums(
     else:
         observed = real_sums(survey, answer, n_sums)
         noise = np.sqrt(n_sums)  # several Laplace noises count as one of the same variance
-    known = deconvolve(observed.weights, noise * WEIGHT_SCALE / survey.epsilon)
+    scale = noise * WEIGHT_SCALE / survey.epsilon
+    known = deconvolve(observed.weights, scale)
     bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, noise), features)
     mean = observed.mean, observed.mean_variance
-    return item_facts(survey, mean, bias, variance, known.size_biased)
+    facts = item_facts(survey, mean, bias, variance, known.size_biased)
+    margins = np.full(survey.n_items, margin(survey.n_items, laplace=1.0)) * scale
+    return replace(facts, popularity_margin=margins.astype(np.float32))
 
 
 def sharp_biases(
