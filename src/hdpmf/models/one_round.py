@@ -53,7 +53,7 @@ from hdpmf.private.client.devices import (
 )
 from hdpmf.private.client.ranking import ChooseAndLike, ListOrder
 from hdpmf.untrusted.recommender import Catalogue
-from hdpmf.untrusted.recommender.deconvolution import deconvolve, margin
+from hdpmf.untrusted.recommender.deconvolution import beside_public, deconvolve, margin
 from hdpmf.untrusted.recommender.sums import (
     MIDDLE,
     chosen_coding,
@@ -133,6 +133,8 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         features = wanted_features(self.features, train)
         stage("asking devices, estimating items")
         facts, n_silent = self._ask(train, weights, features)
+        if train.item_table is not None:
+            facts = beside_public(facts, train.item_table.public_popularity(train.items))
         stage(f"fitting {train.n_users:,} users")
         self._fit_devices(train, weights, facts, features)
         self.n_silent_ = n_silent

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from hdpmf import MF, HDPBit, HDPSum, ItemFilter, ItemTable, UserMean, load_model
+from hdpmf import MF, HDPBit, HDPSum, ItemFilter, ItemTable, UserMean, load_model, make_model
 from hdpmf.common.data import Ratings, synthetic_world
 from hdpmf.errors import ConfigError, RatingsError
 
@@ -119,3 +119,35 @@ def test_a_frame_may_list_more_and_fewer_items_and_keeps_the_claim() -> None:
     listed = HDPSum(rng=0).fit(BARE.over(ItemTable.of(pl.DataFrame(facts()))))
     assert listed.privacy.items == "stated"
     assert "studio:north" in listed.feature_names_
+
+
+@pytest.mark.parametrize("name", ["hdp-sum", "hdp-pairs"])
+def test_public_popularity_stands_in_where_noise_hides_who_chooses_what(name: str) -> None:
+    few = synthetic_world(60, 120, 1200, rng=5, features=False)
+    ids, counts = few.items.ids.tolist(), few.item_counts().astype(float)
+    plain = make_model(name, epsilon=0.5, rng=0).fit(few)
+    public = pd.DataFrame({"item": ids, "title": "x", "popularity": 1000 * counts})
+    told = make_model(name, epsilon=0.5, rng=0, features=False).fit(few, items=public)
+
+    def agreement(model: Any) -> float:
+        return float(np.corrcoef(np.log1p(model.facts_.popularity), np.log1p(counts))[0, 1])
+
+    assert agreement(plain) < 0.6
+    assert agreement(told) > 0.9
+    assert told.facts_.popularity.sum() < 10 * counts.sum()
+    reasons = [e.reason or "" for e in told.recommend(few.users.ids[0].item(), 10)]
+    assert any("many people" in reason for reason in reasons)
+    clear = make_model(name, epsilon=1e4, rng=0).fit(few)
+    public["popularity"] = counts[::-1]
+    misled = make_model(name, epsilon=1e4, rng=0, features=False).fit(few, items=public)
+    most = np.argsort(-counts)[:20]
+    assert misled.facts_.popularity[most] == pytest.approx(clear.facts_.popularity[most], rel=0.1)
+
+
+def test_popularity_that_is_no_number_is_refused() -> None:
+    for wrong in (-1, "many"):
+        with pytest.raises(RatingsError, match="'popularity' has something that is no number"):
+            ItemTable.of(pd.DataFrame({"item": [1, 2], "popularity": [wrong, 3]}))
+    table = ItemTable.of(pd.DataFrame({"item": [2, 1], "popularity": [5, None]}))
+    assert table.popularity == (None, 5.0)
+    assert table.select([2]).popularity == table.with_text_ids().popularity[1:] == (5.0,)

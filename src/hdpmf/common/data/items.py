@@ -34,6 +34,8 @@ class ItemTable:
         years: The year of each item, or None where it is not known.
         audiences: Whom each item is suitable for, in the table's own words (``PG``, ``12``), empty
             where that is not known; or none at all.
+        popularity: How often each item is chosen, as far as that is publicly known, in any unit;
+            or none at all. It is not saved with a model.
         frame: All columns that `of` has read, a polars frame of which features are made; None: the
             genres and years are all.
     """
@@ -43,12 +45,13 @@ class ItemTable:
     genres: tuple[tuple[str, ...], ...] = field(repr=False)
     years: tuple[int | None, ...] = field(repr=False)
     audiences: tuple[str, ...] = field(default=(), repr=False)
+    popularity: tuple[float | None, ...] = field(default=(), repr=False)
     # No field: it is not saved with a model, which keeps the features that were made of it.
     frame: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
-        audiences = self.audiences or self.years
-        _check_lengths(self.index, self.titles, self.genres, self.years, audiences)
+        more = self.audiences or self.years, self.popularity or self.years
+        _check_lengths(self.index, self.titles, self.genres, self.years, *more)
 
     @classmethod
     def of(cls, data: Any) -> ItemTable:
@@ -58,9 +61,9 @@ class ItemTable:
             data: A path, or a frame that Narwhals understands (pandas, polars, PyArrow, ...). The
                 ids are in ``item`` (or ``movieId``, ``id``, ..., else the first column); ``title``
                 (or ``name``), ``genres`` (a list, or text separated by ``|``), ``year`` and
-                ``audience`` (or ``certificate``, ``age``, ...) are used where they are there. All
-                columns of numbers, and of few different words, become features for methods that
-                use them.
+                ``audience`` (or ``certificate``, ``age``, ...) are used where they are there, and
+                so is ``popularity``, public numbers of how often items are chosen. All columns of
+                numbers, and of few different words, become features for methods that use them.
 
         Raises:
             RatingsError: It is no such table, or an item is listed twice.
@@ -75,9 +78,10 @@ class ItemTable:
         genres: Sequence[Sequence[str]],
         years: Sequence[int | None],
         audiences: Sequence[str] = (),
+        popularity: Sequence[float | None] = (),
     ) -> ItemTable:
         """Make a table from columns in any order of ids."""
-        _check_lengths(ids, titles, genres, years, audiences or years)
+        _check_lengths(ids, titles, genres, years, audiences or years, popularity or years)
         index = IdIndex(ids)
         order = np.argsort(index.find(ids)).tolist()
         return cls(
@@ -86,6 +90,7 @@ class ItemTable:
             tuple(tuple(genres[i]) for i in order),
             tuple(years[i] for i in order),
             tuple(audiences[i] for i in order) if audiences else (),
+            tuple(popularity[i] for i in order) if popularity else (),
         )
 
     @property
@@ -100,8 +105,8 @@ class ItemTable:
         """The same facts with integer ids written as text."""
         if not self.index.is_integer:
             return self
-        columns = self.titles, self.genres, self.years, self.audiences
-        built = ItemTable.build(self.ids.astype(str), *columns)
+        facts = self.titles, self.genres, self.years, self.audiences, self.popularity
+        built = ItemTable.build(self.ids.astype(str), *facts)
         return built.with_frame(self.frame)
 
     def title(self, item_id: Id) -> str | None:
@@ -119,8 +124,15 @@ class ItemTable:
             tuple(self.genres[i] for i in positions),
             tuple(self.years[i] for i in positions),
             tuple(self.audiences[i] for i in positions) if self.audiences else (),
+            tuple(self.popularity[i] for i in positions) if self.popularity else (),
         )
         return selected.with_frame(self.frame)
+
+    def public_popularity(self, items: IdIndex) -> NDArray[np.float64] | None:
+        """Return how often each of these items is chosen; NaN where that is not known."""
+        if not any(self.popularity):
+            return None
+        return np.array(_column(self, items, "popularity", None), np.float64)
 
     def with_frame(self, frame: Any) -> ItemTable:
         """Return the same table with columns that features are made of."""
@@ -339,12 +351,19 @@ def _table(
         years = [_year(text) for text in column(("year",))]
     except (ValueError, OverflowError):
         raise RatingsError(f"{label}: the column 'year' has something that is no year") from None
+    try:
+        popularity = [_amount(text) for text in column(("popularity",))]
+    except ValueError:
+        raise RatingsError(
+            f"{label}: the column 'popularity' has something that is no number from 0"
+        ) from None
     return ItemTable.build(
         index.ids[codes],
         column(TITLES),
         [[word.strip() for word in text.split("|") if word.strip()] for text in column(_GENRES)],
         years,
         [text.strip().removesuffix(".0") for text in column(_AUDIENCES)],
+        popularity,
     )
 
 
@@ -362,6 +381,16 @@ def _texts(frame: pl.DataFrame, label: str) -> tuple[dict[str, list[str]], pl.Se
 def _year(text: str) -> int | None:
     """The year in a field; spreadsheets write 1999 as 1999.0."""
     return int(float(text)) if text.strip() else None
+
+
+def _amount(text: str) -> float | None:
+    """How often something is chosen, or None where the field is empty."""
+    if not text.strip():
+        return None
+    amount = float(text)
+    if not 0 <= amount < np.inf:
+        raise ValueError
+    return amount
 
 
 def _no_table(label: str, what: str = "items") -> RatingsError:

@@ -8,6 +8,9 @@ from dataclasses import astuple, dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec.structs import replace
+
+from hdpmf.common.protocol import ItemFacts
 
 _POINTS = 88
 _SMALLEST = 0.05
@@ -40,6 +43,34 @@ SURE = 0.05
 def margin(n: int, *, laplace: float = 0.0, gaussian: float = 0.0) -> float:
     """Return how far noise of one of these scales may raise any of ``n`` sums."""
     return laplace * math.log(n / (2 * SURE)) + gaussian * NormalDist().inv_cdf(1 - SURE / n)
+
+
+def beside_public(facts: ItemFacts, public: np.ndarray | None) -> ItemFacts:
+    """Return facts with popularity that is publicly known where the estimate is not clear.
+
+    Half of it is public where the estimate is as large as noise may make it, and less where it is
+    larger: of 0, .1, .25, .5, 1 and 2 times that one of the best in lists of ratings held out
+    within four synthetic worlds, of other seeds than tests have.
+
+    Args:
+        public: How often items are chosen, in any unit; NaN where that is not known.
+    """
+    margins = facts.popularity_margin
+    if public is None or margins is None:
+        return facts
+    released = facts.popularity.astype(np.float64)
+    known = np.isfinite(public)
+    clear = known & (released > margins)
+    clear = clear if clear.any() else known
+    unit = float(released[clear].sum()) / max(float(public[clear].sum()), 1e-12)
+    trust = released**2 / (released**2 + np.maximum(margins, 1e-12) ** 2)
+    trust[~known] = 1.0
+    popularity = trust * released + (1.0 - trust) * unit * np.where(known, public, 0.0)
+    return replace(
+        facts,
+        popularity=popularity.astype(np.float32),
+        popularity_margin=(trust * margins).astype(np.float32),
+    )
 
 
 def deconvolve(released: np.ndarray, noise_scale: float | np.ndarray) -> Weights:
