@@ -26,8 +26,7 @@ from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.protocol import AnyCatalogue, ItemFacts, Plan, Round, Survey
-from hdpmf.common.protocol.catalogue import known_items
+from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer, made_by_older
 
 FORMAT = 2
@@ -130,18 +129,6 @@ class PublicModel:
             f"PublicModel({self.about.get('method') or self.about.get('model')}, "
             f"{len(self.items)} items)"
         )
-
-    @classmethod
-    def of_run(
-        cls,
-        about: dict[str, Any],
-        items: AnyCatalogue,
-        numbers: Round | ItemFacts,
-        plan: Plan | Survey | None,
-    ) -> PublicModel:
-        """The result of a run over these items."""
-        known = known_items(items)
-        return cls(about, known.items, known.scale, known.item_table, numbers, plan)
 
     def save(self, folder: Path) -> None:
         """Write it atomically. A folder that is there is that of a killed process."""

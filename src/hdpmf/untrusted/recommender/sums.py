@@ -11,10 +11,8 @@ with a probability of e^-40 per number, so sums of honest devices stay as they a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from msgspec.structs import replace
@@ -28,7 +26,6 @@ from hdpmf.common.privacy.coding import (
     Curve,
     make_coding,
     make_ruler,
-    sum_channels,
 )
 from hdpmf.common.protocol import (
     ItemFacts,
@@ -341,61 +338,3 @@ def _posterior(
     posterior /= posterior.sum(1, keepdims=True)
     mean = (posterior * biases).sum(1)
     return mean, (posterior * (biases - mean[:, None]) ** 2).sum(1)
-
-
-TAIL = 40.0
-"""Noise beyond the margin has a chance of e to the power of minus this."""
-
-_LARGEST = 2.0**62
-
-
-def clamp_to_feasible(
-    survey: Survey, answer: SumContribution, users: int, noises: float = 1.0
-) -> tuple[SumContribution, int]:
-    """Clamp an answer to what ``users`` users can give; also return how many numbers changed.
-
-    Args:
-        answer: A sum over users.
-        users: Whose numbers are in it.
-        noises: How many times the whole noise is in it.
-    """
-    coding = coding_of(survey)
-    channels = sum_channels(coding, survey.epsilon)
-    most = float(WEIGHT_UNITS) * users
-    margin = _margin(channels.weight.scale, noises)
-    weights = _clamped(answer.weights, -margin, most + margin)
-    # No more weight than this is behind an item, but for the noise.
-    behind = np.clip(weights + margin, 0.0, most)
-    reach = coding.presence_step * behind + _margin(channels.score.scale, noises)
-    scores = _clamped(answer.scores, -reach, reach)
-    far = int(
-        make_ruler(coding.scale).presence_step * behind.sum()
-        + _margin(channels.total.scale, noises)
-    )
-    total = min(max(answer.total, -far), far)
-    changed = (
-        _changed(answer.scores, scores)
-        + _changed(answer.weights, weights)
-        + (total != answer.total)
-    )
-    return replace(answer, scores=scores, weights=weights, total=total), changed
-
-
-def _margin(scale: Fraction, noises: float) -> float:
-    """Return how far ``noises`` Laplace noises of this scale reach together, plus 1.
-
-    They are sub-gamma, with variance 2 and scale 1 times their scale. Farther is as unlikely as
-    ``TAIL`` says.
-    """
-    return 1.0 + float(scale) * (2.0 * math.sqrt(max(noises, 1.0) * TAIL) + TAIL)
-
-
-def _clamped(numbers: np.ndarray, low: float | np.ndarray, high: float | np.ndarray) -> np.ndarray:
-    bounds = (
-        np.asarray(np.clip(bound, -_LARGEST, _LARGEST)).astype(np.int64) for bound in (low, high)
-    )
-    return np.clip(numbers, *bounds)
-
-
-def _changed(before: np.ndarray, after: np.ndarray) -> int:
-    return int(np.count_nonzero(before != after))
