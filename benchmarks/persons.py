@@ -150,7 +150,7 @@ def panel(rows: list[Row], data: str, metric: str, name: str) -> list[str]:
     }
     values = [v for line in lines.values() for _, v in line] + [v for v in levels.values() if v]
     low, high = min(values), max(values)
-    low, high = low - (high - low) * 0.08, high + (high - low) * 0.08
+    low, high = low - (high - low) * 0.08, high + (high - low) * 0.14
 
     def place(position: float, value: float) -> str:
         x = LEFT + INNER[0] * position / (len(EPSILONS) - 1)
