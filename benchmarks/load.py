@@ -48,6 +48,7 @@ from hdpmf.common.protocol.identity import Invitation
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.lab.simulate.simulate import deal
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
+from hdpmf.untrusted.service.participants import Admission
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from hdpmf.untrusted.aggregator.tasks import Rules
@@ -87,10 +88,9 @@ class Told:
 
 
 def crowd(pipe: Connection) -> None:
-    """Devices, until the pipe is closed: first their cards, then what they have seen."""
+    """Devices, until the pipe is closed: first their keys, then what they have seen."""
     from hdpmf.common.net.server import allow_connections
     from hdpmf.lab.simulate.demo import state_of
-    from hdpmf.private.device.joining import card_of
     from hdpmf.private.device.ledger import LEVELS
     from hdpmf.private.device.state import changed, new_state
     from hdpmf.private.device.state_file import StateFile
@@ -99,7 +99,7 @@ def crowd(pipe: Connection) -> None:
     threading.stack_size(512 << 10)
     parts: list[tuple[Ratings, PrivacyWeights]] = pipe.recv()
     new = [new_state(LEVELS["middle"]) for _ in parts]
-    pipe.send([card_of(state) for state in new])
+    pipe.send([state.signer.public for state in new])
     invitation: Invitation = pipe.recv()
     states = [
         changed(state_of(bare.name, *part, invitation), identity=bare.identity)
@@ -276,14 +276,15 @@ def measure(
             f"the data set has {len(parts)} users, and {plan.devices} devices were asked for"
         )
     with _crowds(parts, plan.processes) as (pipes, pids), Watched() as watched:
-        cards = [card for pipe in pipes for card in pipe.recv()]
+        people = [Admission(key) for pipe in pipes for key in pipe.recv()]
         service = ServiceFolder.create(
             folder / "recommender",
             Config(name="load", port=free_port(), names=("localhost", "127.0.0.1")),
             catalogue_table(train.items, train.scale, train.item_table),
             lambda made: ensure_certificates(made.tls_folder, made.config.names),
         )
-        service.enroll(cards)
+        with service.participants() as participants:
+            participants.add(people)
         for place, pid in enumerate(pids):
             watched.add(f"devices {place}", pid)
         row = _by_two_servers(plan, service, pipes, watched, shown)

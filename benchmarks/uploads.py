@@ -42,7 +42,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from hdpmf.common.net.server import listen
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.folder import Limits
 from hdpmf.untrusted.aggregator.serve import open_server, run_worker
 from tests.aggregator.server_processes import LEADER, Asked, Pair, make_task
 from tests.world.tokens import make_token
@@ -52,16 +51,14 @@ TARGET = 400
 CLIENTS = 24
 
 
-def run_leader(
-    path: Path, listener: socket.socket, tls: bool, alone: bool, pipe: Connection
-) -> None:
+def run_leader(path: Path, listener: socket.socket, alone: bool, pipe: Connection) -> None:
     """The leader, or one of its workers; ``alone`` on the first core."""
     if alone:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     AggregationJobDriver.start = (  # type: ignore[method-assign]  # no helper here
         lambda self: self._leader.partner_clock.compare(time.time())
     )
-    run_worker(path, [listener], lambda: pipe.send("ready"), tls=tls)
+    run_worker(path, [listener], lambda: pipe.send("ready"))
 
 
 def requests(asked: Asked, count: int, fresh: bool) -> list[bytes]:
@@ -149,8 +146,10 @@ def measure(
 ) -> dict[str, Any]:
     """One row of the table."""
     with tempfile.TemporaryDirectory(prefix="hdpmf-uploads-") as place:
-        limits = Limits(per_address=1000)
-        pair = Pair(Path(place), limits=limits, databases={LEADER: database} if database else None)
+        pair = Pair(Path(place), databases={LEADER: database} if database else None)
+        config = pair.folders[LEADER].path / "config.toml"
+        if not tls:
+            config.write_text(config.read_text().replace("proxy = false", "proxy = true"))
         asked = make_task(pair.servers, pair.collector.card, sums_of(items, 0), enrolled=True)
         with open_server(pair.folders[LEADER]) as leader:
             leader.add_task(asked.document)
@@ -161,7 +160,7 @@ def measure(
             processes = [
                 spawn.Process(
                     target=run_leader,
-                    args=(pair.folders[LEADER].path, listener, tls, alone, theirs),
+                    args=(pair.folders[LEADER].path, listener, alone, theirs),
                 )
                 for _ in range(workers)
             ]

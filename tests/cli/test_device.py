@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +60,10 @@ def outside(
     monkeypatch.setattr(publishing, "START", NOW)
     world = Outside(_published(released), now=NOW)
     monkeypatch.setattr(carrier, "WebCarrier", lambda invitations: world)
+    shown = invitation().to_json()
+    monkeypatch.setattr(
+        carrier, "read_invitation", lambda link, authority: link.opened(shown, authority)
+    )
     return world
 
 
@@ -78,14 +81,12 @@ def _published(model: tuple[bytes, dict[str, bytes]] | None, asked: bytes = b"")
 
 
 @pytest.fixture
-def invited(tmp_path: Path) -> Path:
-    path = tmp_path / "invitation.json"
-    path.write_bytes(invitation().to_json())
-    return path
+def invited() -> str:
+    return invitation().link("s" * 32)
 
 
 @pytest.fixture
-def store(tmp_path: Path, call: Call, outside: Outside, invited: Path) -> Path:
+def store(tmp_path: Path, call: Call, outside: Outside, invited: str) -> Path:
     """A device that has joined."""
     path = tmp_path / "ana"
     assert call("device", "init", path, "--name", "ana").code == 0
@@ -93,15 +94,15 @@ def store(tmp_path: Path, call: Call, outside: Outside, invited: Path) -> Path:
     return path
 
 
-def test_init_makes_a_file_and_a_card_without_secrets(call: Call, tmp_path: Path) -> None:
+def test_init_makes_a_file_and_prints_no_secrets(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "ana"
-    made = call("device", "init", path, "--name", "ana", "--json").json
-    card = json.loads(Path(made["card"]).read_bytes())
-    assert card == {"name": "ana", "identity": made["identity"]}
+    printed = call("device", "init", path, "--name", "ana", "--json")
+    made = printed.json
     with StateFile.open(path) as file:
         state = file.load().state
     assert state.limits == LEVELS["middle"]
-    assert state.identity.hex() not in Path(made["card"]).read_text()
+    assert made["identity"] == state.signer.public.hex()
+    assert state.identity.hex() not in printed.out
     assert made["limits"]["life"]["epsilon"] == pytest.approx(4.0, abs=1e-6)
     assert call("device", "init", path).code == 2
     assert call("device", "init", tmp_path / "bea", "--level", "bold").code == 2
@@ -125,7 +126,11 @@ def test_a_sealed_file_wants_its_passphrase(
 
 
 def test_joining_shows_the_digest_and_wants_a_yes(
-    call: Call, tmp_path: Path, outside: Outside, invited: Path
+    call: Call,
+    tmp_path: Path,
+    outside: Outside,
+    invited: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "ana"
     call("device", "init", path)
@@ -133,22 +138,42 @@ def test_joining_shows_the_digest_and_wants_a_yes(
     assert refused.code == 2
     assert invitation().digest in refused.err
     assert outside.requests == []
-    assert call("device", "join", path, invitation().to_link(), "--yes", "--look").code == 0
+    assert call("device", "join", path, invited, "--yes", "--look").code == 0
     assert outside.requests
-    other = publishing.changed(invitation(), authority="another")
-    invited.write_bytes(other.to_json())
+    assert [asked.secret for asked in outside.enrolments] == ["s" * 32]
+    with StateFile.open(path) as file:
+        assert file.load().state.only().proof == ""  # it is used
+    swapped = publishing.changed(
+        publishing.SERVERS, helper=publishing.changed(publishing.SERVERS.helper, signing="c" * 64)
+    )
+    shown = publishing.changed(invitation(), servers=swapped)
+    monkeypatch.setattr(carrier, "read_invitation", lambda link, authority: shown)
     again = call("device", "join", path, invited, "--yes", "--look")
     assert again.code == 2
     assert "pinned" in again.err
 
 
-def test_two_servers_on_one_host_are_not_joined(call: Call, tmp_path: Path, invited: Path) -> None:
+def test_a_token_of_a_login_is_shown_once(
+    call: Call, tmp_path: Path, outside: Outside, invited: str
+) -> None:
+    path, login = tmp_path / "ana", tmp_path / "jwt"
+    call("device", "init", path)
+    login.write_text("head.claims.signature\n")
+    given = ("--login", login, "--yes", "--look")
+    assert call("device", "join", path, *given).code == 2
+    assert call("device", "join", path, invited, *given).code == 0
+    assert [asked.login for asked in outside.enrolments] == ["head.claims.signature"]
+
+
+def test_two_servers_on_one_host_are_not_joined(
+    call: Call, tmp_path: Path, invited: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "ana"
     call("device", "init", path)
     servers = publishing.SERVERS
     helper = publishing.changed(servers.helper, url="https://north.example:9443")
     one = publishing.changed(invitation(), servers=publishing.changed(servers, helper=helper))
-    invited.write_bytes(one.to_json())
+    monkeypatch.setattr(carrier, "read_invitation", lambda link, authority: one)
     refused = call("device", "join", path, invited, "--yes", "--look")
     assert (refused.code, "one host" in refused.err) == (2, True)
 
@@ -215,7 +240,7 @@ def test_a_list_is_of_the_published_model_and_the_own_ratings(call: Call, store:
 
 
 def test_without_a_model_there_is_no_list(
-    call: Call, tmp_path: Path, outside: Outside, invited: Path
+    call: Call, tmp_path: Path, outside: Outside, invited: str
 ) -> None:
     outside.files.clear()
     outside.publish(_published(None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -13,9 +12,9 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
-from hdpmf.common.protocol.identity import Identity
 from hdpmf.untrusted.service.daemon import Daemon
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.participants import Admission
 
 pytestmark = pytest.mark.slow
 
@@ -30,19 +29,17 @@ def folder(call: Call, tmp_path: Path) -> Path:
     ).json  # fmt: skip
     assert (made["items"], made["scale"]) == (3, [1.0, 10.0, 1.0])
     assert made["address"] == "https://localhost:9443"
-    assert Path(made["authority"]).read_text().startswith("-----BEGIN CERTIFICATE-----")
+    assert "BEGIN CERTIFICATE" in (tmp_path / "shop" / "tls" / "authority.pem").read_text()
     return tmp_path / "shop"
 
 
-def card(folder: Path, number: int) -> Path:
-    path = folder / f"card{number}.json"
-    identity = Identity.generate().public.hex()
-    path.write_text(json.dumps({"name": f"device {number}", "identity": identity}))
-    return path
+def enrol(folder: Path, count: int) -> None:
+    with ServiceFolder(folder).participants() as participants:
+        participants.add([Admission(bytes([each]) * 32) for each in range(count)])
 
 
-def test_status_counts_who_is_enrolled(call: Call, tmp_path: Path, folder: Path) -> None:
-    call("recommender", "enroll", folder, *(card(tmp_path, number) for number in (1, 2)))
+def test_status_counts_who_is_enrolled(call: Call, folder: Path) -> None:
+    enrol(folder, 2)
     assert "2 people are enrolled" in call("recommender", "status", folder).out
     state = call("recommender", "status", folder, "--json").json
     assert (state["runs"], state["model"], state["name"]) == ([], None, "shop")
@@ -65,7 +62,7 @@ def test_it_proposes_what_a_run_asks_of_a_person(call: Call, tmp_path: Path) -> 
 
 
 def test_a_run_that_cannot_be_says_why(call: Call, tmp_path: Path, folder: Path) -> None:
-    call("recommender", "enroll", folder, card(tmp_path, 1))
+    enrol(folder, 1)
     for options, said in (
         (("--give-up",), "no unfinished run"),
         ((), "no pair of servers is pinned"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import time
 from collections.abc import Iterator
@@ -11,19 +11,21 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import segno
 
 from .conftest import Call
 
 pytest.importorskip("pyhpke")
 
 from hdpmf.common.protocol.documents import to_base64
-from hdpmf.common.protocol.identity import Identity, PartyKey
+from hdpmf.common.protocol.identity import InvitationLink, PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
 from hdpmf.common.protocol.task import EVERYBODY, Linear, Task
 from hdpmf.errors import ConfigError, FederationError
 from hdpmf.untrusted.service import website
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pin_servers
+from hdpmf.untrusted.service.participants import KEY, Admission, Invitations
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Checkpoint, Part, RunSettings, seconds
 
@@ -50,11 +52,8 @@ def shop(call: Call, tmp_path: Path) -> Path:
     assert (
         call("recommender", "init", tmp_path / "shop", "--items", items, "--name", "shop").code == 0
     )
-    for number in range(3):
-        card = tmp_path / f"card{number}.json"
-        identity = Identity.generate().public.hex()
-        card.write_text(json.dumps({"name": f"d{number}", "identity": identity, "users": 1}))
-        assert call("recommender", "enroll", tmp_path / "shop", card).code == 0
+    with ServiceFolder(tmp_path / "shop").participants() as participants:
+        participants.add([Admission(bytes([each]) * 32) for each in range(3)])
     return tmp_path / "shop"
 
 
@@ -130,7 +129,7 @@ def test_status_shows_the_task(call: Call, shop: Path) -> None:
     )
     stages = []
     for more in ({}, {"placed": True}, {"placed": True, "collection": b"1"}):
-        files.save(Checkpoint(linear=Part(document=task.to_bytes(), job=bytes(16), **more)))
+        files.save(Checkpoint(linear=Part(document=task.to_bytes(), **more)))
         (found,) = call("recommender", "status", shop, "--json").json["runs"]
         stages.append(found["stage"])
     assert stages == ["not at both servers yet", "takes reports", "collected"]
@@ -168,3 +167,38 @@ def test_a_run_of_its_own_process_gives_out_tokens(
     assert call("recommender", "run", shop, "--minimum", "3").code != 0
     assert len(asked) == 2
     assert asked[0] is asked[1]
+
+
+def test_links_are_short_and_each_lets_one_person_in(
+    call: Call, tmp_path: Path, shop: Path
+) -> None:
+    assert call("recommender", "invite", shop).code == 2  # no servers yet
+    pair = a_pair()
+    pin_servers(shop, "shop", pair)
+    file = tmp_path / "links"
+    found = call("recommender", "invite", shop, "--number", 40, "--out", file, "--json").json
+    links = found["links"]
+    assert file.read_text().split() == links
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert max(map(len, links)) <= 300
+    secrets = {InvitationLink.read(link).secret for link in links}
+    assert len(secrets) == 40
+    known = Invitations(shop / KEY)
+    assert len({known.subject(secret) for secret in secrets}) == 40
+    shown = (shop / "public" / "invitation.json").read_bytes()
+    assert InvitationLink.read(links[0]).opened(shown).servers == pair
+    (shared,) = call("recommender", "invite", shop, "--without-secret", "--json").json["links"]
+    assert InvitationLink.read(shared).secret == ""
+    assert call("recommender", "invite", shop, "--without-secret", "--number", 2).code == 2
+
+
+def test_a_link_has_a_code_for_the_camera(call: Call, tmp_path: Path, shop: Path) -> None:
+    pin_servers(shop, "shop", a_pair())
+    out = call("recommender", "invite", shop).out
+    assert "\N{FULL BLOCK}" in out
+    picture = tmp_path / "code.svg"
+    link = call("recommender", "invite", shop, "--out", picture, "--json").json["links"][0]
+    drawn = io.BytesIO()
+    segno.make(link).save(drawn, kind="svg", scale=8)
+    assert picture.read_bytes() == drawn.getvalue()
+    assert picture.read_bytes() != b""

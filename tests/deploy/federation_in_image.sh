@@ -18,10 +18,9 @@ for role in leader helper; do
     hdpmf aggregator admit $role recommender/collector-card.json > /dev/null
 done
 
-hdpmf recommender invite recommender --out shop.json > /dev/null
 for person in 0 1 2 3; do
     hdpmf device init $person.sqlite --name person-$person
-    hdpmf recommender enroll recommender $person.sqlite.card.json
+    hdpmf recommender invite recommender --out $person.link
 done > /dev/null
 
 for role in leader helper; do
@@ -34,7 +33,8 @@ for port in 19444 19445 19443; do
     wait_for python -c "import socket; socket.create_connection(('localhost', $port), 5)"
 done
 for person in 0 1 2 3; do
-    hdpmf device join $person.sqlite shop.json --yes --look --same-host
+    hdpmf device join $person.sqlite $person.link --authority recommender/tls/authority.pem \
+        --yes --look --same-host
     for i in $(seq 0 4); do
         hdpmf device rate $person.sqlite $(((person + 3 * i) % 30)) $((1 + (person + i) % 5))
     done

@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.serve import open_server
-from hdpmf.untrusted.service.health import NAMES, CertificateEnd, FolderHealth
+from hdpmf.untrusted.service.health import NAMES, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.telemetry import UNREADABLE, RecommenderMetrics
 from tests.aggregator.server_processes import LEADER, Pair
@@ -30,9 +30,7 @@ DASHBOARD, RULES = DEPLOY / "grafana-dashboard.json", DEPLOY / "alerts.yml"
 def exported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Every name that can be asked for."""
     folder = Pair(tmp_path_factory.mktemp("servers")).folders[LEADER]
-    registry = RecommenderMetrics(
-        Metrics(), lambda: FolderHealth((CertificateEnd("server", 2.0),), 1, (), 1.0)
-    )
+    registry = RecommenderMetrics(Metrics(), lambda: FolderHealth(1, ()))
     with open_server(folder) as server:
         metrics = AggregatorMetrics()
         metrics.watch(folder, server)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, Report
+from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, UploadRequest
 from hdpmf.common.protocol.enrolment import SignedEnrolment
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -85,6 +85,8 @@ def test_an_app_of_another_origin_takes_part(tmp_path: Path, app: str) -> None:
         asked = make_task(pair.servers, pair.collector.card, enrolled=True, minimum=2)
         pair.give(asked)
         page = browser.new_page()
+        page.goto(f"{address}/join#digest.secret")
+        assert page.get_by_role("heading").inner_text() == "You are invited"
         page.goto(app)
         status, length, _ = ask(page, f"{address}/index.json")
         assert (status, length) == (200, len((shop.path / "public" / "index.json").read_bytes()))
@@ -99,8 +101,8 @@ def test_an_app_of_another_origin_takes_part(tmp_path: Path, app: str) -> None:
         assert date  # clocks can be compared
         assert ask(page, leader.endpoint("/hpke_config/signed"))[0] == 200
         report, shown = asked.admitted([1, 2, 3, 4])
-        headers = shown | {"content-type": MEDIA_TYPES[Report]}
-        assert ask(page, pair.reports_url(asked), "PUT", headers, report)[0] == 201
+        headers = shown | {"content-type": MEDIA_TYPES[UploadRequest]}
+        assert ask(page, pair.reports_url(asked), "POST", headers, report)[0] == 200
         assert 'uploads_total{outcome="accepted"} 1.0' in pair.metrics(LEADER)
         # What takes a secret of the operator's is for no page.
         assert "TypeError" in ask(page, leader.endpoint("/metrics"), "DELETE")[0]

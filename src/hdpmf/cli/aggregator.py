@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options import (
+    BehindProxy,
     SameHost,
     argument,
     command,
@@ -39,6 +40,7 @@ def init(
     name: Annotated[str, option("Host name or address under which everybody reaches it.", "HOST")],
     port: Annotated[int, option("Port to listen on.")] = 9444,
     host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
+    proxy: BehindProxy = False,
     database: Annotated[
         str,
         option(
@@ -48,7 +50,7 @@ def init(
         ),
     ] = "",
 ) -> Result:
-    """Set up a server: its keys, its certificate, and the card that it gives to everybody."""
+    """Set up a server: its keys, and the card that it gives to everybody."""
     from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 
     config = AggregatorConfig(
@@ -57,6 +59,7 @@ def init(
         name=name,
         host=host,
         port=port,
+        proxy=proxy,
         database=database,
     )
     server = AggregatorFolder.create(folder, config)

@@ -108,41 +108,31 @@ def init(
     target: StoreOptions,
     level: Level = None,
     encrypt: Annotated[bool, option("Seal the file with a passphrase.")] = False,
-    name: Annotated[str | None, option("Its name, on the card.", default="device-...")] = None,
+    name: Annotated[str | None, option("Its name, for yourself.", default="device-...")] = None,
 ) -> Result:
-    """Make a device with keys of its own, and a card (public keys only) for the recommender."""
-    import msgspec
-
-    from hdpmf.common.base.files import atomic_write
-    from hdpmf.private.device.joining import card_of
+    """Make a device with keys of its own."""
     from hdpmf.private.device.state import new_state
     from hdpmf.private.device.state_file import StateFile
 
-    card = target.path.with_name(target.path.name + ".card.json")
-    if card.exists():
-        raise ConfigError(f"{card} exists already; choose another name for the device's file")
     if name is not None and not (1 <= len(name) <= 200 and name.isprintable()):
         raise ConfigError("a name has 1 to 200 printable characters")
     limits = _limits(level or "middle")
     passphrase = _passphrase("New passphrase", new=True) if encrypt else None
-    with StateFile.create(target.path, new_state(limits, name=name), passphrase) as file:
-        identity = card_of(file.load().state)
-    atomic_write(card, msgspec.json.format(msgspec.json.encode(identity), indent=1))
+    state = new_state(limits, name=name)
+    StateFile.create(target.path, state, passphrase).close()
     fields = {
         "store": str(target.path),
-        "card": str(card),
-        "name": identity.name,
-        "identity": identity.identity,
+        "name": state.name,
+        "identity": state.signer.public.hex(),
         "encrypted": encrypt,
         "limits": _limit_fields(limits),
     }
     sealed = "sealed" if encrypt else "not sealed; --encrypt would do so"
     text: list[Block] = [
         f"Made {target.path} ({sealed}), readable by you only.",
-        f"Hand {card} to the recommender (hdpmf recommender enroll). There is no secret in it.",
         Paragraph(_limit_words(limits)),
         "A second device of yours has a ledger of its own, and what both send adds up.",
-        f"Next: hdpmf device join {target.path} INVITATION, and hdpmf device rate {target.path} "
+        f"Next: hdpmf device join {target.path} LINK, and hdpmf device rate {target.path} "
         "ITEM VALUE",
     ]
     return Result(fields, text)
@@ -152,7 +142,13 @@ def init(
 def join(
     target: StoreOptions,
     invitation: Annotated[
-        str | None, argument("A recommender's invitation: its file or its link.", "[INVITATION]")
+        str | None, argument("The link of an invitation, or a file with it.", "[LINK]")
+    ] = None,
+    login: Annotated[
+        Path | None, option("A token (JWT) of the recommender's own login, in a file.", "FILE")
+    ] = None,
+    authority: Annotated[
+        Path | None, option("In a trial: the authority of the recommender's certificate.", "FILE")
     ] = None,
     yes: Yes = False,
     once: Annotated[bool, option("Leave when a new model has come.")] = False,
@@ -181,22 +177,27 @@ def join(
             words = "What it was sent cannot be recalled; the ledger keeps it."
             return Result({"left": leave}, [f"Left {leave}. {words}"])
         if invitation is not None:
-            _join(file, invitation, yes=yes, same_host=same_host)
+            proof = "" if login is None else read_text(login, "the token").strip()
+            issuer = "" if authority is None else read_text(authority, "the authority")
+            _join(file, invitation, proof, issuer, yes=yes, same_host=same_host)
+        elif login is not None or authority is not None:
+            raise ConfigError("--login and --authority go with a LINK")
         if not any(not joined.left for joined in file.load().state.joined):
-            raise ConfigError("nobody was joined yet: hdpmf device join STORE INVITATION")
+            raise ConfigError("nobody was joined yet: hdpmf device join STORE LINK")
         file.take_part()
         with _stopped_by_signals() as stop:
             return _take_part(file, stop, once=once, look=look, every=every)
 
 
-def _join(file: StateFile, invitation: str, *, yes: bool, same_host: bool) -> None:
+def _join(
+    file: StateFile, text: str, login: str, authority: str, *, yes: bool, same_host: bool
+) -> None:
     """Pin what an invitation says, once the owner has compared it."""
-    from hdpmf.common.protocol.identity import Invitation
-    from hdpmf.private.device import joining
+    from hdpmf.common.protocol.identity import InvitationLink
+    from hdpmf.private.device import carrier, joining
 
-    linked = "://" in invitation
-    data = invitation.encode() if linked else read_bytes(Path(invitation), "the invitation")
-    invited = Invitation.read(data)
+    link = InvitationLink.read(text if "://" in text else read_text(Path(text), "the link"))
+    invited = carrier.read_invitation(link, authority)
     servers = invited.servers
     named = f"{invited.name} ({invited.address})" if invited.name else invited.address
     note(
@@ -212,7 +213,8 @@ def _join(file: StateFile, invitation: str, *, yes: bool, same_host: bool) -> No
             yes=yes,
             otherwise="compare the digest with the recommender's operator, and confirm with --yes",
         )
-    file.change(lambda state: joining.join(state, invited, same_host=same_host))
+    proof = login or link.secret
+    file.change(lambda state: joining.join(state, invited, proof=proof, same_host=same_host))
 
 
 def _take_part(

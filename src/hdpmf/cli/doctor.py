@@ -24,7 +24,6 @@ _PACKAGES = ("hdpmf", "numpy", "scipy", "numba", "polars", "msgspec")
 _PURPOSES = {
     "federation": "devices and a recommender on machines of their own",
     "servers": "one of the two servers that sum reports",
-    "postgres": "a sum server's database in PostgreSQL",
     "tokens": "tokens of a recommender for reports to two servers, faster",
     "gpu": 'training on a GPU (on="gpu")',
     "flower": "the paper's rounds over machines, on Flower",

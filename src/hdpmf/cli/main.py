@@ -99,10 +99,9 @@ COMMANDS: dict[str, str | Group] = {
         {"demo": "federate:demo", "simulate": "federate:simulate"},
     ),
     "recommender": Group(
-        "The recommender, which nobody has to trust: set it up, enrol devices, run it.",
+        "The recommender, which nobody has to trust: set it up, invite people, run it.",
         {
             "init": "recommender:init",
-            "enroll": "recommender:enroll",
             "items": "recommender:items",
             "status": "recommender:status",
             "serve": "recommender_run:serve",

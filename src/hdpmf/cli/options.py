@@ -204,6 +204,15 @@ Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]
 ModelFolder = Annotated[Path, argument("A model that hdpmf train saved.", "FOLDER")]
 RecommenderFolder = Annotated[Path, argument("The recommender's folder.", "FOLDER")]
 
+BehindProxy = Annotated[
+    bool,
+    option(
+        "TLS ends at a proxy in front of it, with a public certificate. Without this: for trials.",
+        None,
+        "--behind-proxy",
+    ),
+]
+
 SameHost = Annotated[
     bool, option("For trials: allow both servers on one machine, which then sees everything.")
 ]

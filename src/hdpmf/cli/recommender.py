@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options import (
+    BehindProxy,
     DatasetName,
     RecommenderFolder,
     SameHost,
@@ -18,18 +20,15 @@ from hdpmf.cli.options import (
     option,
     privacy_option,
     read_bytes,
-    read_text,
     warn_about_servers,
 )
 from hdpmf.cli.output import Block, Result, Table, note
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, needs
+from hdpmf.untrusted.service.folder import UNNAMED
 
 if TYPE_CHECKING:
     from hdpmf.common.protocol import CatalogueTable
     from hdpmf.untrusted.service.folder import ServiceFolder
-
-UNNAMED = "recommender"
-"""The name of a recommender whose operator gave none; invitations leave it out."""
 
 
 @command
@@ -59,6 +58,7 @@ def init(
             default="localhost, 127.0.0.1",
         ),
     ] = None,
+    proxy: BehindProxy = False,
     people: Annotated[
         int | None,
         privacy_option(
@@ -66,7 +66,7 @@ def init(
         ),
     ] = None,
 ) -> Result:
-    """Set up a recommender: its items, its rating scale, its certificates."""
+    """Set up a recommender: its items, its rating scale, where it is reached."""
     from hdpmf.common.base.names import claimed_name
     from hdpmf.common.net.certificates import ensure_certificates
     from hdpmf.untrusted.service.folder import Config, ServiceFolder
@@ -76,12 +76,11 @@ def init(
     names = tuple(reach or ("localhost", "127.0.0.1"))
 
     def make_certificates(made: ServiceFolder) -> None:
-        ensure_certificates(made.tls_folder, names)
+        if not proxy:
+            ensure_certificates(made.tls_folder, names)
 
-    service = ServiceFolder.create(
-        folder, Config(name=name, host=host, port=port, names=names), table, make_certificates
-    )
-    authority = service.tls_folder / "authority.pem"
+    config = Config(name=name, host=host, port=port, names=names, proxy=proxy)
+    service = ServiceFolder.create(folder, config, table, make_certificates)
     address = service.config.address
     fields = {
         "folder": str(folder),
@@ -89,15 +88,13 @@ def init(
         "items": len(table.ids),
         "scale": [table.scale_low, table.scale_high, table.scale_step],
         "fingerprint": service.known.fingerprint,
-        "authority": str(authority),
         "address": address,
     }
     text = [
         f"{name} is set up in {folder}: {len(table.ids):,} items rated "
         f"{table.scale_low:g} to {table.scale_high:g}",
-        f"devices need its certificate: {authority}",
-        f"and its address: {address}",
-        f"enrol them with their cards: hdpmf recommender enroll {folder} CARD.json ...",
+        f"people reach it at {address}",
+        f"pin its two servers: hdpmf recommender servers {folder} SERVERS.json",
     ]
     if people is not None:
         fields["proposal"] = proposal = _proposal(people)
@@ -143,22 +140,6 @@ def _catalogue(
         "catalogue: --items FILE."
     )
     return catalogue_table(ratings.items, ratings.scale, ratings.item_table)
-
-
-@command
-def enroll(
-    folder: RecommenderFolder,
-    cards: Annotated[
-        list[Path], argument("Cards that devices wrote (hdpmf device init).", "CARD...")
-    ],
-) -> Result:
-    """Enrol devices by their cards."""
-    from hdpmf.common.protocol.identity import read_card
-    from hdpmf.untrusted.service.folder import ServiceFolder
-
-    service = ServiceFolder(folder)
-    service.enroll([read_card(read_bytes(path)) for path in cards])
-    return Result({"people": service.people}, [f"{service.people:,} people are enrolled"])
 
 
 @command
@@ -335,58 +316,64 @@ def servers(
 @command
 def invite(
     folder: RecommenderFolder,
-    address: Annotated[
-        str | None,
-        option(
-            "How devices reach it: https://HOST:PORT.",
-            "ADDRESS",
-            default="its first name, and port",
-        ),
-    ] = None,
-    public: Annotated[
-        bool,
-        option(
-            "Its certificate at that address is of a public authority.", None, "--public-authority"
-        ),
+    number: Annotated[int, option("How many, each for one person.", "N", min=1)] = 1,
+    without_secret: Annotated[
+        bool, option("One link for everybody, where people enrol by a login or openly.", None)
     ] = False,
     out: Annotated[
-        Path | None, option("Where it goes.", "FILE", default="FOLDER/invitation.json")
+        Path | None, option("The links, one in each line; or a picture (.svg) of one.", "FILE")
     ] = None,
 ) -> Result:
-    """Write an invitation for people's devices: name, address, authority, servers. No secrets."""
-    from hdpmf.common.base.files import atomic_write
-    from hdpmf.common.base.names import claimed_name
-    from hdpmf.common.protocol.identity import Invitation
-    from hdpmf.common.protocol.servers import check_address
-    from hdpmf.untrusted.service.folder import ServiceFolder
-    from hdpmf.untrusted.service.keys import pinned_servers
+    """Make links by which people take part, with a QR code. Each secret lets one person in, once.
 
-    service = ServiceFolder(folder)
-    pair = pinned_servers(folder)
-    if pair is None:
-        raise ConfigError(
-            "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
-        )
-    url = check_address(address or service.config.address)
-    authority = "" if public else read_text(service.tls_folder / "authority.pem")
-    name = "" if service.config.name == UNNAMED else claimed_name(service.config.name)
-    made = Invitation(address=url, servers=pair, authority=authority, name=name)
-    file = out or folder / "invitation.json"
-    atomic_write(file, made.to_json())
-    text = [
-        f"{file}: for people's devices (hdpmf device join STORE FILE)",
-        f"link: {made.to_link()}",
-    ]
+    Who may enrol without one is said in config.toml ([enrolment]).
+    """
+    from hdpmf.common.base.files import atomic_write
+    from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.participants import KEY, Invitations
+    from hdpmf.untrusted.service.publish import PublicFiles
+
+    made = PublicFiles(ServiceFolder(folder)).invite()
+    secrets = Invitations(folder / KEY)
+    if without_secret and number > 1:
+        raise ConfigError("--without-secret makes one link, for everybody")
+    links = [made.link("" if without_secret else secrets.make()) for _ in range(number)]
+    picture = out is not None and out.suffix == ".svg"
+    if picture and number > 1:
+        raise ConfigError("a picture is of one link")
+    if out is not None:
+        data = _picture(links[0]) if picture else "\n".join([*links, ""]).encode()
+        atomic_write(out, data, mode=0o600)
+    text = [f"{number:,} links: {out}"] if number > 1 and out is not None else links
+    if number == 1:
+        text = [*_code(links[0]), *text]
     text += [
-        f"digest of the pair: {pair.digest}; people compare it with {pair.names}, not through you",
-        f"people give you their cards: hdpmf recommender enroll {folder} CARD.json",
+        f"digest of the pair: {made.servers.digest}; people compare it with {made.servers.names}, "
+        "not through you",
     ]
     fields = {
-        "file": str(file),
-        "link": made.to_link(),
+        "links": links,
         "name": made.name or None,
-        "address": url,
+        "address": made.address,
         "digest": made.digest,
-        "servers": pair.digest,
+        "servers": made.servers.digest,
     }
     return Result(fields, text)
+
+
+def _picture(link: str) -> bytes:
+    """Return the QR code of a link, as SVG."""
+    with needs("segno"):
+        import segno
+    drawn = io.BytesIO()
+    segno.make(link).save(drawn, kind="svg", scale=8)
+    return drawn.getvalue()
+
+
+def _code(link: str) -> list[str]:
+    """Return the QR code of a link, for a terminal."""
+    with needs("segno"):
+        import segno
+    drawn = io.StringIO()
+    segno.make(link).terminal(out=drawn, compact=True)
+    return drawn.getvalue().splitlines()

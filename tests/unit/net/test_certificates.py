@@ -13,26 +13,15 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from hdpmf.common.net import certificates
 from hdpmf.common.net.certificates import (
-    RENEW_DAYS,
-    SERVER_DAYS,
-    check_authority,
     ensure_certificates,
 )
-from hdpmf.common.protocol import servers
 from hdpmf.errors import ConfigError, StorageError
 from tests.unit.net.handshake import shake_hands
 
 
 def _ends(path: Path) -> datetime.datetime:
     return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-
-
-def _shift_clock(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
-    there = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    for module in (certificates, servers):
-        monkeypatch.setattr(module, "_now", lambda: there)
 
 
 def test_clients_that_trust_the_authority_accept_the_server_under_its_names_only(tmp_path: Path):
@@ -52,79 +41,17 @@ def test_another_authority_is_not_trusted(tmp_path: Path):
 
 def test_keys_are_for_their_owner_alone(tmp_path: Path):
     made = ensure_certificates(tmp_path / "tls", ["localhost"])
-    for path in (made.key, made.authority_key):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(made.key.stat().st_mode) == 0o600
+    assert b"PRIVATE" in made.key.read_bytes()
+    assert len(list((tmp_path / "tls").iterdir())) == 3  # the authority's key is not kept
     assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
 
 
 def test_asked_again_nothing_changes(tmp_path: Path):
     made = ensure_certificates(tmp_path, ["localhost", "192.0.2.7"])
-    before = [
-        path.read_bytes() for path in (made.authority, made.server, made.key, made.authority_key)
-    ]
+    before = [path.read_bytes() for path in (made.authority, made.server, made.key)]
     again = ensure_certificates(tmp_path, ["192.0.2.7", "localhost"])
-    assert [
-        path.read_bytes()
-        for path in (again.authority, again.server, again.key, again.authority_key)
-    ] == before
-
-
-def test_other_names_get_another_certificate_of_the_same_authority(tmp_path: Path):
-    made = ensure_certificates(tmp_path, ["localhost"])
-    authority = made.authority.read_bytes()
-    ensure_certificates(tmp_path, ["films.example.org"])
-    shake_hands(made, "films.example.org", authority)
-    with pytest.raises(ssl.SSLCertVerificationError):
-        shake_hands(made, "localhost", authority)
-
-
-def test_a_certificate_that_nears_its_end_is_renewed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    made = ensure_certificates(tmp_path, ["localhost"])
-    first = _ends(made.server)
-    _shift_clock(monkeypatch, SERVER_DAYS - RENEW_DAYS - 1)
-    ensure_certificates(tmp_path, ["localhost"])
-    assert _ends(made.server) == first
-    _shift_clock(monkeypatch, SERVER_DAYS - RENEW_DAYS + 1)
-    ensure_certificates(tmp_path, ["localhost"])
-    assert _ends(made.server) > first
-
-
-@pytest.mark.parametrize("damaged", ["server", "key"])
-def test_a_damaged_server_certificate_or_key_is_made_anew(tmp_path: Path, damaged: str):
-    made = ensure_certificates(tmp_path, ["localhost"])
-    getattr(made, damaged).write_bytes(b"nonsense")
-    shake_hands(ensure_certificates(tmp_path, ["localhost"]), "localhost")
-
-
-@pytest.mark.parametrize(("days", "words"), [(3651, "ended on"), (-1, "clock wrong")])
-def test_an_authority_out_of_its_time_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, words: str
-):
-    made = ensure_certificates(tmp_path, ["localhost"])
-    _shift_clock(monkeypatch, days)
-    with pytest.raises(ConfigError, match=words):
-        check_authority(made.authority.read_bytes())
-    with pytest.raises(ConfigError, match=words):
-        ensure_certificates(tmp_path, ["localhost"])
-
-
-def test_what_is_no_authority_is_refused(tmp_path: Path):
-    made = ensure_certificates(tmp_path, ["localhost"])
-    for data in (b"", b"nonsense", made.server.read_bytes(), made.authority_key.read_bytes()):
-        with pytest.raises(ConfigError, match="authority"):
-            check_authority(data)
-
-
-def test_a_key_of_another_authority_issues_nothing(tmp_path: Path):
-    ours, others = (ensure_certificates(tmp_path / name, ["localhost"]) for name in ("a", "b"))
-    ours.authority_key.write_bytes(others.authority_key.read_bytes())
-    with pytest.raises(ConfigError, match="does not belong to"):
-        ensure_certificates(tmp_path / "a", ["elsewhere"])
-    ours.authority_key.write_bytes(b"nonsense")
-    with pytest.raises(ConfigError, match="not a secret key"):
-        ensure_certificates(tmp_path / "a", ["elsewhere"])
+    assert [path.read_bytes() for path in (again.authority, again.server, again.key)] == before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpmf.common.protocol.identity import MOST_INVITATION_BYTES, Invitation
+from hdpmf.common.protocol.documents import file_digest
+from hdpmf.common.protocol.identity import (
+    MOST_INVITATION_BYTES,
+    MOST_LINK,
+    Invitation,
+    InvitationLink,
+)
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import ConfigError
 
@@ -29,32 +35,56 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 HOSTS = st.from_regex(r"[a-z0-9.-]{1,40}|\[::[0-9a-f]{1,4}\]", fullmatch=True)
 
 
-@given(HOSTS, st.integers(1, 65_535), TEXTS)
-def test_an_invitation_is_a_file_or_a_link(host: str, port: int, authority: str):
-    made = Invitation(address=f"https://{host}:{port}", servers=PAIR, authority=authority)
-    assert (
-        Invitation.read(made.to_json()) == Invitation.read(f" {made.to_link()}\n".encode()) == made
-    )
-    other = Invitation(
-        address=f"https://{host}:{port % 65_535 + 1}", servers=PAIR, authority=authority
-    )
-    assert (
-        len(
-            {
-                made.digest,
-                other.digest,
-                msgspec.structs.replace(made, authority=f"{authority}x").digest,
-            }
-        )
-        == 3
-    )
+SECRET = "s" * 32
 
 
-@pytest.mark.parametrize("name", ["Film club", "Café", "סרטים"])
-def test_a_name_is_part_of_what_people_compare(name: str):
-    made = msgspec.structs.replace(DIRECT, name=name)
-    assert Invitation.read(made.to_json()) == Invitation.read(made.to_link().encode()) == made
-    assert made.digest not in (DIRECT.digest, msgspec.structs.replace(made, name="Other").digest)
+@given(HOSTS, st.integers(1, 65_535), st.sampled_from(["", SECRET]))
+def test_a_link_leads_to_one_invitation(host: str, port: int, secret: str):
+    made = Invitation(address=f"https://{host}:{port}", servers=PAIR)
+    assert Invitation.read(made.to_json()) == made
+    link = InvitationLink.read(f" {made.link(secret)}\n")
+    assert link.secret == secret
+    opened = link.opened(made.to_json(), "PEM")
+    assert (opened.servers, opened.authority) == (PAIR, "PEM")
+    assert len(made.link(secret)) <= MOST_LINK
+    other = msgspec.structs.replace(made, name="Other")
+    with pytest.raises(ConfigError, match="another invitation"):
+        link.opened(other.to_json())
+    assert made.digest != other.digest
+
+
+def test_a_link_has_no_authority_and_no_servers_in_it():
+    link = DIRECT.link(SECRET)
+    assert link.startswith("https://films.example:9443/join#")
+    assert len(link) == len("https://films.example:9443/join#") + 43 + 1 + 32
+    with pytest.raises(ConfigError, match="at most 300"):
+        msgspec.structs.replace(DIRECT, address=f"https://{'a' * 250}.example").link(SECRET)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "https://films.example:9443/join",
+        "https://films.example:9443/join#abc",
+        DIRECT.link(SECRET)[:-1],
+        DIRECT.link(SECRET) + "x",
+        DIRECT.link(SECRET).replace("https", "http"),
+        DIRECT.link(SECRET).replace("films", "user@films"),
+        DIRECT.link(SECRET).replace("films", "films\u2024evil"),
+        "https://films.example/join#" + "a" * 10_000,
+    ],
+)
+def test_what_is_no_link_is_refused(text: str):
+    with pytest.raises(ConfigError):
+        InvitationLink.read(text)
+
+
+def test_an_invitation_of_another_address_is_refused():
+    other = msgspec.structs.replace(DIRECT, address="https://evil.example:9443")
+    link = InvitationLink.read(DIRECT.link())._replace(digest=file_digest(other.to_json()))
+    with pytest.raises(ConfigError, match="another address"):
+        link.opened(other.to_json())
 
 
 @pytest.mark.parametrize(
@@ -103,10 +133,7 @@ def test_wrong_types_are_refused_with_a_word(fields: dict[str, object]):
         Invitation.read(json.dumps(fields).encode())
 
 
-def test_one_that_is_too_long_is_not_even_unpacked():
+def test_one_that_is_too_long_is_not_read():
     long = msgspec.structs.replace(DIRECT, authority="x" * MOST_INVITATION_BYTES)
     with pytest.raises(ConfigError, match="at most"):
         Invitation.read(long.to_json())
-    assert len(long.to_link()) < 2000
-    with pytest.raises(ConfigError, match="too long"):
-        Invitation.read(long.to_link().encode())

@@ -11,20 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hdpmf.common.net.certificates import ensure_certificates
-from hdpmf.common.protocol.identity import DeviceCard, Identity
 from hdpmf.errors import StorageError
 from hdpmf.untrusted.service import health
 from hdpmf.untrusted.service.folder import Config, RunRecord, ServiceFolder
 from hdpmf.untrusted.service.health import (
-    DAY,
     NAMES,
-    CertificateEnd,
     RunHealth,
     alerts,
     inspect_folder,
 )
 from hdpmf.untrusted.service.metrics import Metrics
+from hdpmf.untrusted.service.participants import Admission
 from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Checkpoint, RunSettings, Trouble
 from hdpmf.untrusted.service.telemetry import UNREADABLE, endpoint
@@ -50,19 +47,15 @@ def seen(**change: Any) -> RunHealth:
 def names(**change: Any) -> list[str]:
     usual: dict[str, Any] = {
         "runs": [],
-        "certificates": [],
         "free": 10**12,
         "total": 10**12,
-        "now": NOW,
     }
     return [alert.name for alert in alerts(**(usual | change))]
 
 
 def test_without_trouble_there_are_none() -> None:
     assert names() == []
-    assert (
-        names(runs=[seen(), seen()], certificates=[CertificateEnd("server", NOW + 31 * DAY)]) == []
-    )
+    assert names(runs=[seen(), seen()]) == []
 
 
 @pytest.mark.parametrize(
@@ -80,33 +73,11 @@ def test_of_runs(before: dict[str, Any], last: dict[str, Any], expected: list[st
     assert names(runs=[seen(**before), seen(**last)]) == expected
 
 
-@pytest.mark.parametrize("name", ["server", "authority"])
-def test_a_certificate_is_told_of_thirty_days_before_it_ends(name: str) -> None:
-    def said(days: float) -> str:
-        found = alerts(
-            runs=[],
-            certificates=[CertificateEnd(name, NOW + days * DAY)],
-            free=10**12,
-            total=10**12,
-            now=NOW,
-        )
-        return "".join(f"{alert.words}; {alert.todo}" for alert in found)
-
-    assert said(30.01) == ""
-    assert f"the {name}'s certificate ends on" in said(29.5)
-    assert "in 29 days" in said(29.5)
-    assert "3 days ago" in said(-3.5)
-    assert ("--new-authority" in said(1)) == (name == "authority")
-
-
-def test_a_certificate_that_cannot_be_read() -> None:
-    assert names(certificates=[CertificateEnd("server", None)]) == ["certificate"]
-
-
 @pytest.mark.parametrize(
     ("free", "total", "expected"),
     [
-        (9 * 10**8, 10**9, ["disk"]),
+        (9 * 10**8, 10**9, []),  # a small volume
+        (6 * 10**7, 10**9, ["disk"]),
         (2 * 10**9, 10**10, []),
         (4 * 10**9, 10**11, ["disk"]),
         (2 * 10**10, 10**12, []),
@@ -120,11 +91,8 @@ def test_of_the_disk(free: int, total: int, expected: list[str]) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServiceFolder:
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: ROOMY)
     made = ServiceFolder.create(tmp_path / "r", Config(name="town"), table())
-    made.enroll(
-        DeviceCard(name=f"d{each}", identity=Identity(bytes([each] * 32)).public.hex())
-        for each in (1, 2)
-    )
-    ensure_certificates(made.tls_folder, ("localhost",))
+    with made.participants() as participants:
+        participants.add([Admission(bytes([each]) * 32) for each in (1, 2)])
     return made
 
 
@@ -149,8 +117,6 @@ def test_a_folder_is_looked_at(folder: ServiceFolder) -> None:
     assert inspect_folder(folder).alerts == ()
     (folder.path / "participants.sqlite").unlink()
     assert [alert.name for alert in inspect_folder(folder).alerts] == ["devices"]
-    later = inspect_folder(folder, now=inspect_folder(folder).now + 397 * DAY)
-    assert [alert.name for alert in later.alerts] == ["certificate", "devices"]
 
 
 def test_a_run_that_cannot_go_on_says_why_until_it_goes_on(folder: ServiceFolder) -> None:
@@ -189,15 +155,13 @@ def _scraped(port: int) -> dict[str, float]:
     }
 
 
-def test_prometheus_gets_alerts_and_seconds_until_certificates_end(folder: ServiceFolder) -> None:
+def test_prometheus_gets_alerts(folder: ServiceFolder) -> None:
     begin(folder, 1)
     with endpoint(Metrics(), 0, inspect_folder=lambda: inspect_folder(folder)) as port:
         values = _scraped(port)
     assert {name: values[f'hdpmf_alert{{name="{name}"}}'] for name in (*NAMES, UNREADABLE)} == {
         name: float(name == "run") for name in (*NAMES, UNREADABLE)
     }
-    left = values['hdpmf_recommender_certificate_seconds{certificate="server"}']
-    assert left == pytest.approx(397 * DAY, abs=600)
     assert values["hdpmf_recommender_free_bytes"] == 1e12
 
 

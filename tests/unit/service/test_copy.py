@@ -25,7 +25,7 @@ def test_a_copied_folder_goes_on_as_the_same_recommender_and_gives_no_token_twic
     shutil.rmtree(tmp_path / "shop")
     again = ServiceFolder(tmp_path / "copy")
     assert not list((again.path / "runs").rglob(".tokens-*"))
-    assert again.people == len(world.cards)
+    assert again.people == len(world.devices)
     model = again.model()
     assert model is not None
     assert model.about["run"] == first.run.hex()

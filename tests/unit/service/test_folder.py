@@ -3,45 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.protocol.catalogue import catalogue_table, check_chain
-from hdpmf.common.protocol.identity import DeviceCard, Identity, check_card, read_card
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import change_items
 from tests.unit.service.tables import table
-
-
-def card(number: int, **change: Any) -> DeviceCard:
-    identity = Identity(bytes([number] * 32)).public.hex()
-    return DeviceCard(**({"name": f"d{number}", "identity": identity} | change))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"identity": "xyz"},
-        {"identity": card(2).identity.upper()},
-        {"identity": "01" + "00" * 31},  # anybody can sign for it
-        {"name": ""},
-        {"name": "a\x1b[2J"},
-        {"name": "x" * 201},
-    ],
-)
-def test_a_card_must_make_sense(wrong: dict[str, Any]) -> None:
-    assert check_card(card(2)) == card(2)
-    with pytest.raises(ConfigError):
-        check_card(card(2, **wrong))
-
-
-@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"name": "a"}', b"\xff\xfe"])
-def test_what_is_no_card_is_refused(data: bytes) -> None:
-    with pytest.raises(ConfigError):
-        read_card(data)
 
 
 def test_a_folder_in_use_or_not_set_up_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from hdpmf.common.privacy.pairs import Heads
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
 from hdpmf.common.protocol.documents import from_base64
-from hdpmf.common.protocol.identity import DeviceCard, Identity
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import (
     Pairs,
     Task,
@@ -36,9 +36,10 @@ from hdpmf.common.protocol.task import (
 from hdpmf.lab.simulate.simulate import ServersHere, deal
 from hdpmf.private.client.pairs import histories, row_of
 from hdpmf.untrusted.recommender.pairs import PairsAnswer, facts_from_pairs
+from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.outcome import RunOutcome
-from hdpmf.untrusted.service.participants import Participants
+from hdpmf.untrusted.service.participants import Admission, Participants
 from hdpmf.untrusted.service.run import Run
 from hdpmf.untrusted.service.settings import Checkpoint, Pace, RunFiles, RunSettings
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
@@ -83,10 +84,6 @@ class World:
         )
         self.known = known_items(self.table)
         self.devices = [Identity.generate() for _ in range(users)]
-        self.cards = [
-            DeviceCard(name=f"d{n}", identity=device.public.hex())
-            for n, device in enumerate(self.devices)
-        ]
         pair = ServerPair(self.clock, (SeededNoise(1), SeededNoise(2)))
         self.leader, self.helper, self.servers = pair.leader, pair.helper, pair.servers
         self.collector = CollectorKeys.generate("shop")
@@ -118,6 +115,11 @@ class World:
             "sleep": self.sleep,
         }
         return Run(**given | more)
+
+    def enrol(self, place: ServiceFolder) -> None:
+        """Enrol everybody in a folder."""
+        with place.participants() as participants:
+            participants.add([Admission(device.public) for device in self.devices])
 
     def clock(self) -> float:
         return self.now

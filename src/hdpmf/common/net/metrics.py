@@ -1,11 +1,11 @@
-"""Prometheus metrics that all our services have: the version, the process, disk, certificates."""
+"""Prometheus metrics that all our services have: the version, the process, the disk."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -66,13 +66,3 @@ def disk_metrics(prefix: str, folder: Path) -> list[Metric]:
         GaugeMetricFamily(f"{prefix}disk_bytes", "Size of the folder's disk.", disk.total),
         GaugeMetricFamily(f"{prefix}free_bytes", "Free bytes of the folder's disk.", disk.free),
     ]
-
-
-def certificate_metrics(prefix: str, ends: Mapping[str, float], now: float) -> Metric:
-    """Return the seconds until certificates end, by name."""
-    left = GaugeMetricFamily(
-        f"{prefix}certificate_seconds", "Seconds until a certificate ends.", labels=["certificate"]
-    )
-    for name, end in ends.items():
-        left.add_metric([name], end - now)
-    return left

@@ -1,20 +1,20 @@
-"""Identities of devices, servers and recommenders: keys, cards, and invitations.
+"""Identities of devices, servers and recommenders: keys, and invitations.
 
-A device is known by its Ed25519 key.
+A participant is known by its Ed25519 key.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import re
 import secrets
-import zlib
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
 from hdpmf.common.base.names import claimed_name
-from hdpmf.common.protocol.servers import Servers, check_address
+from hdpmf.common.protocol.documents import canonical, file_digest
+from hdpmf.common.protocol.servers import Servers, check_address, plain_address
 from hdpmf.errors import ConfigError, needs
 
 with needs("cryptography"):
@@ -28,9 +28,6 @@ with needs("cryptography"):
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KEY_BYTES = 32
-
-_PRIME = 2**255 - 19
-_D = -121665 * pow(121666, -1, _PRIME) % _PRIME  # of the curve of Ed25519
 
 
 class Identity:
@@ -69,69 +66,13 @@ def verifies(public: bytes, signature: bytes, text: bytes) -> bool:
     return True
 
 
-def is_identity_key(public: bytes) -> bool:
-    """Return True if this is an Ed25519 public key under which only the owner of a secret can sign.
-
-    It is a point of the curve, and not one of the eight points of small order, under which anybody
-    can.
-    """
-    y = int.from_bytes(public, "little") & ((1 << 255) - 1)
-    if len(public) != KEY_BYTES or y >= _PRIME:
-        return False
-    square = (y * y - 1) * pow(_D * y * y + 1, -1, _PRIME) % _PRIME
-    if square and pow(square, (_PRIME - 1) // 2, _PRIME) != 1:
-        return False
-    # The same point on the curve of X25519, where the library refuses the small ones.
-    there = (1 + y) * pow(1 - y, -1, _PRIME) % _PRIME if y != 1 else 0
-    try:
-        X25519PrivateKey.generate().exchange(
-            X25519PublicKey.from_public_bytes(there.to_bytes(KEY_BYTES, "little"))
-        )
-    except ValueError:
-        return False
-    return True
-
-
-class DeviceCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A device's public card, by which a recommender enrols it.
-
-    Attributes:
-        identity: Ed25519 public key (hex), which signs requests for tokens.
-    """
-
-    name: str
-    identity: str
-
-
-def check_card(card: DeviceCard) -> DeviceCard:
-    """Return the card; raise ConfigError if no device made it."""
-    if not (1 <= len(card.name) <= 200 and card.name.isprintable()):
-        raise ConfigError("a device's name must have 1 to 200 printable characters")
-    try:
-        key = bytes.fromhex(card.identity)
-    except ValueError:
-        key = b""
-    if key.hex() != card.identity or not is_identity_key(key):
-        raise ConfigError(
-            f"the identity key on the card of {card.name[:32]!r} is malformed; ask for the card "
-            "that the device wrote"
-        )
-    return card
-
-
-def read_card(data: bytes) -> DeviceCard:
-    """Return the card in a file, checked."""
-    try:
-        card = msgspec.json.decode(data, type=DeviceCard)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"this is not a device's card: {error}") from None
-    return check_card(card)
-
-
 MOST_INVITATION_BYTES = 64 << 10
 """Of an invitation."""
 
-_MARK = "#hdpmf-join="
+MOST_LINK = 300
+"""Characters of a link."""
+
+_LINK = re.compile(r"(https://[^#\s]+)/join#([\w-]{43})(?:\.([\w-]{32}))?", re.ASCII)
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,38 +103,66 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
     def _encoded(self) -> bytes:
-        return msgspec.json.encode(self)
+        return canonical(self)
 
     def to_json(self) -> bytes:
         """As a file."""
-        return msgspec.json.format(self._encoded(), indent=1)
+        return self._encoded()
 
-    def to_link(self) -> str:
-        """As a link. What it says is behind the ``#``, which browsers do not send to anybody."""
-        packed = base64.urlsafe_b64encode(zlib.compress(self._encoded(), 9)).decode().rstrip("=")
-        return f"{self.address}{_MARK}{packed}"
+    def link(self, secret: str = "") -> str:
+        """Return the link to it; ConfigError if it would be too long."""
+        made = f"{self.address}/join#{file_digest(self.to_json())}{'.' if secret else ''}{secret}"
+        if len(made) > MOST_LINK:
+            raise ConfigError(f"a link has at most {MOST_LINK} characters; shorten the address")
+        return made
 
     @classmethod
     def read(cls, data: bytes) -> Invitation:
-        """Return the invitation in a file or a link; ConfigError if there is none."""
+        """Return the invitation in a file; ConfigError if there is none."""
         if len(data) > MOST_INVITATION_BYTES:
             raise ConfigError(f"an invitation has at most {MOST_INVITATION_BYTES:,} bytes")
         try:
-            text = data.decode()
-            if _MARK in text:
-                packed = text.strip().rpartition(_MARK)[2]
-                unpacker = zlib.decompressobj()
-                data = unpacker.decompress(
-                    base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)),
-                    MOST_INVITATION_BYTES,
-                )
-                if not unpacker.eof:
-                    raise ConfigError("this is no invitation: its link is cut off or too long")
             return msgspec.json.decode(data, type=cls)
-        except (UnicodeDecodeError, binascii.Error, zlib.error, ValueError, msgspec.MsgspecError):
+        except (UnicodeDecodeError, msgspec.MsgspecError):
+            raise ConfigError("this is no invitation of a recommender") from None
+
+
+class InvitationLink(NamedTuple):
+    """What a link to an invitation says. It is behind the ``#``: browsers tell it to nobody.
+
+    Attributes:
+        address: The recommender's.
+        digest: SHA-256 of its ``invitation.json``.
+        secret: Lets one participant in, once; empty for none.
+    """
+
+    address: str
+    digest: str
+    secret: str
+
+    @classmethod
+    def read(cls, text: str) -> InvitationLink:
+        """Return what is in a link; ConfigError if it is none to an invitation."""
+        found = _LINK.fullmatch(text.strip()) if len(text) <= 2 * MOST_LINK else None
+        if found is None:
+            raise ConfigError("this is no link to an invitation, or it is cut off")
+        return cls(check_address(found[1]), found[2], found[3] or "")
+
+    def opened(self, data: bytes, authority: str = "") -> Invitation:
+        """Return the invitation that the recommender shows; ConfigError if it is another one.
+
+        Args:
+            authority: Issuer of the recommender's certificate (PEM), in a trial.
+        """
+        if file_digest(data) != self.digest:
             raise ConfigError(
-                "this is no invitation of a recommender: neither its file nor its link"
-            ) from None
+                f"{self.address} shows another invitation than the one of this link; its operator "
+                "has changed it, or somebody else has: ask for a new link in another way"
+            )
+        found = Invitation.read(data)
+        if plain_address(found.address) != self.address:
+            raise ConfigError("the invitation is of another address than its link")
+        return msgspec.structs.replace(found, authority=authority)
 
 
 class PartyKey:

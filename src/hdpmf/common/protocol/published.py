@@ -1,7 +1,7 @@
 """What a recommender publishes: an index, and the documents and arrays that it names.
 
-All files but ``index.json`` are named by their SHA-256, tasks by their ids, and never change, so
-that any web server or CDN can serve them::
+All files but ``index.json`` and ``invitation.json`` are named by their SHA-256, tasks by their ids,
+and never change, so that any web server or CDN can serve them::
 
     index.json              what there is now; written last
     catalogue-DIGEST.json   the items, with all their versions
@@ -9,6 +9,7 @@ that any web server or CDN can serve them::
     task-ID.json            what two servers sum, while they take reports
     model-DIGEST.json       what came of the last run, and which arrays belong to it
     array-DIGEST.bin        numbers, little-endian
+    invitation.json         address, name and servers, for who has a link with its digest
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from hdpmf.common.protocol.documents import (
     from_base64,
 )
 
-INDEX = "index.json"
+INDEX, INVITATION = "index.json", "invitation.json"
 
 Kind = Literal["catalogue", "keys", "task", "model", "array"]
 
@@ -90,4 +91,4 @@ def file_name(kind: Kind, digest: str) -> str:
 
 def is_public(name: str) -> bool:
     """Return True if this is the name of a file that anybody may ask for."""
-    return name == INDEX or _FILE.fullmatch(name) is not None
+    return name in (INDEX, INVITATION) or _FILE.fullmatch(name) is not None

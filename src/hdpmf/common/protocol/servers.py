@@ -8,7 +8,6 @@ here: people have to know whom they trust.
 
 from __future__ import annotations
 
-import datetime
 import ipaddress
 import re
 import socket
@@ -22,7 +21,7 @@ from hdpmf.common.base.names import check_scripts, plain_letters
 from hdpmf.errors import ConfigError, needs
 
 if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
+    pass
 
 _KEY_HEX = 64
 
@@ -244,50 +243,6 @@ def _public_keys(pem: str) -> set[bytes]:
         }
     except (ValueError, UnsupportedAlgorithm):
         return set()  # nobody can connect by it
-
-
-def read_authorities(data: bytes) -> list[Certificate]:
-    """All certificates in ``data``; ConfigError unless each is one of an authority."""
-    with needs("cryptography"):
-        from cryptography import x509
-    try:
-        found = x509.load_pem_x509_certificates(data)
-        constraints = [
-            each.extensions.get_extension_for_class(x509.BasicConstraints).value for each in found
-        ]
-    except (
-        ValueError,
-        x509.ExtensionNotFound,
-        x509.DuplicateExtension,
-        x509.UnsupportedGeneralNameType,
-    ):
-        raise ConfigError("this is not a certificate of an authority (PEM)") from None
-    if not all(each.ca for each in constraints):
-        raise ConfigError(
-            "this is not a certificate of an authority; the recommender's authority.pem is wanted"
-        )
-    return found
-
-
-def check_authority(data: bytes, where: str = "the authority's certificate") -> Certificate:
-    """Return the last authority in ``data`` that is valid now; ConfigError if none is."""
-    try:
-        found = read_authorities(data)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("this", where, 1)) from None
-    now = _now()
-    valid = [each for each in found if each.not_valid_before_utc <= now <= each.not_valid_after_utc]
-    if valid:
-        return valid[-1]
-    if found[-1].not_valid_before_utc > now:
-        begins = found[-1].not_valid_before_utc.date()
-        raise ConfigError(f"{where} is not valid before {begins}: is this machine's clock wrong?")
-    ended = found[-1].not_valid_after_utc.date()
-    raise ConfigError(f"{where} ended on {ended}: make a new one and give it to every device again")
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 HTTPS = "https://"

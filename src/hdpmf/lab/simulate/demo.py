@@ -18,12 +18,12 @@ from hdpmf.common.data import Ratings
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.identity import DeviceCard, Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.errors import FederationError
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.lab.simulate.simulate import deal
 from hdpmf.models import make_model
-from hdpmf.private.device.joining import card_of, in_thousandths, join
+from hdpmf.private.device.joining import in_thousandths, join
 from hdpmf.private.device.ledger import UNIT, Limits
 from hdpmf.private.device.lists import OwnModel
 from hdpmf.private.device.state import Rated, State, changed, new_state
@@ -33,6 +33,7 @@ from hdpmf.untrusted.aggregator.tasks import Rules
 from hdpmf.untrusted.service.daemon import ask_for_run
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import pin_servers
+from hdpmf.untrusted.service.participants import Admission
 from hdpmf.untrusted.service.settings import METHOD, VIEW, Pace, RunSettings
 
 PARTICIPANTS = "participants"
@@ -192,18 +193,19 @@ def _devices(
     invitation = Invitation(
         address=service.config.address,
         servers=servers,
-        authority=(service.tls_folder / "authority.pem").read_text("ascii"),
+        authority=service.config.authority(service.path),
     )
     stores: dict[str, Path] = {}
-    cards: list[DeviceCard] = []
+    people: list[Admission] = []
     for number, (user, (own, wishes)) in enumerate(
         zip(train.users.ids.tolist(), deal(train, weights), strict=True)
     ):
         path = stores[str(user)] = folder / f"{number}.sqlite"
         state = state_of(f"device-{number}", own, wishes, invitation)
         with StateFile.create(path, state):
-            cards.append(card_of(state))
-    service.enroll(cards)
+            people.append(Admission(state.signer.public))
+    with service.participants() as participants:
+        participants.add(people)
     return stores
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple, Protocol
 
 from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, UploadRequest
 from hdpmf.common.net.https import HEALTH_PATH, MAX_PROBLEM, HttpsAnswer, HttpsClient
-from hdpmf.common.protocol.identity import Invitation
+from hdpmf.common.protocol.identity import MOST_INVITATION_BYTES, Invitation, InvitationLink
+from hdpmf.common.protocol.published import INVITATION
 from hdpmf.errors import TransportError
 from hdpmf.private.device.seal import Sealed
 
@@ -45,6 +46,24 @@ class Carrier(Protocol):
         Raises:
             TransportError: The other side cannot be reached, or did not answer.
         """
+
+
+def read_invitation(link: InvitationLink, authority: str = "") -> Invitation:
+    """Return the invitation that a link is about.
+
+    Args:
+        authority: Issuer of the recommender's certificate (PEM), in a trial.
+
+    Raises:
+        TransportError: The recommender cannot be reached.
+        ConfigError: It shows another one.
+    """
+    url = f"{link.address}/{INVITATION}"
+    with HttpsClient("the recommender", authority) as client:
+        answer = client.request("GET", url, most=MOST_INVITATION_BYTES)
+    if answer.status != 200:
+        raise TransportError(f"{url} is not there: the answer was {answer.status}")
+    return link.opened(answer.body, authority)
 
 
 class WebCarrier:

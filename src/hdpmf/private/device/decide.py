@@ -107,7 +107,7 @@ def next_moment(state: State) -> int | None:
 
 
 def _is_enrolling(joined: Joined, now: int) -> bool:
-    """Return True if it is time to ask for enrolment. Who is enrolled by a card is told so."""
+    """Return True if it is time to ask for enrolment."""
     # Or the clock was put back.
     return not joined.enrolled and not now < joined.enrol_at <= now + 2 * DAY
 
@@ -303,9 +303,9 @@ def answered(
 
 def _enrolled(state: State, joined: Joined, now: int, status: int | None) -> Decision:
     if status in (HTTPStatus.OK, HTTPStatus.CREATED):
-        joined = changed(joined, enrolled=True)
+        joined = changed(joined, enrolled=True, proof="")
         said = "this device is enrolled"
     else:
         joined = changed(joined, enrol_at=now + (LONGEST_WAIT if status is None else DAY))
-        said = "this device is not enrolled yet; hand its card to the recommender, or wait"
+        said = "this device is not enrolled: its invitation was used, or is none; ask for another"
     return Decision(state.with_joined(joined), (), (said,))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hdpmf.common.protocol.identity import DeviceCard, Invitation
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.servers import plain_address, require_two_hosts
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.private.device.ledger import WHOLE
@@ -20,15 +20,15 @@ _RATING = ("rating", "value", "stars")
 _WEIGHT = ("weight",)
 
 
-def card_of(state: State) -> DeviceCard:
-    """Return the device's card, by which a recommender enrols it."""
-    return DeviceCard(name=state.name, identity=state.signer.public.hex())
-
-
-def join(state: State, invitation: Invitation, *, same_host: bool = False) -> State:
+def join(
+    state: State, invitation: Invitation, *, proof: str = "", same_host: bool = False
+) -> State:
     """Return the state with a recommender joined, and its servers pinned.
 
+    A recommender may have another certificate than before, but no other servers.
+
     Args:
+        proof: The secret of an invitation, or a token of a login.
         same_host: Both servers may be on one machine: in trials, where they protect from nobody.
 
     Raises:
@@ -39,16 +39,17 @@ def join(state: State, invitation: Invitation, *, same_host: bool = False) -> St
     invitation = changed(invitation, address=plain_address(invitation.address))
     known = next((each for each in state.joined if each.address == invitation.address), None)
     if known is None:
-        return state.with_joined(Joined(invitation=invitation))
-    pinned = known.invitation
-    if (pinned.servers, pinned.authority) != (invitation.servers, invitation.authority):
+        return state.with_joined(Joined(invitation=invitation, proof=proof))
+    if known.invitation.servers != invitation.servers:
         if not known.left:
             raise ConfigError(
-                f"other servers or another authority are pinned of {invitation.address}; if its "
+                f"other servers are pinned of {invitation.address}; if its "
                 "operator told you, in another way, that they have changed, leave it (--leave), "
                 "and join it again"
             )
         known = changed(known, keys=(b"", b""), keys_digest="", collector=None)
+    if proof and not known.enrolled:
+        known = changed(known, proof=proof, enrol_at=0)
     return state.with_joined(changed(known, invitation=invitation, left=False))
 
 

@@ -103,7 +103,8 @@ def seal(committed: Committed, sending: Sending, now: int) -> Sealed:
 
 def _enrolment(state: State, joined: Joined) -> Sealed:
     """Return the request to be enrolled: the device's key, and its proof."""
-    body = SignedEnrolment.make(state.signer, joined.address).to_bytes()
+    proof = {"login" if "." in joined.proof else "secret": joined.proof}
+    body = SignedEnrolment.make(state.signer, joined.address, **proof).to_bytes()
     headers = {"content-type": ENROLMENT_MEDIA_TYPE}
     return Sealed(_MADE_HERE, "POST", joined.address + PARTICIPANTS_PATH, headers, body)
 

@@ -77,6 +77,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         left: The owner has left it: nothing is fetched or sent any more.
+        proof: Of the owner's right to take part, until the device is enrolled: the secret of an
+            invitation, or a token of a login (JWT).
         enrolled: It has said that this device is enrolled.
         enrol_at: Moment (Unix) from which it is asked again.
         catalogue: Digest of the catalogue, in the state's files; empty before the first.
@@ -93,6 +95,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
     invitation: Invitation
     left: bool = False
+    proof: str = ""
     enrolled: bool = False
     enrol_at: int = 0
     catalogue: str = ""
@@ -132,7 +135,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """All of a device's state. PRIVATE.
 
     Attributes:
-        name: Of the device, on its card.
+        name: Of the device, for its owner.
         identity: Secret of the key that signs requests for tokens.
         seed: Secret from which every answer gets its own, and which is replaced then.
         limits: The owner's.
@@ -169,9 +172,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         for joined in self.joined:
             if joined.address == address:
                 return joined
-        raise ConfigError(
-            f"this device has not joined {address}: hdpmf device join STORE INVITATION"
-        )
+        raise ConfigError(f"this device has not joined {address}: hdpmf device join STORE LINK")
 
     def only(self, address: str | None = None) -> Joined:
         """Return the recommender that is meant; without an address there must be one only.
@@ -185,7 +186,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         if len(here) == 1:
             return here[0]
         if not here:
-            raise ConfigError("this device has joined nobody: hdpmf device join STORE INVITATION")
+            raise ConfigError("this device has joined nobody: hdpmf device join STORE LINK")
         known = ", ".join(joined.address for joined in here)
         raise ConfigError(f"say which recommender is meant, by --recommender: {known}")
 

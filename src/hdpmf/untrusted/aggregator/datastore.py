@@ -143,7 +143,7 @@ class ServerDatabase:
             options["connect_args"] = {"check_same_thread": False, "timeout": _WAIT_MS / 1e3}
         else:
             options["pool_pre_ping"] = True
-        with needs("psycopg", "postgres"):
+        with needs("psycopg", "servers"):
             if not self._sqlite:
                 options["connect_args"] = {"cursor_factory": _binary_cursor()}
             self._engine = sa.create_engine(parsed, hide_parameters=True, **options)

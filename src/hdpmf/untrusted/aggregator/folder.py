@@ -11,7 +11,7 @@ Its organisation owns the folder; nobody else has the keys in it.
       keys/party.key        authenticates it to servers and collectors (secret)
       keys/signing.key      signs the list of its HPKE keys; on the card (secret)
       keys/metrics.token    bearer token for /metrics (secret)
-      tls/                  its certificate, and the authority that issued it
+      tls/                  certificates of a trial, and the key
       servers.json          the pair, once it is paired: for recommenders and devices
       collectors/ID.json    recommenders that may have tasks
       data.sqlite           tasks, reports, sums, unless config.toml names another database
@@ -46,7 +46,7 @@ from hdpmf.common.base.files import (
     read_file,
     storage_errors,
 )
-from hdpmf.common.net.certificates import Certificates, certificate_end, ensure_certificates
+from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import (
     Collector,
@@ -71,10 +71,6 @@ from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on what callers may use of one server. The descriptions are comments in the file."""
 
-    connections: Annotated[int, Meta(description="Connections at a time, in each worker.")] = 4096
-    per_address: Annotated[int, Meta(description="Of these, from one address.")] = 256
-    header_seconds: Annotated[float, Meta(description="Time for a request's headers.")] = 10.0
-    body_seconds: Annotated[float, Meta(description="Time for the rest of a request.")] = 60.0
     waiting_uploads: Annotated[
         int, Meta(description="Uploads in memory, in each worker; above this: 503, try again.")
     ] = 1024
@@ -96,9 +92,11 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     Attributes:
         organisation: The one that runs it.
-        name: Public host name or address; its certificate is for this.
+        name: Public host name or address.
         host: Address that it listens on.
-        port: Port that it listens on, also of its public address.
+        port: Port that it listens on; also of its public address, unless there is a proxy.
+        proxy: TLS ends at a proxy in front of it, with a public certificate, at port 443 of its
+            name; otherwise it has an authority of its own, for trials.
         database: URL of SQLAlchemy; empty for a SQLite file in the folder.
     """
 
@@ -107,6 +105,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     name: str
     host: str = "127.0.0.1"
     port: int = 9444
+    proxy: bool = False
     database: str = ""
     tasks: Rules = Rules()
     limits: Limits = Limits()
@@ -123,10 +122,10 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def url(self) -> str:
         """The server's public address."""
         name = f"[{self.name}]" if ":" in self.name else self.name
-        return f"https://{name}:{self.port}"
+        return f"https://{name}" + ("" if self.proxy else f":{self.port}")
 
 
-_ON_CARD = ("role", "organisation", "name", "port")
+_ON_CARD = ("role", "organisation", "name", "port", "proxy")
 
 
 def config_file(config: AggregatorConfig) -> bytes:
@@ -179,6 +178,8 @@ class AggregatorFolder:
             raise ConfigError(
                 f"{path} is not empty; give a new folder, or use the server that is there"
             )
+        if config.database:
+            ServerDatabase(config.database).close()  # what cannot be opened is said now
         staging: Path | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,17 +230,11 @@ class AggregatorFolder:
         """Open the server's database; arguments as for ``ServerDatabase``."""
         return ServerDatabase(self.database_url, timer, restored=restored)
 
-    def certificates(self) -> Certificates:
-        """Return its certificates, renewed where needed."""
+    def certificates(self) -> Certificates | None:
+        """Return the certificates of a trial; None if TLS ends at a proxy in front of it."""
+        if self.config.proxy:
+            return None
         return ensure_certificates(self.path / "tls", (self.config.name,))
-
-    def certificate_ends(self) -> dict[str, float]:
-        """Return when its certificates end (Unix time), as far as they can be read."""
-        ends = {
-            name: certificate_end(self.path / "tls" / f"{name}.pem")
-            for name in ("authority", "server")
-        }
-        return {name: end for name, end in ends.items() if end is not None}
 
     @property
     def servers(self) -> Servers | None:
@@ -327,18 +322,21 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     atomic_write(folder / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
     # From the first day on, so that every copy of the folder has them.
     NoiseKey(KeyFile(folder / NOISE_KEY_FILE))
-    made = ensure_certificates(folder / "tls", (config.name,))
     card = Server(
         organisation=config.organisation,
         url=config.url,
         identity=party.public,
-        authority=made.authority.read_text("ascii"),
+        authority="" if config.proxy else _authority(folder, config.name),
         signing=signing.public,
     )
     HpkeKeyRing(folder, signing).rotate(time.time())
     atomic_write(folder / "card.json", card_to_json(card))
     # The database's password may be in it.
     atomic_write(folder / "config.toml", config_file(config), mode=0o600)
+
+
+def _authority(folder: Path, name: str) -> str:
+    return ensure_certificates(folder / "tls", (name,)).authority.read_text("ascii")
 
 
 class BearerTokens:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -58,6 +59,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     media_type,
 )
 from hdpmf.common.aggregation.two_servers.tokens import TOKEN_HEADER, Token
+from hdpmf.common.base.files import storage_errors
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.https import HEALTH_PATH, date_of
 from hdpmf.common.net.server import PUBLIC
@@ -186,6 +188,7 @@ _QUERY_SIZE = 128  # bytes of a CollectionJobReq or an AggregateShareReq, at mos
 _MOST_UPLOADED = 16 << 20  # bytes of an upload of several reports
 _KEYS_SECONDS = 3600  # for which a list of keys may be kept
 _THREADS = 4
+_ROOM = 1 << 20  # bytes of a disk below which a server is not ready
 _GARBAGE_SECONDS = 3600.0
 
 
@@ -195,6 +198,7 @@ class Resources:
     def __init__(
         self, folder: AggregatorFolder, engine: Leader | Helper, metrics: AggregatorMetrics
     ) -> None:
+        self._path = folder.path
         self._engine = engine
         self._tokens = BearerTokens(folder)
         self._limits = folder.config.limits
@@ -324,8 +328,14 @@ class Resources:
     async def _health(self, request: Request) -> Response:
         with suppress(DapError):  # it is for everybody
             self._check_partner(request)
+        await self._in_thread(self._check_room)
         await self._in_thread(self._engine.check_database)
         return Response(b"ok\n", media_type="text/plain")
+
+    def _check_room(self) -> None:
+        with storage_errors(f"cannot look at the disk of {self._path}"):
+            if shutil.disk_usage(self._path).free < _ROOM:
+                raise StorageError("the disk is full; make room")
 
     async def _get_metrics(self, request: Request) -> Response:
         self._tokens.check_metrics(request.headers)

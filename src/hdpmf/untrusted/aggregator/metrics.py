@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 from hdpmf.common.aggregation.two_servers.dap.messages import Problem, ReportError
 from hdpmf.common.net.metrics import (
     ProcessMetrics,
-    certificate_metrics,
     disk_metrics,
     this_process,
 )
@@ -43,7 +41,6 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _REASONS = [reason.name.lower() for reason in ReportError]
 _OUTCOMES = ("accepted", "busy", "clock", "failed", *Problem, *_REASONS)
 _STATUSES = (200, 201, 202, 400, 403, 404, 413, 500, 503)
-_TURNED_AWAY = ("address", "connections", "headers", "slow")
 _REACHABLE_SECONDS = 300.0
 _UNEXPECTED = "unexpected"
 _TROUBLES = (StorageError.__name__, TransportError.__name__, _UNEXPECTED, *Problem)
@@ -67,11 +64,9 @@ class AggregatorMetrics:
             "aggregated_reports", "Reports handled with the other server."
         )
         self.troubles = self._counter("troubles", "Work that failed and is tried again.", "what")
-        self.turned_away = self._counter("connections_closed", "Connections turned away.", "why")
         for counter, names in (
             (self.uploads, _OUTCOMES),
             (self.troubles, _TROUBLES),
-            (self.turned_away, _TURNED_AWAY),
             (self.transactions, ("read", "write")),
         ):
             for name in names:
@@ -127,7 +122,7 @@ def _workers() -> Iterable[int]:
 
 
 class _ServerState(Collector):
-    """Gauges of a server that no request changes: its disk, certificates, reports and partner."""
+    """Gauges of a server that no request changes: its disk, reports and partner."""
 
     def __init__(self, folder: AggregatorFolder, server: Aggregator) -> None:
         self._folder = folder
@@ -140,7 +135,6 @@ class _ServerState(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the current values; what cannot be read is left out."""
         yield from disk_metrics(_PREFIX, self._folder.path)
-        yield certificate_metrics(_PREFIX, self._folder.certificate_ends(), time.time())
         yield from self._partner()
         try:
             last = self._server.last_batch()

@@ -12,15 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from hdpmf.common.base.logs import event, log_to_stderr
-from hdpmf.common.net.certificates import ServerTls
-from hdpmf.common.net.server import (
-    Connections,
-    HttpLimits,
-    LimitedServer,
-    allow_connections,
-    listen,
-    settings,
-)
+from hdpmf.common.net.server import ended_by_signals, listen, web_server
 from hdpmf.errors import ConfigError, needs
 from hdpmf.untrusted.aggregator.datastore import Timer
 from hdpmf.untrusted.aggregator.folder import AggregatorFolder
@@ -70,27 +62,11 @@ def run_worker(
     path: Path,
     sockets: list[socket.socket] | None,
     ready: Callable[[], None] = lambda: None,
-    *,
-    tls: bool = True,
 ) -> None:
-    """Serve a folder in this process, until SIGTERM or SIGINT.
-
-    Other workers may share the sockets. ``tls=False`` is only to measure the cost of TLS.
-    """
+    """Serve a folder in this process, until SIGTERM or SIGINT; others may share the sockets."""
     folder = AggregatorFolder(path)
     log_to_stderr(role=folder.config.role)
-    limits = folder.config.limits
     metrics = AggregatorMetrics()
-    allow_connections(limits.connections)
-    connections = Connections(
-        HttpLimits(
-            connections=limits.connections,
-            per_address=limits.per_address,
-            header_seconds=limits.header_seconds,
-            body_seconds=limits.body_seconds,
-        ),
-        lambda why: metrics.turned_away.labels(why).inc(),
-    )
     with open_server(folder, metrics.transaction) as engine:
         metrics.watch(folder, engine)
         resources: Resources
@@ -100,18 +76,19 @@ def run_worker(
             resources = LeaderResources(folder, engine, metrics)
         else:
             resources = HelperResources(folder, engine, metrics)
-        config = settings(
+        server = web_server(
             resources.app(),
-            connections.protocol,
+            folder.certificates(),
             idle=_IDLE_SECONDS,
             grace=_REQUEST_GRACE_SECONDS,
             lifespan="on",
         )
-        identity = ServerTls(folder.certificates) if tls else None
         gc.collect()
         gc.freeze()  # what is here stays: looking through it again and again takes time
         gc.set_threshold(_GARBAGE_OBJECTS)  # requests leave hardly any cycles
-        LimitedServer(config, identity, ready).run(sockets=sockets)
+        ready()  # the port is open: who comes before the server waits
+        with ended_by_signals():
+            server.run(sockets=sockets)
     event("stopped")
 
 
@@ -124,7 +101,6 @@ def serve(
         ConfigError: It is not paired, the address is taken, or SQLite cannot be shared.
     """
     check_servable(folder, workers)
-    folder.certificates()
     with listen(folder.config.host, folder.config.port) as listener:
         if workers == 1:
             run_worker(folder.path, [listener], ready)
@@ -137,5 +113,5 @@ def serve(
         )
         with tempfile.TemporaryDirectory(prefix="hdpmf-counts-") as counts:
             os.environ[SHARED_FOLDER] = counts
-            ready()  # the port is open: who comes before the workers waits
+            ready()
             Multiprocess(config, partial(run_worker, folder.path), [listener]).run()

@@ -9,7 +9,7 @@
       catalogue.key         signing key of the catalogue (secret); devices pin its public half
       participants.sqlite   who takes part (``participants``)
       invitations.key       makes the secrets of invitations (secret)
-      tls/                  certificates and their keys
+      tls/                  certificates of a trial, and the key
       runs/ID/number              number of the run, from 1
       runs/ID/settings.json       settings of the run, and who may take part
       runs/ID/checkpoint.msgpack  progress of the run
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from hdpmf.common.base.files import (
     atomic_write,
     lock_file,
     read_config,
+    read_file,
     storage_errors,
 )
 from hdpmf.common.model.public_model import PublicModel
@@ -53,18 +54,22 @@ from hdpmf.common.protocol.catalogue import (
     table_of,
     version_at,
 )
-from hdpmf.common.protocol.identity import DeviceCard
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
-from hdpmf.untrusted.service.participants import FILE, Admission, EnrolmentRules, Participants
+from hdpmf.untrusted.service.participants import FILE, EnrolmentRules, Participants
 from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings, seconds
+
+UNNAMED = "recommender"
+"""The name of a recommender whose operator gave none; invitations leave it out."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The service's own settings.
 
     Attributes:
-        names: Host names and addresses under which devices reach it; its certificate is for these.
+        names: Host names and addresses under which participants reach it.
+        proxy: TLS ends at a proxy in front of it, with a public certificate, at port 443 of the
+            first name; otherwise it has an authority of its own, for trials.
         pace: Waiting times.
         enrolment: Who may enrol.
         every: Time after the end of a run at which the last one is repeated, as 7d; None: never.
@@ -74,14 +79,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     host: str = "127.0.0.1"
     port: int = 9443
     names: tuple[str, ...] = ("localhost", "127.0.0.1")
+    proxy: bool = False
     pace: Pace = Pace()
     enrolment: EnrolmentRules = EnrolmentRules()
     every: str | None = None
 
     @property
     def address(self) -> str:
-        """The address for devices, by the first name."""
-        return f"https://{self.names[0]}:{self.port}"
+        """The address for participants, by the first name."""
+        return f"https://{self.names[0]}" + ("" if self.proxy else f":{self.port}")
+
+    def authority(self, folder: Path) -> str:
+        """Return the authority (PEM) of its certificate; empty for the public ones."""
+        return "" if self.proxy else read_file(folder / "tls" / "authority.pem").decode("ascii")
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
@@ -190,11 +200,6 @@ class ServiceFolder:
     def participants(self) -> Participants:
         """Open the database of participants."""
         return Participants(self.path / FILE)
-
-    def enroll(self, cards: Iterable[DeviceCard]) -> None:
-        """Add participants by their cards."""
-        with self.participants() as found:
-            found.add([Admission(bytes.fromhex(card.identity)) for card in cards])
 
     @property
     def people(self) -> int:
@@ -326,11 +331,12 @@ def _toml(config: Config) -> bytes:
     lines = [
         "# A recommender that nobody has to trust. Read at every start.",
         f"name = {_quoted(config.name)}",
-        "# Where it listens, and the names under which devices reach it (the "
-        "certificate is for these).",
+        "# Where it listens, and the names under which people reach it.",
         f"host = {_quoted(config.host)}",
         f"port = {config.port}",
         f"names = [{', '.join(map(_quoted, config.names))}]",
+        "# true: TLS ends at a proxy in front of it, with a public certificate; false: for trials.",
+        f"proxy = {'true' if config.proxy else 'false'}",
         "# Runs begin by hand (hdpmf recommender run). With this the last one is repeated so long "
         "after its end:",
         f"every = {_quoted(config.every)}" if config.every is not None else '# every = "7d"',

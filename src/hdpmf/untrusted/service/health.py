@@ -13,30 +13,10 @@ from hdpmf.common.protocol.task import read_task, task_id
 from hdpmf.untrusted.service.folder import ServiceFolder
 from hdpmf.untrusted.service.settings import METHOD, Part, Trouble
 
-DAY = 86_400.0
-
-WARN_DAYS = 30
-"""Before a certificate ends. Servers that start within this time renew theirs by themselves."""
-
-LITTLE, FEW_PERCENT, PLENTY = 10**9, 0.05, 10**10
+LITTLE, FEW_PERCENT, PLENTY = 64 << 20, 0.05, 10**10
 """A disk is nearly full below LITTLE bytes, or FEW_PERCENT of it unless PLENTY are left."""
 
-DEVICES, CERTIFICATE, RUN, DISK = "devices", "certificate", "run", "disk"
-
-NAMES = (DEVICES, CERTIFICATE, RUN, DISK)
-
-
-@dataclass(frozen=True)
-class CertificateEnd:
-    """The end of a certificate.
-
-    Attributes:
-        name: ``authority`` or ``server``.
-        ends: Unix time; None where the file cannot be read.
-    """
-
-    name: str
-    ends: float | None
+DEVICES, RUN, DISK = NAMES = "devices", "run", "disk"
 
 
 @dataclass(frozen=True)
@@ -80,10 +60,8 @@ class Alert:
 def alerts(
     *,
     runs: Sequence[RunHealth],
-    certificates: Sequence[CertificateEnd],
     free: int,
     total: int,
-    now: float,
     not_begun: str = "",
 ) -> list[Alert]:
     """Return all current alerts.
@@ -92,41 +70,15 @@ def alerts(
         runs: The last ones, the newest last.
         free: Free bytes on the disk of its folder.
         total: Bytes of that disk.
-        now: Unix time.
         not_begun: Why the serving process could not begin a run.
     """
-    found = [_certificate(end, now) for end in certificates]
+    found: list[Alert | None] = []
     if runs:
         found += [_devices(runs[-1]), _ended_badly(runs[-1])]
     if not_begun:
         found.append(Alert(RUN, not_begun, "when its reason is gone, ask for the run again"))
     found.append(_disk(free, total))
     return [alert for alert in found if alert is not None]
-
-
-def ending_in(ends: float, now: float) -> str:
-    """The date of an end, and how far off it is."""
-    date = time.strftime("%Y-%m-%d", time.gmtime(ends))
-    days = int(abs(ends - now) // DAY)
-    return f"ends on {date}, in {days} days" if ends > now else f"ended on {date}, {days} days ago"
-
-
-def _certificate(end: CertificateEnd, now: float) -> Alert | None:
-    if end.ends is None:
-        return Alert(
-            CERTIFICATE,
-            f"the {end.name}'s certificate cannot be read",
-            "bring back the tls folder from a copy of FOLDER",
-        )
-    if end.ends - now > WARN_DAYS * DAY:
-        return None
-    todo = (
-        "restart serve, which renews it"
-        if end.name == "server"
-        else "move FOLDER/tls away and restart serve; every owner has to accept the new authority: "
-        "hdpmf device join STORE --ca FILE --new-authority"
-    )
-    return Alert(CERTIFICATE, f"the {end.name}'s certificate {ending_in(end.ends, now)}", todo)
 
 
 def _devices(last: RunHealth) -> Alert | None:
@@ -184,31 +136,25 @@ class FolderHealth:
     """The state of a folder at one time.
 
     Attributes:
-        certificates: With their ends.
         free: Free bytes on the disk.
         alerts: Problems to solve.
-        now: Unix time.
         last_run: Unix time at which the last run that was not given up ended; 0 if there is none.
         last_users: Reports in that run.
         under_way: A run has begun and has not ended.
     """
 
-    certificates: tuple[CertificateEnd, ...]
     free: int
     alerts: tuple[Alert, ...]
-    now: float
     devices: int = 0
     last_run: float = 0.0
     last_users: int = 0
     under_way: bool = False
 
 
-def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHealth:
+def inspect_folder(folder: ServiceFolder) -> FolderHealth:
     """Look at a folder; nothing in it is changed."""
-    now = time.time() if now is None else now
     with storage_errors(f"cannot look at the disk of {folder.path}"):
         disk = shutil.disk_usage(folder.path)
-    ends = certificate_ends(folder)
     runs = []
     for run in reversed(folder.runs()):  # the last one, and back to one that has ended well
         runs.append(_seen(folder, run))
@@ -217,33 +163,18 @@ def inspect_folder(folder: ServiceFolder, now: float | None = None) -> FolderHea
     state = folder.state() if folder.is_serving() else None
     found = alerts(
         runs=runs[::-1],
-        certificates=ends,
         free=disk.free,
         total=disk.total,
-        now=now,
         not_begun=str((state or {}).get("not_begun", "")),
     )
     last = next((run for run in runs if run.ending == "done"), None)
     return FolderHealth(
-        certificates=ends,
         free=disk.free,
         alerts=tuple(found),
-        now=now,
         devices=folder.people,
         last_run=0.0 if last is None else last.ended,
         last_users=0 if last is None else last.users,
         under_way=bool(runs) and runs[0].ending in ("under way", "stopped"),
-    )
-
-
-def certificate_ends(folder: ServiceFolder) -> tuple[CertificateEnd, ...]:
-    """Return when each certificate in the folder expires."""
-    from hdpmf.common.net.certificates import certificate_end
-
-    tls = folder.tls_folder
-    paths = {name: tls / f"{name}.pem" for name in ("authority", "server")}
-    return tuple(
-        CertificateEnd(name, certificate_end(path)) for name, path in paths.items() if path.exists()
     )
 
 

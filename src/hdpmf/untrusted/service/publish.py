@@ -9,12 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from hdpmf.common.base.files import atomic_write, storage_errors
+from hdpmf.common.base.names import claimed_name
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.model.published_model import publish_model
 from hdpmf.common.protocol import AnyCatalogue, ItemFacts
 from hdpmf.common.protocol.documents import file_digest, read_document, to_base64
+from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.published import (
     INDEX,
+    INVITATION,
     MAX_INDEX,
     Index,
     Kind,
@@ -22,9 +25,10 @@ from hdpmf.common.protocol.published import (
     file_name,
     is_public,
 )
+from hdpmf.common.protocol.servers import plain_address
 from hdpmf.common.protocol.task import task_id
-from hdpmf.errors import FederationError, ProtocolError
-from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.errors import ConfigError, FederationError, ProtocolError
+from hdpmf.untrusted.service.folder import UNNAMED, ServiceFolder
 from hdpmf.untrusted.service.keys import pinned_servers
 
 
@@ -42,11 +46,12 @@ class PublicFiles:
             task: The published task that takes reports now.
             keys: The lists of the two servers' keys.
         """
-        with storage_errors(f"could not make {self.path}"):
-            self.path.mkdir(exist_ok=True)
         before = self._named()
         service = self._service
         pinned = pinned_servers(service.path)
+        self._make()
+        if pinned is not None:
+            self.invite()
         files = public_files(
             service.current_items,
             service.model(),
@@ -61,6 +66,27 @@ class PublicFiles:
                 atomic_write(self.path / name, data)
         atomic_write(self.path / INDEX, index)
         self._drop_all_but(before | self._named())
+
+    def _make(self) -> None:
+        with storage_errors(f"could not make {self.path}"):
+            self.path.mkdir(exist_ok=True)
+
+    def invite(self) -> Invitation:
+        """Show what people are invited to, and return it.
+
+        Raises:
+            ConfigError: No pair of servers is pinned yet.
+        """
+        config, pinned = self._service.config, pinned_servers(self._service.path)
+        if pinned is None:
+            raise ConfigError(
+                "no pair of servers is pinned yet: hdpmf recommender servers FOLDER servers.json"
+            )
+        name = "" if config.name == UNNAMED else claimed_name(config.name)
+        made = Invitation(address=plain_address(config.address), servers=pinned, name=name)
+        self._make()
+        atomic_write(self.path / INVITATION, made.to_json())
+        return made
 
     def server_keys(self) -> bytes | None:
         """The lists of the two servers' keys that are published; None if there are none."""
@@ -88,7 +114,7 @@ class PublicFiles:
 
     def _drop_all_but(self, names: set[str]) -> None:
         for path in self.path.iterdir():
-            if is_public(path.name) and path.name not in names | {INDEX}:
+            if is_public(path.name) and path.name not in names | {INDEX, INVITATION}:
                 path.unlink(missing_ok=True)
 
 

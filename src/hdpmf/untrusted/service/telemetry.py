@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from hdpmf.common.base.logs import event, logging_json, remove_ids
-from hdpmf.common.net.metrics import ProcessMetrics, certificate_metrics
+from hdpmf.common.net.metrics import ProcessMetrics
 from hdpmf.errors import ConfigError, HdpmfError, needs
 from hdpmf.untrusted.service.health import NAMES, FolderHealth
 from hdpmf.untrusted.service.metrics import Metrics
@@ -35,7 +35,7 @@ _COUNTERS = {  # by attribute of Metrics
 
 _OF_FOLDER = {  # by attribute of FolderHealth
     "free": ("free_bytes", "Free bytes of the folder's disk."),
-    "devices": ("enrolled_devices", "Devices that are enrolled."),
+    "devices": ("enrolled_devices", "People who are enrolled."),
     "last_run": ("last_run_timestamp_seconds", "End of the last run; 0 if there is none."),
     "last_users": ("last_run_users", "Reports in the last run."),
     "under_way": ("run_under_way", "1: a run has begun and has not ended."),
@@ -105,8 +105,6 @@ class _Folder(Collector):
         for name in NAMES:
             alerts.add_metric([name], name in present)
         yield alerts
-        ends = {each.name: each.ends for each in seen.certificates if each.ends is not None}
-        yield certificate_metrics(_PREFIX, ends, seen.now)
         for attribute, (name, words) in _OF_FOLDER.items():
             yield GaugeMetricFamily(_PREFIX + name, words, float(getattr(seen, attribute)))
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOKENS_PATH
 from hdpmf.common.base.logs import event
-from hdpmf.common.net.certificates import ServerTls, ensure_certificates
-from hdpmf.common.net.server import PUBLIC, HttpLimits, listen, serving
+from hdpmf.common.net.certificates import ensure_certificates
+from hdpmf.common.net.server import PUBLIC, listen, serving
 from hdpmf.common.protocol.enrolment import MAX_ENROLMENT, PARTICIPANTS_PATH, read_enrolment
-from hdpmf.common.protocol.published import INDEX, is_public
+from hdpmf.common.protocol.published import INDEX, INVITATION, is_public
 from hdpmf.common.protocol.servers import plain_address
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import ProtocolError, StorageError, needs
@@ -40,15 +40,24 @@ with needs("starlette"):
 BODY_SECONDS = 30.0
 """Seconds that a request for a token may take to arrive."""
 
-LIMITS = HttpLimits(
-    connections=4_000,
-    per_address=None,  # a proxy, or a whole town behind one address
-    header_seconds=10.0,
-    body_seconds=BODY_SECONDS,
-    life_seconds=300.0,  # nobody keeps a connection by reading a byte a minute
-)
-
 IDLE_SECONDS = 30
+_GREETING = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width"><title>An invitation</title>
+<h1>You are invited</h1>
+<p>Here you get recommendations without giving your ratings away. They stay on your device, which
+sends nothing but sums with noise, by two servers of different organisations.</p>
+<p>To take part, give the whole address of this page to your app, or to the program:
+<code>hdpmf device join STORE LINK</code>. Before you agree, it shows who runs the two servers;
+compare that with what these organisations say themselves. An invitation is for one person.</p>
+"""
+
+_GREETING_HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -89,6 +98,7 @@ class Website:
             routes=[
                 Route(TOKENS_PATH, self._give_token, methods=["POST"]),
                 Route(PARTICIPANTS_PATH, self._enrol, methods=["POST"]),
+                Route("/join", self._greet, methods=["GET"]),
                 Route("/{name}", self._answer, methods=["GET", "HEAD"]),
             ],
             middleware=[PUBLIC],
@@ -103,6 +113,9 @@ class Website:
             kept = ("etag", "cache-control")
             return Response(status_code=304, headers={name: found.headers[name] for name in kept})
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
+
+    async def _greet(self, request: Request) -> Response:
+        return Response(_GREETING, media_type="text/html", headers=_GREETING_HEADERS)
 
     async def _enrol(self, request: Request) -> Response:
         """Enrol a participant: 201, 200 if it is enrolled, or 403, 422, 429."""
@@ -184,7 +197,7 @@ class Website:
         if (stat.st_mtime_ns, stat.st_ino) != self._index:
             self._held = {}
             self._index = (stat.st_mtime_ns, stat.st_ino)
-        if name not in self._held:
+        if name == INVITATION or name not in self._held:
             data = public_file(self._folder, name)
             if data is None:
                 return None
@@ -218,7 +231,7 @@ def _headers(name: str, data: bytes) -> dict[str, str]:
     return {
         "etag": f'"{digest.hex()}"',
         "content-digest": f"sha-256=:{base64.b64encode(digest).decode()}:",
-        "cache-control": "no-cache" if name == INDEX else _FOREVER,
+        "cache-control": "no-cache" if name in (INDEX, INVITATION) else _FOREVER,
         "x-content-type-options": "nosniff",
     }
 
@@ -244,9 +257,9 @@ def serve_website(
         TransportError: The web server did not start.
     """
     config = service.config
-    tls = ServerTls(lambda: ensure_certificates(service.tls_folder, config.names))
+    tls = None if config.proxy else ensure_certificates(service.tls_folder, config.names)
     desk = EnrolmentDesk(service.path, config.enrolment, plain_address(config.address))
     website = Website(service.path / "public", issuer, requests, desk)
     listener = listen(config.host, config.port)
-    with serving(website.app, listener, tls, LIMITS, idle=IDLE_SECONDS) as bound:
-        yield f"https://{config.names[0]}:{bound}"
+    with serving(website.app, listener, tls, idle=IDLE_SECONDS):
+        yield config.address
