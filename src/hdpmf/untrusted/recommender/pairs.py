@@ -39,7 +39,7 @@ how much of it directions are damped by, and the power of popularity that brings
 Best of .6 to 1, .1 to .35, .4 to 1.2 and -.3 to -.15 on ratings held out within the training parts
 of ML-100K (four splits) and ML-1M (two), over epsilon 1 to 8; all within .0015 around the best."""
 
-STEEP, UNCLEAR, SPARSE, ENOUGH = 2.5, 0.25, 0.3, 16.0
+STEEP, UNCLEAR, SPARSE, ENOUGH = 2.5, 0.25, 0.4, 16.0
 """How much lists believe pairs: nothing where so small a share of them is not noise, by how much
 more with more of it, up to 1; and by how much the least share grows where people have fewer ratings
 than enough. The best weight of 0 to 1 follows the share so in seven synthetic worlds, with seeds of
