@@ -243,7 +243,7 @@ def _commands(job: str, folder: Path) -> list[list[str]]:
         case "evaluate":
             return [["evaluate", "hdp-sum", *synthetic]]
         case "two servers":
-            by = ["--method", "hdp-sum", "--sample", "12"]
+            by = ["--method", "hdp-pairs", "--sample", "12"]
             return [["federate", "simulate", *synthetic, *by]]
         case "experiment":
             file, results, page = folder / "house.toml", folder / "results", folder / "page"
