@@ -127,7 +127,7 @@ class _TimedCarrier:
         return self._timed("fetch", lambda: self._web.read(url, most))
 
     def send(self, sealed: Any) -> Any:
-        kind = "upload" if sealed.method == "PUT" else "token"
+        kind = "upload" if sealed.url.endswith("/reports") else "token"
         return self._timed(kind, lambda: self._web.send(sealed))
 
     def _timed(self, kind: str, call: Callable[[], Any]) -> Any:

@@ -146,7 +146,7 @@ def _fetches(address: str, authority: bytes) -> str:
 def _uploads(address: str, authority: bytes) -> str:
     carrier = carrier_to("https://127.0.0.1:9", authority, leader=address)
     try:
-        told = carrier.send(sealed("PUT", f"{address}/tasks/x/reports", {}, b"x" * 99))
+        told = carrier.send(sealed("POST", f"{address}/tasks/x/reports", {}, b"x" * 99))
     except TransportError as error:
         return str(error)
     return f"status {told.status}"

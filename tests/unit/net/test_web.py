@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 
+from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, UploadRequest
 from hdpmf.common.net import https
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.protocol.servers import check_address
@@ -22,7 +23,7 @@ from hdpmf.private.device.seal import Sealed
 from tests.unit.participant.outside import carrier_to, sealed
 
 REPORT = bytes(range(256)) * 600
-HEADERS = {"content-type": "application/dap-report", "hdpmf-device": "ab"}
+HEADERS = {"content-type": MEDIA_TYPES[UploadRequest], "hdpmf-device": "ab"}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -78,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             case _:
                 self._say(404)
 
-    def do_PUT(self) -> None:
+    def do_POST(self) -> None:
         self.order.append("headers here")
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.order.append("body here")
@@ -116,7 +117,7 @@ def client(address: str, tls: tuple[Path, Path, Path]) -> WebCarrier:
 
 
 def report(address: str, path: str = "/tasks/x/reports") -> Sealed:
-    return sealed("PUT", address + path, HEADERS, REPORT)
+    return sealed("POST", address + path, HEADERS, REPORT)
 
 
 def test_files_come(client: WebCarrier, address: str) -> None:
@@ -159,14 +160,14 @@ def test_a_report_leaves_after_the_clocks_were_compared(client: WebCarrier, addr
     (first, health, before, _), (method, path, headers, body) = Handler.asked
     assert (first, health) == ("GET", "/healthz")
     assert not HEADERS.keys() & before.keys()  # the same for everybody
-    assert (method, path, body) == ("PUT", "/tasks/x/reports", REPORT)
+    assert (method, path, body) == ("POST", "/tasks/x/reports", REPORT)
     assert HEADERS.items() <= headers.items()
     assert "transfer-encoding" not in headers
 
 
 def test_a_leader_that_points_elsewhere_is_not_followed(client: WebCarrier, address: str) -> None:
     assert client.send(report(address, "/elsewhere")).status == 307
-    assert [method for method, *_ in Handler.asked] == ["GET", "PUT"]
+    assert [method for method, *_ in Handler.asked] == ["GET", "POST"]
 
 
 @pytest.mark.parametrize(("wrong", "how"), [(3600.0, "ahead of"), (-3600.0, "behind")])
@@ -200,13 +201,13 @@ def test_nothing_goes_to_an_origin_that_was_not_joined(client: WebCarrier, url: 
     with pytest.raises(TransportError, match="nobody that was joined"):
         client.read(url, 1000)
     with pytest.raises(TransportError, match="nobody that was joined"):
-        client.send(sealed("PUT", url, HEADERS, REPORT))
+        client.send(sealed("POST", url, HEADERS, REPORT))
     assert Handler.asked == []
 
 
 def test_nothing_is_sent_that_was_not_sealed(client: WebCarrier, address: str) -> None:
     class Alike:
-        method, url, headers, body = "PUT", f"{address}/tasks/x/reports", HEADERS, REPORT
+        method, url, headers, body = "POST", f"{address}/tasks/x/reports", HEADERS, REPORT
 
     with pytest.raises(TypeError, match="sealed"):
         client.send(Alike())  # type: ignore[arg-type]
