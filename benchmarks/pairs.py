@@ -55,7 +55,7 @@ def first_recipe(model: HDPPairs, train: Ratings, seed: int) -> ListModel:
     return ListModel(
         "linear",
         Bytes.of(vectors),
-        Bytes.of(vectors),
+        Bytes.of(vectors / max(float(np.abs(vectors).max(initial=0.0)), 1e-12)),  # counts whole
         Entries.none(m),
         np.zeros(m, np.float32),
         heads=answer.heads.items,
