@@ -250,7 +250,7 @@ def test_fingerprints() -> None:
         for items in (FIRST, grown(first(), "d"), grown(first(), retired=(0,)), THREE)
     }
     assert len(names) == 4
-    assert known_items(THREE).fingerprint == THREE.links[-1].digest.hex()
+    assert known_items(THREE).fingerprint == to_base64(THREE.links[-1].digest)
     assert known_items(version_at(THREE, 1)).fingerprint == known_items(FIRST).fingerprint
 
 

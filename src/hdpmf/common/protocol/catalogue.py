@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
-from hdpmf.common.data.item_features import ItemFeatures, fingerprint
+from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.protocol.documents import (
     SIGNATURE_SIZE,
     Document,
@@ -152,7 +152,7 @@ class KnownItems:
     Attributes:
         item_table: Titles, genres, years and audiences, if any.
         features: Genres and years as numbers, if any.
-        fingerprint: Of ids and features or, from the second version on, the version's digest.
+        fingerprint: Digest of the newest version.
         retired: Positions of items that are no longer recommended or asked about.
     """
 
@@ -222,11 +222,7 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
     if dated or any(table.titles) or any(table.genres) or any(table.audiences):
         public = ItemTable(items, *_columns(table)[:3], table.audiences)
     features = None if public is None else ItemFeatures.of_table(public, items)
-    name = (
-        fingerprint(items, features)
-        if number_of(catalogue) == 1
-        else digests_of(catalogue)[-1].hex()
-    )
+    name = to_base64(digests_of(catalogue)[-1])
     return KnownItems(
         items, scale, public, features, name, np.array(retired_in(catalogue), np.int64)
     )

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
 from hdpmf.common.base.names import claimed_name
-from hdpmf.common.protocol.documents import canonical, file_digest
+from hdpmf.common.protocol.documents import canonical, file_digest, labelled_digest
 from hdpmf.common.protocol.servers import Servers, check_address, plain_address
 from hdpmf.errors import ConfigError, needs
 
@@ -99,7 +98,7 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     @property
     def digest(self) -> str:
         """Of everything in it, in groups of four digits."""
-        plain = sha256(b"hdpmf invitation " + self._encoded()).hexdigest()[:32]
+        plain = labelled_digest("invitation", canonical(self)).hex()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
     def _encoded(self) -> bytes:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hdpmf.common.base.names import check_scripts, plain_letters
+from hdpmf.common.protocol.documents import canonical, labelled_digest
 from hdpmf.errors import ConfigError, needs
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def digest(self) -> str:
         """The digest that people compare: of everything on both cards, in groups of four digits."""
-        plain = sha256(b"hdpmf servers " + msgspec.json.encode(self)).hexdigest()[:32]
+        plain = labelled_digest("servers", canonical(self)).hex()[:32]
         return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
     @property
