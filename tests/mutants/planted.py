@@ -154,14 +154,14 @@ PLANTED = (
     Planted(
         "a server confirms reports while the clocks differ",
         "untrusted/aggregator/http.py",
-        "        self._check_clocks()\n        if self._driver",
-        "        if self._driver",
+        "        self._check_clocks()\n        count = size",
+        "        count = size",
         (f"{_CLOCKS}::test_nothing_is_confirmed_while_clocks_differ",),
     ),
     Planted(
         "a device gets a second token by another request",
         "untrusted/service/token_issuer.py",
-        "return 200 if known in (None, request) else 409",
+        "return 200 if known == request else 409",
         "return 200",
         (f"{_ISSUER}::test_of_two_requests_of_one_device_at_once_one_is_answered",),
     ),

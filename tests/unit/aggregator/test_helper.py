@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,7 @@ LIES = {
     "no element of the field": ({"spoil": no_element}, ReportError.VDAF_VERIFY_ERROR),
     "another seed for the helper": ({"spoil": to_helper}, ReportError.VDAF_VERIFY_ERROR),
     "for another task": ({"sealed_for": bytes(32)}, ReportError.HPKE_DECRYPT_ERROR),
+    "for another minimum": ({"configuration": 3}, ReportError.HPKE_DECRYPT_ERROR),
 }
 
 
@@ -109,6 +111,9 @@ LIES = {
 def test_a_lie_is_rejected_and_the_others_count(pair: Pair, name: str) -> None:
     how, reason = LIES[name]
     task = pair.add()
+    if "configuration" in how:
+        agreed = pair.leader.task(task).configuration
+        how = {"configuration": replace(agreed, min_batch_size=how["configuration"])}
     pair.upload(task, [0, 1])
     pair.leader.upload(task, pair.report(task, 2, **how))
     assert pair.aggregate_all() == 3

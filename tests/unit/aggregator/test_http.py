@@ -18,7 +18,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     COLLECTION_JOBS_PATH,
     MEDIA_TYPES,
     REPORTS_PATH,
+    HpkeConfigList,
     Problem,
+    ReportError,
+    ReportUploadStatus,
+    UploadErrors,
     UploadRequest,
     id_to_text,
 )
@@ -181,6 +185,55 @@ def test_reports_are_taken_and_refused_for_what_they_are(
     found = uploads.outcomes()
     assert (found["accepted"], found["failed"]) == (2, 6)
     assert found[Problem.UNRECOGNIZED_TASK] == 1
+
+
+def test_several_reports_fit_one_upload_and_each_has_its_answer(
+    folders: dict[str, AggregatorFolder],
+) -> None:
+    uploads = Uploads(folders, waiting=4)
+    first, second, third = (uploads.asked.report([1, 2, 3, number]) for number in range(3))
+    clash = uploads.asked.report([9, 9, 9, 9], report_id=first[:16])
+    answers: list[httpx.Response] = []
+
+    async def story(client: httpx.AsyncClient, resources: LeaderResources) -> None:
+        for body in (first + second, third + clash + second, third * 5):
+            kind = {"content-type": REPORT}
+            answers.append(await client.post(uploads.path, content=body, headers=kind))
+        assert resources._leader.waiting() == 3
+        assert resources._writer.expected == 0
+
+    uploads.run(story)
+    taken, partly, many = answers
+    assert (taken.status_code, taken.content) == (200, b"")
+    assert (partly.status_code, partly.headers["content-type"]) == (200, MEDIA_TYPES[UploadErrors])
+    refused = ReportUploadStatus(first[:16], ReportError.REPORT_REPLAYED)
+    assert UploadErrors.decode(partly.content).status == (refused,)
+    assert many.status_code == 503  # more than may wait
+    assert uploads.outcomes() == {"accepted": 4, "report_replayed": 1, "busy": 1}
+
+
+def test_a_token_is_for_one_report_of_an_upload(folders: dict[str, AggregatorFolder]) -> None:
+    uploads = Uploads(folders, enrolled=True)
+    report, headers = uploads.asked.admitted([1, 2, 3, 4])
+    statuses: list[int] = []
+
+    async def story(client: httpx.AsyncClient, _: LeaderResources) -> None:
+        for body in (report * 2, report):
+            told = {"content-type": REPORT, **headers}
+            statuses.append(
+                (await client.post(uploads.path, content=body, headers=told)).status_code
+            )
+
+    uploads.run(story)
+    assert statuses == [413, 200]
+
+
+def test_keys_are_served_as_dap_has_them(folders: dict[str, AggregatorFolder]) -> None:
+    for role in ("leader", "helper"):
+        (answer,) = answers_to(folders[role], [httpx.Request("GET", "https://server/hpke_config")])
+        assert answer.headers["content-type"] == MEDIA_TYPES[HpkeConfigList]
+        (config,) = HpkeConfigList.decode(answer.content).hpke_configs
+        assert config == folders[role].hpke.config
 
 
 def test_a_helper_goes_on_where_old_data_cannot_be_deleted(
