@@ -1,6 +1,4 @@
-"""A rating pays once, whatever the number of runs: by the shard's own numbers, and in what is
-said about it.
-"""
+"""A rating of hdp-sum pays once, whatever the number of runs, by the shard's own numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +15,6 @@ from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import SumContribution
 from hdpmf.private.client.contributions import OneRoundClient
 from hdpmf.untrusted.recommender.sums import make_survey
-from hdpmf.untrusted.service.outcome import state
-from hdpmf.untrusted.service.settings import RunSettings
 
 pytestmark = pytest.mark.slow
 
@@ -103,23 +99,3 @@ def test_a_person_pays_the_same_in_one_run_as_in_many() -> None:
     )
     assert together == pytest.approx(apart)
     assert together == pytest.approx(12 * 19 / 64)  # weights are sent in 64ths, rounded down
-
-
-def settings(epsilon: float) -> RunSettings:
-    return RunSettings(minimum=50, epsilon=epsilon, coding="soft")
-
-
-def test_the_statement_of_several_runs_says_that_each_rating_pays_once() -> None:
-    alone = state(settings(1.0), STARS)
-    year = state(settings(1.0), STARS, earlier=[1.0] * 51)
-    assert (alone.epsilon, year.epsilon) == (1.0, 1.0)
-    assert "runs" not in alone.guarantee
-    assert "52 runs" in year.guarantee
-    assert "pays once" in year.guarantee
-    assert "at most 1." in year.guarantee
-
-
-def test_where_epsilon_has_changed_the_largest_is_stated() -> None:
-    found = state(settings(0.5), STARS, earlier=[0.25, 2.0])
-    assert found.epsilon == 2.0
-    assert "at most 2." in found.guarantee

@@ -37,6 +37,8 @@ def same(left: Any, right: Any) -> bool:
         return left.dtype == right.dtype and np.array_equal(
             left, right, equal_nan=left.dtype.kind == "f"
         )
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, msgspec.Struct):
         return all(
             same(getattr(left, name), getattr(right, name)) for name in left.__struct_fields__
