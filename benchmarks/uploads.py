@@ -8,7 +8,7 @@
 The leader is a process on one core with a SQLite file on the disk (WAL, synchronous = FULL);
 devices are threads here on the other cores, each with a connection that it keeps (``--fresh``: a
 new one for every upload, with its handshake). Each report has its own id and its device's
-signature, which are checked; what is in it is the same. An upload counts when its 201 has come,
+signature, which are checked; what is in it is the same. An upload counts when an empty 200 came,
 after the commit. Checking reports with the helper is measured in ``benchmarks/two_servers.py``, and
 is off here. On a busy machine look at the second number, uploads per second of processor time.
 
@@ -73,7 +73,7 @@ def put_request(asked: Asked, report: bytes, *, fresh: bool) -> bytes:
     lines = [
         f"POST /tasks/{text(asked.id)}/reports HTTP/1.1",
         "host: localhost",
-        "content-type: application/dap-report",
+        "content-type: application/ppm-dap;message=upload-req",
         f"content-length: {len(report)}",
         f"authorization: {token.to_header()}",
         f"connection: {'close' if fresh else 'keep-alive'}",
@@ -117,7 +117,8 @@ def upload_all(
             stream.sendall(request)
             answer = stream.recv(4096)
             each.append(time.perf_counter() - begun)
-            if not answer.startswith(b"HTTP/1.1 201"):
+            taken = answer.startswith(b"HTTP/1.1 200") and b"content-length: 0\r" in answer
+            if not taken:
                 faults.append(answer.decode(errors="replace"))
             if fresh:
                 stream.close()
