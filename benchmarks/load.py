@@ -89,13 +89,13 @@ class Told:
 
 def crowd(pipe: Connection) -> None:
     """Devices, until the pipe is closed: first their keys, then what they have seen."""
-    from hdpmf.common.net.server import allow_connections
+    from hdpmf.common.base.files import allow_open_files
     from hdpmf.lab.simulate.demo import state_of
     from hdpmf.private.device.ledger import LEVELS
     from hdpmf.private.device.state import changed, new_state
     from hdpmf.private.device.state_file import StateFile
 
-    allow_connections(16_384)
+    allow_open_files(16_384)
     threading.stack_size(512 << 10)
     parts: list[tuple[Ratings, PrivacyWeights]] = pipe.recv()
     new = [new_state(LEVELS["middle"]) for _ in parts]

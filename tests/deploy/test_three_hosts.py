@@ -297,8 +297,10 @@ def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
     on.wait(
         "with the newest database the run ends again, and its model is published",
         lambda: _ended(shop) and _index(shop)["model"],
+        300,
     )
-    assert _facts(shop) == facts, "the same run has released other numbers"
+    # The copy had the first task only: the second one is asked again, and paid again.
+    assert _facts(shop) != facts
     on.crash("library")
     _copy_database(hosts, "old", back=True)
     on.run(Line("library", "hdpmf aggregator epoch aggregator"))
@@ -316,12 +318,12 @@ def _put_back_a_shop(on: Rehearsal, shop: Path) -> None:
     _restore(on, "before")
     on.wait("the shop of before the run serves", lambda: not _index(shop)["model"])
     assert not list(shop.glob("runs/*"))
-    before = _spent(on.hosts)
+    before, reports = _spent(on.hosts), on.hosts.log("ana").count(REPORTED)
     (line,) = (line for line in section(6) if "recommender run" in line.text)
     # Long enough for a device that has to find the shop again first, on a busy machine, too.
     on.run(Line(line.prompt, line.text.replace("--period 7d", "--period 40s --precision 5s")))
     on.wait("a second run takes reports", lambda: _task(shop) is not None)
-    on.wait("Ana reports in it", lambda: on.hosts.log("ana").count(REPORTED) == 3)
+    on.wait("Ana reports in it", lambda: on.hosts.log("ana").count(REPORTED) > reports)
     assert _spent(on.hosts) >= before
     on.run(section(7)[0])
 
