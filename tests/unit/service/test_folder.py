@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.protocol.catalogue import catalogue_table, check_chain
-from hdpmf.errors import ConfigError
+from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.untrusted.service.folder import Config, ServiceFolder
 from hdpmf.untrusted.service.keys import change_items
 from tests.unit.service.tables import table
@@ -54,3 +55,18 @@ def test_two_changes_at_once_come_one_after_another(tmp_path: Path) -> None:
     items = ServiceFolder(tmp_path / "r").items
     check_chain(items)
     assert sorted(map(int, items.table.ids)) == list(range(1, 18))
+
+
+def test_public_popularity_is_read_for_the_items_in_their_order(tmp_path: Path) -> None:
+    table = catalogue_table(IdIndex([3, 1, 2]), RatingScale(1.0, 5.0, 1.0))
+    folder = ServiceFolder.create(tmp_path / "r", Config(name="test"), table)
+    assert folder.public_popularity(folder.known.items) is None
+    (tmp_path / "r" / "popularity.csv").write_text("item,popularity\n1,10\n3,30\n9,90\n")
+    found = folder.public_popularity(folder.known.items)
+    assert found is not None
+    known = dict(zip(folder.known.items.ids.tolist(), found.tolist(), strict=True))
+    assert (known[1], known[3]) == (10.0, 30.0)
+    assert np.isnan(known[2])
+    (tmp_path / "r" / "popularity.csv").write_text("item,popularity\n1,many\n")
+    with pytest.raises(RatingsError, match="popularity"):
+        folder.public_popularity(folder.known.items)

@@ -62,6 +62,15 @@ def test_the_sum_is_exact_and_the_facts_the_librarys() -> None:
     assert world.published is None
 
 
+def test_public_popularity_stands_beside_what_was_released() -> None:
+    alone, beside = World(), World()
+    items = len(alone.known.items)
+    public = np.linspace(1.0, 1000.0, items)
+    released = alone.run().conduct().model.numbers.popularity
+    found = beside.run(popularity=public).conduct().model.numbers.popularity
+    assert found[-1] - released[-1] > found[0] - released[0]  # noise hides all of four people
+
+
 def test_a_task_begins_at_a_multiple_of_its_precision_and_report_times_tell_nothing() -> None:
     world = World()
     run = world.run()

@@ -35,6 +35,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from hdpmf.common.base.files import (
     FolderLayout,
@@ -44,6 +46,8 @@ from hdpmf.common.base.files import (
     read_file,
     storage_errors,
 )
+from hdpmf.common.data.ids import IdIndex
+from hdpmf.common.data.items import read_item_table
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.protocol import CatalogueTable, CatalogueVersion
 from hdpmf.common.protocol.catalogue import (
@@ -191,6 +195,15 @@ class ServiceFolder:
     def known(self) -> KnownItems:
         """The items, to compute with."""
         return known_items(self.items)
+
+    def public_popularity(self, items: IdIndex) -> NDArray[np.float64] | None:
+        """Read what the operator knows publicly of popularity, from a file in the folder, if any.
+
+        Raises:
+            RatingsError: The file is no item table.
+        """
+        path = self.path / POPULARITY
+        return read_item_table(path).public_popularity(items) if path.exists() else None
 
     @property
     def tls_folder(self) -> Path:
@@ -384,5 +397,8 @@ def begun_runs(folder: Path) -> list[Path]:
     """The folders of all runs that were begun, in no order."""
     return [path.parent for path in (folder / "runs").glob("*/settings.json") if path.is_file()]
 
+
+POPULARITY = "popularity.csv"
+"""Where the operator puts what is publicly known: columns ``item`` and ``popularity``."""
 
 LAYOUT = FolderLayout(5)

@@ -47,6 +47,7 @@ from hdpmf.common.protocol.task import (
     task_id,
 )
 from hdpmf.errors import DapError, FederationError, ProtocolError, RunOverError, TransportError
+from hdpmf.untrusted.recommender.deconvolution import beside_public
 from hdpmf.untrusted.recommender.pairs import PairsAnswer, facts_from_pairs, popularity_of
 from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
@@ -119,6 +120,7 @@ class Run:
         follow_keys: Shows devices newer keys of the servers; called while reports are taken.
         id: A new one where not given.
         files: For checkpoints; none where not given.
+        popularity: What is publicly known of how often items are chosen, if anything.
         log: Called with lines for people.
         known: The items, as the recommender computes with them.
         checkpoint: The state to resume from.
@@ -135,6 +137,7 @@ class Run:
     follow_keys: Callable[[], None] = lambda: None
     id: bytes = field(default_factory=lambda: secrets.token_bytes(RUN_BYTES))
     files: RunFiles = field(default_factory=RunFiles)
+    popularity: np.ndarray | None = None
     pace: Pace = field(default_factory=Pace)
     metrics: Metrics = field(default_factory=Metrics)
     log: Callable[[str], None] = no_log
@@ -178,7 +181,7 @@ class Run:
         facts, lists = facts_from_pairs(plan, answer, known.features, known.fingerprint)
         popular = facts.popularity.copy()
         popular[known.retired] = 0.0
-        facts = replace(facts, popularity=popular)
+        facts = beside_public(replace(facts, popularity=popular), self.popularity)
         self.metrics.runs_done += 1
         self.metrics.reports = checkpoint.pairs.reports
         self.metrics.tell()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from hdpmf.common.net.sum_servers import SumServers, TwoServers
-from hdpmf.common.protocol.catalogue import number_of
+from hdpmf.common.protocol.catalogue import known_items, number_of
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, read_key_list
 from hdpmf.common.protocol.servers import Servers
@@ -134,9 +134,11 @@ class Service:
             self._issuer.open(task_id(part.document), files.folder)
 
     def _run(self, run: bytes, record: RunRecord) -> Run:
+        table = self.folder.items_of(run)
         return Run(
             settings=record.settings,
-            table=self.folder.items_of(run),
+            table=table,
+            popularity=self.folder.public_popularity(known_items(table).items),
             people=record.people,
             servers=self._pinned(),
             keys=load_keys(self.folder.path, self.folder.config.name),
