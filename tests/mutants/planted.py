@@ -177,7 +177,9 @@ PLANTED = (
         "common/aggregation/two_servers/tokens.py",
         "if not key.holds(token):\n            raise",
         "if False:\n            raise",
-        (f"{_TOKENS}::test_an_issuer_that_signs_with_another_key_gets_no_report",),
+        (
+            "tests/unit/participant/test_taking_part.py::test_an_answer_that_is_no_signature_is_no_token",
+        ),
     ),
     Planted(
         "a token of another task is taken",
