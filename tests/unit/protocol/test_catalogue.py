@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale, synthetic_world
+from hdpmf.common.data.item_features import ItemFeatures, fingerprint
 from hdpmf.common.protocol import CatalogueTable, decode, encode
 from hdpmf.common.protocol.catalogue import MAX_GENRES, catalogue_table, digests_of, known_items
-from hdpmf.common.protocol.documents import to_base64
 from hdpmf.errors import ProtocolError
 
 
@@ -23,7 +23,8 @@ def test_both_sides_have_the_same_items_and_name_them_by_a_digest() -> None:
     assert ratings.item_table is not None
     table = catalogue_table(ratings.items, ratings.scale, ratings.item_table)
     known = known_items(_decoded(table))
-    assert known.fingerprint == to_base64(digests_of(table)[-1])
+    features = ItemFeatures.of_table(ratings.item_table, ratings.items)
+    assert known.fingerprint == fingerprint(ratings.items, features)
     assert known.items == ratings.items
     assert known.scale == ratings.scale
 

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
-from hdpmf.common.data.item_features import ItemFeatures
+from hdpmf.common.data.item_features import ItemFeatures, fingerprint
 from hdpmf.common.protocol.documents import (
     SIGNATURE_SIZE,
     Document,
@@ -152,7 +152,7 @@ class KnownItems:
     Attributes:
         item_table: Titles, genres, years and audiences, if any.
         features: Genres and years as numbers, if any.
-        fingerprint: Digest of the newest version.
+        fingerprint: Digest of the newest version; of an unsigned table the library's own.
         retired: Positions of items that are no longer recommended or asked about.
     """
 
@@ -222,7 +222,10 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
     if dated or any(table.titles) or any(table.genres) or any(table.audiences):
         public = ItemTable(items, *_columns(table)[:3], table.audiences)
     features = None if public is None else ItemFeatures.of_table(public, items)
-    name = to_base64(digests_of(catalogue)[-1])
+    if isinstance(catalogue, CatalogueVersion):
+        name = to_base64(catalogue.links[-1].digest)
+    else:
+        name = fingerprint(items, features)
     return KnownItems(
         items, scale, public, features, name, np.array(retired_in(catalogue), np.int64)
     )
