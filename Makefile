@@ -10,13 +10,14 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # tests start hundreds of interpreters.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
-.PHONY: help demo format check test lint style types docs statement dist bench soak image mutants clean
+.PHONY: help demo format check test web lint style types docs statement dist bench soak image mutants clean
 
 help:
 	@echo "make demo   set up .venv and train and measure hdp-sum on a synthetic world (about a minute the first time)"
 	@echo "make check  while you work: format, lint, types, contracts and the fast tests, and the shape of the tree"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
+	@echo "make web    types and tests of the person's app (clients/web): Node 20 or newer, npm"
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
 	@echo "make dist   build the wheel and the sdist into dist"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"
@@ -80,8 +81,17 @@ check: style
 	$(BIN)/python tools/house.py
 	$(call BESIDE_TYPES,$(PYTEST) -m "not slow and not paper")
 
-test: style
+test: style web
 	$(call BESIDE_TYPES,$(PYTEST))
+
+# The packages' own scripts are not run: nothing here needs them.
+clients/web/node_modules/.installed: clients/web/package-lock.json
+	npm --prefix clients/web ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+web: clients/web/node_modules/.installed
+	npm --prefix clients/web run types
+	npm --prefix clients/web test
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python tools/site.py

@@ -1,0 +1,249 @@
+/**
+ * The two circuits: "rank one, bounded trace" (products of one row) and "vector, bounded squares".
+ *
+ * What they prove, and how soundly, is in Python's `prio/rank_one.py` and `prio/bounded_vector.py`.
+ */
+
+import {
+  type Vector, addAt, mulAt, powers, secretVector, subAt, vectorOf, zeros,
+} from './field.ts'
+import { type Circuit, Prio3, bestChunk, bitLength, stated } from './prio3.ts'
+import type { Bytes } from './xof.ts'
+
+const PROOFS = 3
+
+export interface RowCircuit extends Circuit {
+  /** Return the vector of a row, by the same steps whatever is in it. */
+  encode(row: readonly number[]): Vector
+}
+
+/** A circuit of ours, for one task: rows go in, shares come out. */
+export class RowPrio extends Prio3 {
+  constructor(
+    readonly rows: RowCircuit, identifier: number, context: Bytes, parameters: Bytes,
+  ) {
+    super(rows, identifier, PROOFS, context, parameters)
+  }
+}
+
+export const rankOne = (heads: number, largest: number, bound: number, context: Bytes): RowPrio =>
+  new RowPrio(
+    new RankOne(heads, largest, bound), 0xffff1002, context, stated(heads, largest, bound),
+  )
+
+export function boundedVector(
+  entries: number, largest: number, bound: number, signed: boolean, context: Bytes,
+): RowPrio {
+  const parameters = stated(entries, largest, bound, Number(signed))
+  return new RowPrio(
+    new BoundedVector(entries, largest, bound, signed), 0xffff1003, context, parameters,
+  )
+}
+
+function checkRow(row: readonly number[], length: number, lowest: number, largest: number): void {
+  const right = row.every((each) => Number.isInteger(each) && each >= lowest && each <= largest)
+  if (row.length !== length || !right) {
+    throw new RangeError('a row is off its range; nothing was shared')
+  }
+}
+
+function restOf(row: readonly number[], bound: number): number {
+  const rest = bound - row.reduce((sum, each) => sum + each * each, 0)
+  if (rest < 0) throw new RangeError('a row is too long; nothing was shared')
+  return rest
+}
+
+/** What bits count of numbers from 0 to `largest`: all ones are just that. */
+function weightsOf(largest: number): number[] {
+  const below = bitLength(largest) - 1
+  return [...Array.from({ length: below }, (_, bit) => 2 ** bit), largest + 1 - 2 ** below]
+}
+
+function bitsOf(value: number, largest: number): number[] {
+  const below = bitLength(largest) - 1
+  const top = Number(value >= 2 ** below)
+  const rest = value - (largest + 1 - 2 ** below) * top
+  return [...Array.from({ length: below }, (_, bit) => Math.floor(rest / 2 ** bit) % 2), top]
+}
+
+class RankOne implements RowCircuit {
+  readonly degree = 2
+  readonly length: number
+  readonly randomLength: number
+  readonly arity: number
+  readonly calls: number
+  private readonly entries: readonly number[]
+  private readonly bits: number
+  private readonly chunk: number
+
+  constructor(
+    private readonly heads: number, private readonly largest: number, private readonly bound: number,
+  ) {
+    this.entries = weightsOf(largest)
+    this.bits = heads * this.entries.length + weightsOf(bound).length
+    this.length = this.bits + (heads * (heads + 1)) / 2
+    this.randomLength = 1 + heads
+    this.chunk = bestChunk(this.bits + 1, 2, this.degree)
+    this.calls = Math.ceil((this.bits + 1) / this.chunk)
+    this.arity = 2 * this.chunk
+  }
+
+  encode(row: readonly number[]): Vector {
+    checkRow(row, this.heads, 0, this.largest)
+    const each = row.map((value) => bitsOf(value, this.largest))
+    const values = this.entries.flatMap((_, plane) => each.map((bits) => bits[plane]))
+    values.push(...bitsOf(restOf(row, this.bound), this.bound))
+    row.forEach((first, at) => {
+      for (let other = at; other < row.length; other++) values.push(first * row[other])
+    })
+    return secretVector(values)
+  }
+
+  /** For each bit, and for u a: it times its power of the randomness, and it less 1. */
+  wires(vector: Vector, joint: Vector): Vector {
+    const { heads, bits, calls, chunk } = this
+    const numbers = zeros(calls * chunk)
+    numbers.set(vector.subarray(0, 2 * bits))
+    const counts = vectorOf(this.entries)
+    const [term, sum] = [zeros(1), zeros(1)]
+    for (let head = 0; head < heads; head++) {
+      sum.fill(0)
+      this.entries.forEach((_, plane) => {
+        mulAt(term, 0, vector, plane * heads + head, counts, plane)
+        addAt(sum, 0, sum, 0, term, 0)
+      })
+      mulAt(term, 0, sum, 0, joint, 1 + head)
+      addAt(numbers, bits, numbers, bits, term, 0)
+    }
+    const factors = powers(joint, 0, chunk)
+    const one = vectorOf([1])
+    const out = zeros(calls * this.arity)
+    for (let at = 0; at < calls * chunk; at++) {
+      mulAt(out, 2 * at, numbers, at, factors, at % chunk)
+      subAt(out, 2 * at + 1, numbers, at, one, 0)
+    }
+    return out
+  }
+
+  /** The sum over pairs of wires of their products. */
+  gadget(points: readonly Vector[], count: number): Vector {
+    const out = zeros(count)
+    const term = zeros(1)
+    for (let wire = 0; wire < points.length; wire += 2) {
+      for (let at = 0; at < count; at++) {
+        mulAt(term, 0, points[wire], at, points[wire + 1], at)
+        addAt(out, at, out, at, term, 0)
+      }
+    }
+    return out
+  }
+}
+
+const LARGEST_HALF = 16 // a gadget of degree 33
+
+class BoundedVector implements RowCircuit {
+  readonly randomLength = 1
+  readonly length: number
+  readonly arity: number
+  readonly degree: number
+  readonly calls: number
+  private readonly reach: number
+  private readonly half: number
+  private readonly items: number
+  private readonly slots: number
+  private readonly fill: number
+
+  constructor(
+    private readonly entries: number,
+    private readonly largest: number,
+    private readonly bound: number,
+    private readonly signed: boolean,
+  ) {
+    const reached = (half: number): number => (signed ? 2 : 4) * half * (half + 1)
+    let half = 0
+    while (half <= LARGEST_HALF && reached(half) < largest) half++
+    if (half > LARGEST_HALF) throw new RangeError('the largest entry is too large')
+    this.half = half
+    this.reach = reached(half)
+    this.fill = Math.floor(bound / this.reach ** 2) + mostRoots(this.reach ** 2 - 1)
+    this.degree = 2 * half + 1
+    this.items = entries + this.fill
+    this.slots = bestChunk(this.items, 2, this.degree)
+    this.calls = Math.ceil(this.items / this.slots)
+    this.arity = 2 * this.slots
+    this.length = 2 * this.items + this.calls
+  }
+
+  encode(row: readonly number[]): Vector {
+    checkRow(row, this.entries, this.signed ? -this.largest : 0, this.largest)
+    const every = [...row]
+    let rest = restOf(row, this.bound)
+    for (let at = 0; at < this.fill; at++) {
+      const root = Math.min(Math.floor(Math.sqrt(rest)), this.reach)
+      every.push(root)
+      rest -= root * root
+    }
+    const offset = this.signed ? this.half : 0
+    const shifted = every.map((each) => each + offset * (this.degree + 1))
+    const upper = shifted.map((each) => Math.floor(each / this.degree) - offset)
+    const lower = shifted.map((each) => (each % this.degree) - offset)
+    const subtotals: number[] = Array(this.calls).fill(0)
+    every.forEach((each, at) => {
+      subtotals[Math.floor(at / this.slots)] += each * each
+    })
+    return secretVector([...lower, ...upper, ...subtotals])
+  }
+
+  /** For each call, its items' lower digits and then their upper ones. */
+  wires(vector: Vector): Vector {
+    const { items, slots, calls } = this
+    const out = zeros(calls * this.arity)
+    for (let at = 0; at < items; at++) {
+      const to = Math.floor(at / slots) * this.arity + (at % slots)
+      out.set(vector.subarray(2 * at, 2 * at + 2), 2 * to)
+      out.set(vector.subarray(2 * (items + at), 2 * (items + at) + 2), 2 * (to + slots))
+    }
+    return out
+  }
+
+  /** Both digits' constraints and the square of the entry, each with its factor, over all slots. */
+  gadget(points: readonly Vector[], count: number, joint: Vector): Vector {
+    const { slots, half } = this
+    const factors = powers(joint, 0, this.arity + 1)
+    const middle = vectorOf([this.signed ? 0 : half])
+    const step = vectorOf([this.degree])
+    const squares = vectorOf(Array.from({ length: half }, (_, k) => (k + 1) ** 2))
+    const [out, product, square, term] = [zeros(count), zeros(1), zeros(1), zeros(1)]
+    const digit = (wire: Vector, at: number, factor: number): void => {
+      subAt(product, 0, wire, at, middle, 0)
+      mulAt(square, 0, product, 0, product, 0)
+      for (let k = 0; k < half; k++) {
+        subAt(term, 0, square, 0, squares, k)
+        mulAt(product, 0, product, 0, term, 0)
+      }
+      mulAt(product, 0, product, 0, factors, factor)
+      addAt(out, at, out, at, product, 0)
+    }
+    for (let slot = 0; slot < slots; slot++) {
+      const [lower, upper] = [points[slot], points[slots + slot]]
+      for (let at = 0; at < count; at++) {
+        digit(lower, at, slot)
+        digit(upper, at, slots + slot)
+        mulAt(term, 0, upper, at, step, 0)
+        addAt(term, 0, term, 0, lower, at)
+        mulAt(term, 0, term, 0, term, 0)
+        mulAt(term, 0, term, 0, factors, 2 * slots)
+        addAt(out, at, out, at, term, 0)
+      }
+    }
+    return out
+  }
+}
+
+/** So many largest roots are enough for any whole number up to this one. */
+function mostRoots(number: number): number {
+  let count = 0
+  for (let least = 1; least <= number; count++) least += Math.floor((least + 1) / 2) ** 2
+  return count
+}
+

@@ -1,0 +1,167 @@
+/**
+ * Taking part: read what is public, decide, commit, seal, send, and take the answer.
+ *
+ * A step either works on ratings or sends: a report is made before its moment, and leaves at it.
+ */
+
+import { type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
+import { PrivacyError, ProtocolError } from './documents.ts'
+import { random } from './platform.ts'
+import { INDEX, type Published, readIndex, wanted } from './published.ts'
+import { type Carrier, type Sealed, seal, statusIn } from './seal.ts'
+import { type Joined, type State, of } from './state.ts'
+import { Committed, type Held, type Store } from './store.ts'
+import { readTask } from './task.ts'
+import { tokenIn } from './tokens.ts'
+import type { Bytes } from './xof.ts'
+
+const POLL_EVERY = 300
+
+export interface Platform {
+  readonly store: Store
+  readonly carrier: Carrier
+  /** Unix time, in seconds. */
+  now(): number
+  /** Is told what happens, for its owner; nothing of it holds a rating. */
+  say?(said: Said): void
+}
+
+export class Device {
+  private lookAt = 0
+  private ready: { readonly sending: Sending; readonly sealed: Sealed }[] = []
+  private version = 0 // of the state that they were made of
+
+  private constructor(private readonly platform: Platform) {}
+
+  /** Open a device's store; `fresh` is the state of one that is new. */
+  static async open(platform: Platform, fresh: State): Promise<Device> {
+    if ((await platform.store.load()) === null) await platform.store.commit(fresh, 0)
+    return new Device(platform)
+  }
+
+  async held(): Promise<Held> {
+    const held = await this.platform.store.load()
+    if (held === null) throw new PrivacyError('this device was erased')
+    return held
+  }
+
+  /** Commit a change of the state, by the owner or by what was answered. */
+  async change(make: (state: State) => State): Promise<Committed> {
+    for (let tries = 0; tries < 16; tries++) {
+      const held = await this.held()
+      const committed = await Committed.commit(this.platform.store, make(held.state), held.version)
+      if (committed !== null) return committed
+    }
+    throw new PrivacyError('the store takes no change')
+  }
+
+  /** Do what is due; return the seconds until there may be something to do again. */
+  async step(): Promise<number> {
+    const now = this.platform.now()
+    // Where the owner has changed something, it is decided again.
+    if (this.ready.length > 0 && (await this.held()).version !== this.version) this.ready = []
+    if (this.ready.length > 0) await this.sendDue(now)
+    else await this.decided(now)
+    const due = nextMoment((await this.held()).state)
+    const moments = this.ready.length > 0
+      ? this.ready.map(({ sending }) => sending.at)
+      : [this.lookAt, ...(due === null ? [] : [due])]
+    return Math.max(Math.min(...moments) - this.platform.now(), 1)
+  }
+
+  private async decided(now: number): Promise<void> {
+    const { store, say } = this.platform
+    let published: ReadonlyMap<string, Published> = new Map()
+    // Or the clock was put back.
+    if (now >= this.lookAt || this.lookAt > now + 3 * POLL_EVERY) {
+      published = await this.look(Math.floor(now))
+      this.lookAt = now + POLL_EVERY * (0.5 + random(1)[0] / 256)
+    }
+    const held = await this.held()
+    const decision = await decide(held.state, published, Math.floor(this.platform.now()))
+    const committed = await Committed.commit(store, decision.state, held.version)
+    if (committed === null) return // the owner was here; it is decided again at the next step
+    this.version = committed.version
+    decision.said.forEach((each) => say?.(each))
+    for (const sending of decision.sending) {
+      try {
+        this.ready.push({ sending, sealed: await seal(committed, sending, Math.floor(now)) })
+      } catch (error) {
+        if (!(error instanceof ProtocolError)) throw error
+        await this.take(sending, null)
+      }
+    }
+  }
+
+  private async sendDue(now: number): Promise<void> {
+    const due = this.ready.filter(({ sending }) => sending.at <= now)
+    this.ready = this.ready.filter(({ sending }) => sending.at > now)
+    for (const { sending, sealed } of due) {
+      const told = await this.platform.carrier.send(sealed).catch(() => null)
+      await this.take(sending, told?.status ?? null, told?.body)
+    }
+  }
+
+  /** Commit what came of something that was sent. */
+  private async take(sending: Sending, status: number | null, body?: Bytes): Promise<void> {
+    let said: readonly Said[] = []
+    const now = Math.floor(this.platform.now())
+    const change = (state: State): State => {
+      let [told, token] = [status, undefined as Bytes | undefined]
+      const { answer } = of(state, sending.address)
+      const bearing = status === 200 && sending.what !== 'enrolment'
+      if (bearing && body !== undefined && answer !== null) {
+        try {
+          if (sending.what === 'report') told = statusIn(body)
+          else token = tokenIn(answer, readTask(answer.document), body)
+        } catch (error) {
+          if (!(error instanceof ProtocolError)) throw error
+          told = null // an answer that is none
+        }
+      }
+      const decision = answered(state, sending, now, told, token)
+      said = decision.said
+      return decision.state
+    }
+    this.version = (await this.change(change)).version
+    said.forEach((each) => this.platform.say?.(each))
+  }
+
+  /** Read what is published. What is read depends on nothing but what is public. */
+  private async look(now: number): Promise<ReadonlyMap<string, Published>> {
+    const { state } = await this.held()
+    const found = new Map<string, Published>()
+    for (const joined of state.joined) {
+      if (joined.left) continue
+      const { address } = joined.invitation
+      try {
+        const data = await this.platform.carrier.read(`${address}/${INDEX.name}`, INDEX.most)
+        found.set(address, await this.files(state, joined, readIndex(data), now))
+      } catch {
+        continue // it could not be reached, or says nothing that can be read
+      }
+    }
+    return found
+  }
+
+  private async files(
+    state: State, joined: Joined, index: Published['index'], now: number,
+  ): Promise<Published> {
+    const files = new Map<string, Bytes>()
+    const tried = new Set<string>()
+    let read = 0
+    for (;;) {
+      const seen = { index, files, read }
+      const waiting = wanted(state, joined, seen, now).filter(({ name }) => !tried.has(name))
+      if (waiting.length === 0) return seen
+      for (const { name, digest, most } of waiting) {
+        tried.add(name)
+        const url = `${joined.invitation.address}/${name}`
+        const data = await this.platform.carrier.read(url, most).catch(() => null)
+        if (data === null) continue
+        read += data.length
+        files.set(digest, data.length > most ? new Uint8Array(0) : data) // so that it is refused
+      }
+    }
+  }
+}

@@ -1,0 +1,113 @@
+import { describe, expect, test } from 'vitest'
+
+import { answered, decide } from '../src/decide.ts'
+import { fromHex, readDocument, toHex } from '../src/documents.ts'
+import { bothPrices, matrixPrice, promise, total, vectorPrice } from '../src/ledger.ts'
+import { type Published, readIndex } from '../src/published.ts'
+import { rowOf, toStars } from '../src/rows.ts'
+import { type Joined, type State, join, newState } from '../src/state.ts'
+import { type Entry, ours, read } from './files.ts'
+
+const NAMES = {
+  keysDigest: 'keys_digest', tokenAt: 'token_at', reportAt: 'report_at',
+} as Record<string, string>
+
+const plainAnswer = (answer: NonNullable<Joined['answer']>): Entry =>
+  Object.fromEntries(Object.entries(answer).filter(([name]) => name !== 'document').map(
+    ([name, value]) => [NAMES[name] ?? name, value instanceof Uint8Array ? toHex(value) : value]))
+
+const plain = (state: State): Entry => ({
+  seed: toHex(state.seed),
+  ledger: state.ledger,
+  joined: state.joined.map((each) => ({
+    address: each.invitation.address,
+    enrolled: each.enrolled,
+    enrol_at: each.enrolAt,
+    catalogue: each.catalogue,
+    model: each.model,
+    arrays: each.arrays,
+    keys: each.keys.map(toHex),
+    keys_digest: each.keysDigest,
+    answer: each.answer && plainAnswer(each.answer),
+    seen: each.seen,
+    refused: each.refused,
+    read: each.read,
+  })),
+  files: Object.keys(state.files).sort(),
+})
+
+const seenIn = (given: Entry): Published => ({
+  index: readIndex(new TextEncoder().encode(given.index)),
+  files: new Map(Object.entries<string>(given.files).map(([name, data]) => [name, fromHex(data)])),
+  read: given.read,
+})
+
+describe('a device decides as Python does', () => {
+  test.each<Entry>(read(ours(), 'decide.json').cases)('$name',
+    async ({ name, ...story }: Entry) => {
+      const { begin } = story
+      const fresh = { ...newState(begin.limits, begin.wish), seed: fromHex(begin.seed) }
+      const joined = join(fresh, begin.invitation)
+      let state: State = { ...joined, joined: [{ ...joined.joined[0], enrolled: begin.enrolled }] }
+      let sending: readonly Entry[] = []
+      for (const step of story.steps) {
+        if (step.answered) {
+          state = answered(state, sending[0], step.now, step.status, fromHex(step.token)).state
+        } else {
+          const seen = new Map<string, Published>()
+          if (step.published) seen.set(begin.invitation.address, seenIn(step.published))
+          const decision = await decide(state, seen, step.now)
+          state = decision.state
+          sending = decision.sending
+          expect(sending.map((each) => ({ ...each, task: toHex(each.task) }))).toEqual(step.sending)
+          const rule = Number(name[0])
+          if (rule > 0) {
+            const why = decision.said.map((each) => (each.what === 'refused' ? each.why : ''))
+            expect(why).toEqual([`rule ${rule}`])
+          }
+        }
+        expect(plain(state)).toEqual(step.state)
+      }
+    })
+})
+
+test('rows are the same whole numbers as Python’s', () => {
+  const { cases } = read(ours(), 'rows.json')
+  for (const { sums, scale, rated, wish, row } of cases) {
+    const starred = rated.map(([position, value, weight]: number[]) =>
+      ({ position, stars: toStars(value, scale), weight }))
+    const found = rowOf(sums, starred, wish)
+    expect(Object.fromEntries(found.flatMap((each, at) => (each ? [[String(at), each]] : [])))).toEqual(row)
+  }
+  expect(cases.length).toBe(60)
+})
+
+test('the ledger’s histories come to the same numbers as Python’s', () => {
+  const { cases } = read(ours(), 'ledger.json')
+  for (const { limits, asked, expected } of cases) {
+    const lines: ReturnType<typeof promise>[] = []
+    for (const one of asked) {
+      const presence = () => vectorPrice(one.bound, one.presence, false, one.items)
+      const price = one.part === 'pairs'
+        ? matrixPrice(one.bound, one.deviation, one.heads)
+        : one.values === 0
+          ? presence()
+          : bothPrices(presence(), vectorPrice(one.bound, one.values, true, one.items))
+      const about = { at: one.at, recommender: 'a', task: String(lines.length), part: one.part }
+      lines.push(promise(limits, lines, price, one.wish, about))
+    }
+    expect(lines.map(({ price, zeros, cost }) => ({ price, zeros, ...cost }))).toEqual(expected.lines)
+    expect(total(lines)).toEqual(expected.total)
+  }
+  expect(cases.length).toBe(40)
+})
+
+test('a document has one spelling', () => {
+  const readNumber = (text: string): unknown =>
+    readDocument((value) => value, new TextEncoder().encode(text))
+  for (const good of ['{"a":1,"b":[1e-7,1e+21,"é"]}', '{"version":2}']) readNumber(good)
+  for (const bad of ['{"b":1,"a":1}', '{"a":1,"a":1}', '{"a": 1}', '{"a":1.0}', '{"a":-0}',
+    '{"a":"\\u00e9"}', '{"a":1}\n', '\ufeff{"a":1}', '{"a":1e21}']) {
+    expect(() => readNumber(bad), bad).toThrow(/refused/)
+  }
+})
