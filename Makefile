@@ -1,4 +1,5 @@
-# Two commands do everything on a fresh machine: make demo, make test. They need python3 >= 3.11 and nothing else.
+# Two commands do everything on a fresh machine: make demo, make test. They need python3 >= 3.11; make test
+# needs Node 20 as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +14,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=
 .PHONY: help demo format check test web lint style types docs statement dist bench soak image mutants clean
 
 help:
-	@echo "make demo   set up .venv and train and measure hdp-sum on a synthetic world (about a minute the first time)"
+	@echo "make demo   set up .venv and train and measure hdp-pairs on a synthetic world (about a minute the first time)"
 	@echo "make check  while you work: format, lint, types, contracts and the fast tests, and the shape of the tree"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
@@ -51,8 +52,8 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(call INSTALL,.[bench])
 
 demo: $(VENV)/.installed
-	@echo "Training on a made-up world: hdpmf evaluate hdp-sum --data synthetic"
-	@$(BIN)/hdpmf evaluate hdp-sum --data synthetic
+	@echo "Training on a made-up world: hdpmf evaluate hdp-pairs --data synthetic"
+	@$(BIN)/hdpmf evaluate hdp-pairs --data synthetic
 
 lint: style types
 
