@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hdpmf.errors import StorageError
 from tests.aggregator.postgres import cluster, new_database
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task, near
 
@@ -98,8 +99,19 @@ def wait_for_two(parent: int) -> list[int]:
     return children(parent)
 
 
-def test_no_database_is_an_error_of_one_line(tmp_path: Path) -> None:
-    with Pair(tmp_path, databases={LEADER: "postgresql+psycopg://nobody@127.0.0.1:9/none"}) as pair:
+def test_a_folder_is_not_made_without_its_database(tmp_path: Path) -> None:
+    nowhere = "postgresql+psycopg://nobody@127.0.0.1:9/none"
+    with pytest.raises(StorageError, match=r"^the database refused: [^\n]*$"):
+        Pair(tmp_path, databases={LEADER: nowhere})
+
+
+def test_a_database_that_is_gone_is_an_error_of_one_line(tmp_path: Path) -> None:
+    with Pair(tmp_path) as pair:
+        config = pair.folders[LEADER].path / "config.toml"
+        nowhere = 'database = "postgresql+psycopg://nobody@127.0.0.1:9/none"'
+        lines = config.read_text().splitlines()
+        kept = [line for line in lines if not line.startswith("database")]
+        config.write_text("\n".join([nowhere, *kept]))
         pair.deployment.start(
             LEADER, "hdpmf", "aggregator", "serve", str(pair.folders[LEADER].path)
         )
