@@ -26,10 +26,11 @@ from hdpmf.models.fitted import (
     column,
     described_items,
     privacy_weights,
+    reading,
+    writing,
 )
 from hdpmf.models.later_ratings import LaterRatings
 from hdpmf.models.lists import Lists, Several
-from hdpmf.models.one_state import reading, writing
 from hdpmf.models.training import EpochRecord
 from hdpmf.private.client import Devices
 from hdpmf.untrusted.recommender import Catalogue

@@ -1,10 +1,18 @@
-"""A fitted model: the recommender's part, the devices' part, and predictions from both."""
+"""A fitted model: the recommender's part, the devices' part, and predictions from both.
+
+Models are for many threads: a writer changes a copy, which appears at once; a reader keeps one
+state. Writers of a model wait for each other, readers for nobody. What a writer learned is seen
+whole or, where it fails, not at all.
+"""
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from threading import RLock
+from typing import Any, ClassVar, Self, TypeVar, cast
 from uuid import UUID
 
 import numpy as np
@@ -15,9 +23,52 @@ from hdpmf.common.data.ids import as_written
 from hdpmf.common.methods import METHODS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, NotFittedError, RatingsError, UnknownIdError, hint
-from hdpmf.models.one_state import reading
 from hdpmf.private.client import Devices
 from hdpmf.untrusted.recommender import Catalogue
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Turn:
+    """A lock of one model; what is made of the model's file or deep copy has its own."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Turn], tuple[()]]:
+        return Turn, ()
+
+
+def writing(method: F) -> F:
+    """Let a method change a copy of the model, whose state then takes the place of the model's."""
+
+    @wraps(method)
+    def in_a_copy(self: Any, *args: Any, **options: Any) -> Any:
+        with self.__dict__.setdefault("_turn", Turn()):
+            draft = copy.copy(self)
+            if "devices_" in draft.__dict__:
+                draft.devices_ = copy.copy(draft.devices_)  # it replaces its arrays one by one
+            answer = method(draft, *args, **options)
+            self.__dict__ = draft.__dict__  # one step: never some attributes of both
+        return self if answer is draft else answer
+
+    return cast(F, in_a_copy)
+
+
+def reading(method: F) -> F:
+    """Let a method see one state of the model from its beginning to its end."""
+
+    @wraps(method)
+    def of_one_state(self: Any, *args: Any, **options: Any) -> Any:
+        return method(copy.copy(self), *args, **options)
+
+    return cast(F, of_one_state)
 
 
 class Parameters:

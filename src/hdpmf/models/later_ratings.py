@@ -11,8 +11,7 @@ from hdpmf.common.data import Ratings, RatingsLike
 from hdpmf.common.model.device_fit import STARS
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.errors import ConfigError, RatingsError, notify
-from hdpmf.models.fitted import FittedModel, privacy_weights
-from hdpmf.models.one_state import writing
+from hdpmf.models.fitted import FittedModel, privacy_weights, writing
 from hdpmf.private.client import Devices
 from hdpmf.private.client.recency import UNKNOWN
 from hdpmf.untrusted.recommender import Catalogue

@@ -11,8 +11,7 @@ import numpy as np
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, RatingsLike
 from hdpmf.errors import ConfigError, RatingsError, hint
-from hdpmf.models.fitted import FittedModel, column, first_times, is_one_id
-from hdpmf.models.one_state import reading
+from hdpmf.models.fitted import FittedModel, column, first_times, is_one_id, reading
 from hdpmf.models.result_tables import RecommendedList, RecommendedLists
 from hdpmf.private.client.ranking import ChooseAndLike, ListMaker, ListOrder, Recommendation
 

@@ -21,7 +21,6 @@ from hdpmf.common.protocol import (
     ItemCounts,
     SumContribution,
 )
-from hdpmf.common.protocol.task import configuration_of
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -103,6 +102,7 @@ def sealed_report(
         ReportMetadata,
         Role,
     )
+    from hdpmf.common.protocol.task import configuration_of
 
     metadata = ReportMetadata(shares.report_id, shares.time // task.precision)
     configuration = configuration_of(task, task_id)
