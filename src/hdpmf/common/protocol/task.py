@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from hdpmf.common.aggregation.two_servers.tokens import TokenKey, challenge_digest
 from hdpmf.common.protocol.documents import (
     RUN_SIZE,
     Document,
@@ -200,6 +199,8 @@ class Task(Document, frozen=True, tag="task"):
                 len(self.sums.weights) == len(heads), "there must be a weight for every head"
             )
         if self.token_key:
+            from hdpmf.common.aggregation.two_servers.tokens import TokenKey
+
             TokenKey(from_base64(self.token_key))
 
 
@@ -252,6 +253,8 @@ DEVICE_HEADER, SIGNATURE_HEADER = "hdpmf-device", "hdpmf-signature"
 
 def token_challenge(task: Task, task_id: bytes) -> bytes:
     """Return the digest that binds a token to a task, and by its id to everything in it."""
+    from hdpmf.common.aggregation.two_servers.tokens import challenge_digest
+
     return challenge_digest(task.collector.identity, task_id, task.servers.leader.identity)
 
 
