@@ -277,6 +277,7 @@ def _put_back_a_store(on: Rehearsal, old: Path) -> None:
     said = on.hosts.call("homes", "hdpmf", "device", "join", "ben.sqlite", fails=True)
     assert "is an old copy" in said, said
     shutil.copyfile(newest, store)
+    on.hosts.start("ben", "homes", "hdpmf", "device", "join", "ben.sqlite", "--every", "2")
     on.say(f"Ben's store of before the run is refused: {said.strip()}")
 
 
