@@ -210,7 +210,7 @@ def test_a_log_line_names_an_error_and_never_quotes_it(caplog: pytest.LogCapture
             raise ValueError("share 0123456789abcdef")
         except ValueError as error:
             event("trouble", logging.ERROR, error, reports=3)
-        logging.getLogger("uvicorn.error").error("from %s", "192.0.2.7")
+        logging.getLogger("another.library").error("from %s", "192.0.2.7")
     ours, theirs = (JsonLines(role="leader").format(record) for record in caplog.records)
     line = json.loads(ours)
     assert (line["event"], line["error"], line["reports"], line["role"]) == (
