@@ -15,13 +15,15 @@ import { readTask } from './task.ts'
 import { tokenIn } from './tokens.ts'
 import type { Bytes } from './xof.ts'
 
-const POLL_EVERY = 300
+const POLL_EVERY = 300 // seconds, about, between two looks
 
 export interface Platform {
   readonly store: Store
   readonly carrier: Carrier
   /** Unix time, in seconds. */
   now(): number
+  /** Seconds, about, between two looks at what is published. */
+  readonly every?: number
   /** Is told what happens, for its owner; nothing of it holds a rating. */
   say?(said: Said): void
 }
@@ -73,9 +75,10 @@ export class Device {
     const { store, say } = this.platform
     let published: ReadonlyMap<string, Published> = new Map()
     // Or the clock was put back.
-    if (now >= this.lookAt || this.lookAt > now + 3 * POLL_EVERY) {
+    const { every = POLL_EVERY } = this.platform
+    if (now >= this.lookAt || this.lookAt > now + 3 * every) {
       published = await this.look(Math.floor(now))
-      this.lookAt = now + POLL_EVERY * (0.5 + random(1)[0] / 256)
+      this.lookAt = now + every * (0.5 + random(1)[0] / 256)
     }
     const held = await this.held()
     const decision = await decide(held.state, published, Math.floor(this.platform.now()))

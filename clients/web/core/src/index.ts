@@ -3,9 +3,11 @@
 export { type Decision, type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
 export { Device, type Platform } from './device.ts'
 export { NotNowError, PrivacyError, ProtocolError } from './documents.ts'
+
+export { type Link, opened, readLink, serversDigest } from './invitations.ts'
 export { type Cost, LEVELS, type Limits, type Line, total } from './ledger.ts'
 export { type Index, type Published, readIndex } from './published.ts'
 export { type Carrier, Sealed, seal } from './seal.ts'
-export { type Joined, type Rated, type State, join, leave, newState, rate } from './state.ts'
+export { type Invitation, type Joined, type Rated, type State, join, leave, newState, rate } from './state.ts'
 export { Committed, IndexedStore, MemoryStore, type Held, type Store } from './store.ts'
 export { RULES } from './task.ts'

@@ -36,7 +36,7 @@ export interface Answer {
   readonly done: boolean
 }
 
-const invitation = object({ address: text(300), authority: text(), name: text(), servers })
+export const invitation = object({ address: text(300), authority: text(), name: text(), servers })
 export interface Invitation {
   readonly address: string
   readonly authority: string
