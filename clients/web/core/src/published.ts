@@ -6,7 +6,7 @@
 
 import {
   NotNowError, ProtocolError, type Read, VERSION, canonical, fileDigest, flag, fromBase64,
-  DIGEST_SIZE, isSame, labelledDigest, list, named, numberFrom, object, only, orNull, readDocument,
+  DIGEST_SIZE, fromHex, isSame, labelledDigest, list, named, numberFrom, object, only, orNull, readDocument,
   require, sha256, text, toBase64, whole,
 } from './documents.ts'
 import { utf8, verifies } from './platform.ts'
@@ -148,6 +148,8 @@ type Catalogue = ReturnType<typeof catalogue>
 export interface Items extends Table {
   /** The digest of the newest version. */
   readonly fingerprint: string
+  /** All versions, the first one first: their digests, and how many of the items they have. */
+  readonly versions: readonly (readonly [string, number])[]
   readonly retired: ReadonlySet<number>
   readonly positions: ReadonlyMap<string, number>
 }
@@ -214,9 +216,11 @@ export function itemsOf(state: State, joined: Joined): Items {
   let found = read.get(data)
   if (found === undefined) {
     const { table: items, links } = readCatalogue(data)
+    const versions = links.map((each) => [toBase64(digestOf(each)), each.items] as const)
     found = {
       ...items,
-      fingerprint: toBase64(digestOf(links[links.length - 1])),
+      versions,
+      fingerprint: versions[versions.length - 1][0],
       retired: new Set(links.flatMap((each) => each.retired)),
       positions: new Map(items.ids.map((id, at) => [id, at])),
     }
@@ -265,7 +269,7 @@ export interface HpkeConfig {
 async function checkList(data: Bytes, server: Server): Promise<KeyList> {
   const { keys, signature } = readDocument(signedList, data, MAX_LIST)
   const digest = labelledDigest('key list', utf8(canonical(keys)))
-  const good = await verifies(fromBase64(server.signing), fromBase64(signature), digest)
+  const good = await verifies(fromHex(server.signing), fromBase64(signature), digest)
   require(good, "a server's list of keys is not signed by the key on its card")
   configsIn(keys)
   return keys
@@ -343,11 +347,16 @@ const model = object({
   reports: list(whole()), run: text(), type: only('model'), version: only(VERSION),
 })
 
-export const readModel = (data: Bytes): ReturnType<typeof model> => {
+export type Model = ReturnType<typeof model>
+
+const readModel = (data: Bytes): Model => {
   const found = readDocument(model, data)
   fromBase64(found.run, 16)
   return found
 }
+
+/** Return the document of the last model that a recommender has published. */
+export const modelOf = (state: State, joined: Joined): Model => readModel(state.files[joined.model])
 
 function checkArray({ kind, shape, sha256: digest }: ArrayFile, data: Bytes): void {
   const count = shape.reduce((all, each) => all * each, 1)

@@ -20,4 +20,6 @@ export const namesIn = (folder: string, start: string): string[] =>
 
 export const hex = (data: Uint8Array): string => Buffer.from(data).toString('hex')
 
+export const bytes = (text: string): Bytes => new TextEncoder().encode(text)
+
 export const unhex = (text: string): Bytes => new Uint8Array(Buffer.from(text, 'hex'))

@@ -17,11 +17,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hdpmf.common.base.names import check_scripts, plain_letters
-from hdpmf.common.protocol.documents import compared, from_base64
-from hdpmf.errors import ConfigError, ProtocolError, needs
+from hdpmf.common.protocol.documents import canonical, labelled_digest
+from hdpmf.errors import ConfigError, needs
 
 if TYPE_CHECKING:
     pass
+
+_KEY_HEX = 64
 
 T = TypeVar("T")
 
@@ -32,9 +34,9 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Attributes:
         organisation: Its operator. Two servers of one organisation protect from nobody.
         url: ``https://`` with host and port.
-        identity: Its X25519 public key (base64url), by which servers and collectors know it.
+        identity: Its X25519 public key (hex), by which servers and collectors know each other.
         authority: Issuer of its TLS certificate (PEM); empty for the public ones.
-        signing: Its Ed25519 public key (base64url), which signs the list of its HPKE keys
+        signing: Its Ed25519 public key (hex), which signs the list of its HPKE keys
             (``key_list``).
     """
 
@@ -70,8 +72,8 @@ class Collector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         organisation: Its operator.
-        hpke: Its HpkeConfig, encoded (base64url): noised sums are encrypted to it.
-        identity: Its X25519 public key (base64url).
+        hpke: Its HpkeConfig, encoded (hex): noised sums are encrypted to it.
+        identity: Its X25519 public key (hex).
     """
 
     organisation: str
@@ -82,11 +84,6 @@ class Collector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         _check_name(self.organisation)
         _check_key(self.identity, "identity", self.organisation)
         _check_config(self.hpke, self.organisation)
-
-    @property
-    def digest(self) -> str:
-        """The digest that people compare before servers admit it."""
-        return compared("collector", self)
 
 
 class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -119,7 +116,8 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def digest(self) -> str:
         """The digest that people compare: of everything on both cards, in groups of four digits."""
-        return compared("servers", self)
+        plain = labelled_digest("servers", canonical(self)).hex()[:32]
+        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
     @property
     def names(self) -> str:
@@ -186,19 +184,17 @@ def _check_name(name: str) -> None:
 
 
 def _check_key(key: str, what: str, whose: str) -> None:
-    try:
-        from_base64(key, 32)
-    except ProtocolError:
-        raise ConfigError(f"the {what} of {whose!r} must be 32 bytes in base64url") from None
+    if len(key) != _KEY_HEX or not set(key) <= set("0123456789abcdef"):
+        raise ConfigError(f"the {what} of {whose!r} must have {_KEY_HEX} hexadecimal digits")
 
 
 def _check_config(config: str, whose: str) -> None:
-    try:
-        right = 9 <= len(from_base64(config)) <= 500
-    except ProtocolError:
-        right = False
-    if not right:
-        raise ConfigError(f"the HPKE configuration of {whose!r} must be in base64url")
+    if (
+        not 18 <= len(config) <= 1000
+        or len(config) % 2
+        or not set(config) <= set("0123456789abcdef")
+    ):
+        raise ConfigError(f"the HPKE configuration of {whose!r} must be in hexadecimal")
 
 
 _THIS_MACHINE = "localhost"
