@@ -92,6 +92,7 @@ clients/web/node_modules/.installed: clients/web/package-lock.json
 
 web: clients/web/node_modules/.installed
 	npm --prefix clients/web run types
+	npm --prefix clients/web run build
 	npm --prefix clients/web test
 
 docs: $(VENV)/.installed-dev

@@ -18,6 +18,7 @@ from typing import Any
 
 from hdpmf.common.aggregation.two_servers.dap.messages import id_to_text
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey, blind_token, challenge_digest
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.enrolment import PARTICIPANTS_PATH, SignedEnrolment
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
@@ -107,7 +108,7 @@ def token_ms(folder: Path, participants: Participants) -> Iterator[float]:
         request = blind_token(key.public, challenge_digest("films", TASK), nonce).request
         signature = who.sign(signed_token_request(TASK, sha256(request).digest()))
         begin = time.process_time()
-        status, _ = desk.take(id_to_text(TASK), who.public.hex(), signature, request)
+        status, _ = desk.take(id_to_text(TASK), to_base64(who.public), signature, request)
         yield 1000 * (time.process_time() - begin)
         if status != 200:
             raise SystemExit(f"a token was refused ({status})")

@@ -28,6 +28,7 @@ from hdpmf.common.aggregation.two_servers.tokens import (
     blind_token,
     challenge_digest,
 )
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.untrusted.service.participants import Participants
@@ -76,7 +77,10 @@ def measure(count: int) -> dict[str, float]:
 
         def issue(number: int) -> None:
             status, answers[number] = desk.take(
-                id_to_text(TASK), devices[number].public.hex(), signed[number], requests[number]
+                id_to_text(TASK),
+                to_base64(devices[number].public),
+                signed[number],
+                requests[number],
             )
             if status != 200:
                 raise SystemExit(f"a token was refused ({status})")

@@ -249,7 +249,7 @@ def measure(sums: Linear | Pairs, reports: int, folder: Path, url: str | None) -
     collector, issuer = KeyPair.generate(), IssuerKey.generate()
     card = Collector(
         organisation="shop",
-        hpke=collector.config.encode().hex(),
+        hpke=to_base64(collector.config.encode()),
         identity=PartyKey.generate().public,
     )
     task = Task(

@@ -75,7 +75,7 @@ class CollectorHere:
     def __init__(self, name: str = "shop") -> None:
         self.party, self.hpke = PartyKey.generate(), KeyPair.generate(7)
         self.card = Collector(
-            organisation=name, hpke=self.hpke.config.encode().hex(), identity=self.party.public
+            organisation=name, hpke=to_base64(self.hpke.config.encode()), identity=self.party.public
         )
 
     def headers(self, server: Server) -> dict[str, str]:

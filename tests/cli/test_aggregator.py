@@ -12,6 +12,7 @@ from .conftest import Call
 pytest.importorskip("pyhpke")
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
 from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
@@ -52,7 +53,7 @@ def pair(call: Call, tmp_path: Path) -> tuple[Path, Path]:
 def collector(path: Path, name: str) -> Collector:
     card = Collector(
         organisation=name,
-        hpke=KeyPair.generate().config.encode().hex(),
+        hpke=to_base64(KeyPair.generate().config.encode()),
         identity=PartyKey.generate().public,
     )
     path.write_bytes(card_to_json(card))

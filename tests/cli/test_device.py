@@ -101,7 +101,7 @@ def test_init_makes_a_file_and_prints_no_secrets(call: Call, tmp_path: Path) -> 
     with StateFile.open(path) as file:
         state = file.load().state
     assert state.limits == LEVELS["middle"]
-    assert made["identity"] == state.signer.public.hex()
+    assert made["identity"] == to_base64(state.signer.public)
     assert state.identity.hex() not in printed.out
     assert made["limits"]["life"]["epsilon"] == pytest.approx(4.0, abs=1e-6)
     assert call("device", "init", path).code == 2
@@ -144,7 +144,8 @@ def test_joining_shows_the_digest_and_wants_a_yes(
     with StateFile.open(path) as file:
         assert file.load().state.only().proof == ""  # it is used
     swapped = publishing.changed(
-        publishing.SERVERS, helper=publishing.changed(publishing.SERVERS.helper, signing="c" * 64)
+        publishing.SERVERS,
+        helper=publishing.changed(publishing.SERVERS.helper, signing="c" * 42 + "A"),
     )
     shown = publishing.changed(invitation(), servers=swapped)
     monkeypatch.setattr(carrier, "read_invitation", lambda link, authority: shown)

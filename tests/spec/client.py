@@ -130,7 +130,7 @@ def check_task(task: dict[str, Any], known: dict[str, Any], now: int) -> None:
 def hpke_key(listed: dict[str, Any], card: dict[str, Any], now: int) -> tuple[int, bytes]:
     """Return id and public key of the first key that we can encrypt to."""
     signed = digest("key list", canonical(listed["keys"]))
-    require(signed_by(bytes.fromhex(card["signing"]), listed["signature"], signed), "K1")
+    require(signed_by(unb64(card["signing"], 32), listed["signature"], signed), "K1")
     require(now < listed["keys"]["not_after"], "K3")
     data = unb64(listed["keys"]["configs"])
     require(len(data) == 2 + int.from_bytes(data[:2], "big"), "K4")
@@ -470,8 +470,8 @@ def token_headers(key: Ed25519PrivateKey, name: bytes, request: bytes) -> dict[s
     what = digest("token request", name + sha256(request).digest())
     return {
         "content-type": "application/private-token-request",
-        "hdpmf-device": key.public_key().public_bytes_raw().hex(),
-        "hdpmf-signature": key.sign(what).hex(),
+        "hdpmf-device": b64(key.public_key().public_bytes_raw()),
+        "hdpmf-signature": b64(key.sign(what)),
     }
 
 

@@ -203,7 +203,7 @@ def server_refuses(vector: dict[str, Any], body: bytes) -> str:
     """The rule by which a server refuses a report."""
     data = vector["task"].encode()
     document, name = read_task(data), task_id(data)
-    config = HpkeConfig.decode(bytes.fromhex(document.collector.hpke))
+    config = HpkeConfig.decode(from_base64(document.collector.hpke))
     task = AggregatorTask(1, name, document, prio_of(document, name), bytes(32), config)
     if len(body) != task.report_size:
         return "R1"
@@ -255,7 +255,7 @@ def test_requests_and_enrolments_are_signed_alike() -> None:
     said = signed_token_request(name, client.sha256(request).digest())
     assert said == bytes.fromhex(TOKENS["signed"])
     public = device.public_key().public_bytes_raw()
-    assert verifies(public, bytes.fromhex(TOKENS["signature"]), said)
+    assert verifies(public, from_base64(TOKENS["signature"]), said)
     made = client.enrolment(device, "https://films.example", "secret")
     read = read_enrolment(made)
     assert (read.address, read.secret) == ("https://films.example", "secret")

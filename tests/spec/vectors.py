@@ -46,9 +46,9 @@ def card(name: str) -> dict[str, Any]:
     return {
         "organisation": name,
         "url": f"https://{name}.example:8443",
-        "identity": hpke(f"{name} identity").public_key().public_bytes_raw().hex(),
+        "identity": b64(hpke(f"{name} identity").public_key().public_bytes_raw()),
         "authority": "",
-        "signing": signing(f"{name} signing").public_key().public_bytes_raw().hex(),
+        "signing": b64(signing(f"{name} signing").public_key().public_bytes_raw()),
     }
 
 
@@ -58,8 +58,8 @@ def config(name: str, number: int, kem: int = 0x20) -> bytes:
 
 
 def collector(name: str) -> dict[str, Any]:
-    identity = hpke(f"{name} identity").public_key().public_bytes_raw().hex()
-    return {"organisation": name, "hpke": config(name, 7).hex(), "identity": identity}
+    identity = b64(hpke(f"{name} identity").public_key().public_bytes_raw())
+    return {"organisation": name, "hpke": b64(config(name, 7)), "identity": identity}
 
 
 def key_list(name: str, number: int, **other: Any) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def tokens(made: dict[str, dict[str, Any]], issuer: RSAPrivateKey) -> dict[str, 
         "issuer": der.hex(), "task": canonical(task).decode(), "nonce": nonce.hex(),
         "salt": salt.hex(), "factor": factor.to_bytes(256, "big").hex(), "request": request.hex(),
         "answer": answer.hex(), "token": finish(answer).hex(), "device": drawn("device").hex(),
-        "signed": said.hex(), "signature": device.sign(said).hex(),
+        "signed": said.hex(), "signature": b64(device.sign(said)),
         "bad": [
             {"rule": "P2", "what": "another signature", "answer": answer[::-1].hex()},
             {"rule": "P2", "what": "a byte too few", "answer": answer[1:].hex()},

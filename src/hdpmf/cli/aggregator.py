@@ -282,7 +282,7 @@ def _database(server: AggregatorFolder) -> tuple[int | None, list[dict[str, Any]
 
 def _collectors(server: AggregatorFolder) -> list[dict[str, str]]:
     return [
-        {"organisation": card.organisation, "identity": card.identity}
+        {"organisation": card.organisation, "identity": card.identity, "digest": card.digest}
         for card in server.collectors.values()
     ]
 
@@ -294,5 +294,5 @@ def _collector_block(server: AggregatorFolder) -> Block:
             f"no recommender may have sums; admit one: hdpmf aggregator admit {server.path} "
             "CARD.json"
         )
-    rows = [(card.organisation, card.identity[:16]) for card in cards]
-    return Table(("recommender", "identity"), rows)
+    rows = [(card.organisation, card.digest) for card in cards]
+    return Table(("recommender", "digest of its card"), rows)

@@ -111,6 +111,7 @@ def init(
     name: Annotated[str | None, option("Its name, for yourself.", default="device-...")] = None,
 ) -> Result:
     """Make a device with keys of its own."""
+    from hdpmf.common.protocol.documents import to_base64
     from hdpmf.private.device.state import new_state
     from hdpmf.private.device.state_file import StateFile
 
@@ -123,7 +124,7 @@ def init(
     fields = {
         "store": str(target.path),
         "name": state.name,
-        "identity": state.signer.public.hex(),
+        "identity": to_base64(state.signer.public),
         "encrypted": encrypt,
         "limits": _limit_fields(limits),
     }

@@ -272,7 +272,7 @@ def servers(
     same_host: SameHost = False,
 ) -> Result:
     """Pin the two servers that make sums, or show them. People compare their digest."""
-    from hdpmf.common.protocol.servers import Servers
+    from hdpmf.common.protocol.servers import Servers, read_collector
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.keys import CARD, pin_servers, pinned_servers
 
@@ -294,6 +294,7 @@ def servers(
         )
     warn_about_servers(pinned)
     card = folder / CARD
+    own = read_collector(read_bytes(card, "this recommender's card"))
     both = {"leader": pinned.leader, "helper": pinned.helper}
     fields = {
         **{
@@ -302,11 +303,13 @@ def servers(
         },
         "digest": pinned.digest,
         "card": str(card),
+        "card_digest": own.digest,
     }
     text = [
         *(f"{role}: {server.organisation}, {server.url}" for role, server in both.items()),
         f"digest: {pinned.digest}",
         f"both operators admit this recommender by its card: hdpmf aggregator admit FOLDER {card}",
+        f"digest of the card, for them to compare: {own.digest}",
         "devices are to pin the same pair: compare the digest in a way that does not "
         "go through the recommender",
     ]

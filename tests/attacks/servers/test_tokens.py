@@ -30,7 +30,7 @@ def by_issuer(
     blinded = blind_token(key, challenge, secrets.token_bytes(NONCE_SIZE))
     said = signed_token_request(number, sha256(blinded.request).digest())
     _, answer = desk.take(
-        id_to_text(number), device.public.hex(), device.sign(said), blinded.request
+        id_to_text(number), to_base64(device.public), device.sign(said), blinded.request
     )
     if not answer:
         return blinded.request, answer, None
@@ -61,7 +61,7 @@ def test_the_issuers_transcript_and_the_leaders_table_link_nobody(tmp_path: Path
                     if isinstance(value, bytes) and len(value) >= 16 and table.name != "tasks":
                         assert value not in seen, table.name
                     text = str(value)
-                    assert not [who for who in people if who.public.hex() in text]
+                    assert not [who for who in people if to_base64(who.public) in text]
     n = issuer().public.modulus
     for request, answer, _ in transcript:
         for _, _, token in transcript:

@@ -53,7 +53,7 @@ class Pair(ServerPair):
         noises = options.pop("noises", (KnownNoise(100), KnownNoise(7000)))
         super().__init__(Clock(BEGIN + 10), noises, folder=folder, **options)
         self.collector_keys = KeyPair.generate(9)
-        config = self.collector_keys.config.encode().hex()
+        config = to_base64(self.collector_keys.config.encode())
         self.collector = Collector(
             organisation="shop", hpke=config, identity=PartyKey.generate().public
         )

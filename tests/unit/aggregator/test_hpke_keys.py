@@ -144,7 +144,7 @@ def test_killed_anywhere_in_a_rotation(
 ) -> None:
     """The list on the disk never begins with a key that is not there; the next start goes on."""
     card = Server(
-        organisation="x", url="https://x.example", identity="a" * 64, signing=SIGNING.public
+        organisation="x", url="https://x.example", identity="a" * 42 + "A", signing=SIGNING.public
     )
     for place in range(1, 40):
         folder = tmp_path / str(place)

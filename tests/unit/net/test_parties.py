@@ -34,6 +34,6 @@ def test_what_is_no_key_is_refused() -> None:
     with pytest.raises(ConfigError):
         PartyKey.from_bytes(b"short")
     with pytest.raises(ConfigError):
-        key.shared("00" * 32, b"a point of small order")
+        key.shared("A" * 43, b"a point of small order")
     with pytest.raises(ConfigError):
         key.shared("zz", b"no key")

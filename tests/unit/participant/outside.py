@@ -18,6 +18,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_from_text,
 )
 from hdpmf.common.aggregation.two_servers.tokens import Token
+from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.enrolment import Enrolment, read_enrolment
 from hdpmf.common.protocol.identity import Invitation, verifies
 from hdpmf.common.protocol.published import file_name
@@ -114,7 +115,7 @@ class Outside:
         task, headers = id_from_text(sealed.url.split("/")[-1], 32), sealed.headers
         said = signed_token_request(task, sha256(sealed.body).digest())
         device, signature = (
-            bytes.fromhex(headers[name]) for name in ("hdpmf-device", "hdpmf-signature")
+            from_base64(headers[name]) for name in ("hdpmf-device", "hdpmf-signature")
         )
         assert verifies(device, signature, said)
         if isinstance(answer, bytes):

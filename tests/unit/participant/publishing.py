@@ -51,13 +51,15 @@ def _server(name: str, place: int) -> Server:
     return Server(
         organisation=name,
         url=f"https://{name.lower()}.example:8443",
-        identity="ab"[place] * 64,
-        signing=SIGNING[place].public.hex(),
+        identity="ab"[place] * 42 + "A",
+        signing=to_base64(SIGNING[place].public),
     )
 
 
 SERVERS = Servers(leader=_server("North", 0), helper=_server("South", 1))
-COLLECTOR = Collector(organisation="Films", hpke=HPKE[2].config.encode().hex(), identity="c" * 64)
+COLLECTOR = Collector(
+    organisation="Films", hpke=to_base64(HPKE[2].config.encode()), identity="c" * 42 + "A"
+)
 FILMS = "https://films.example"
 
 

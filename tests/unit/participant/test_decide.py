@@ -254,7 +254,9 @@ def test_the_sums_go_to_who_got_the_first_ones() -> None:
     first = made.of(FILMS).collector
     assert first is not None
     other = task(
-        collector=replace(first, identity="d" * 64), begin=START + PERIOD, end=START + 2 * PERIOD
+        collector=replace(first, identity="d" * 42 + "A"),
+        begin=START + PERIOD,
+        end=START + 2 * PERIOD,
     )
     made = told(made, published(task=other), START + PERIOD)
     assert made.of(FILMS).answer.done  # type: ignore[union-attr]

@@ -206,7 +206,7 @@ def refused_tasks() -> dict[str, bytes]:
     return {
         "1 another server": task(servers=other),
         "1 another key of a server": task(
-            servers=replace(servers, leader=replace(servers.leader, signing="d" * 64))
+            servers=replace(servers, leader=replace(servers.leader, signing="d" * 42 + "A"))
         ),
         "2 other items": task(catalogue="0" * 64),
         "2 fewer items": task(sums=linear(items=11)),
@@ -229,7 +229,7 @@ def refused_tasks() -> dict[str, bytes]:
         "0 off the grid": whole.replace(b'"precision":3600', b'"precision":3601'),
         "0 one organisation twice": whole.replace(b"South", b"north"),
         "0 bytes that are no text": whole[:-1] + b"\xff",
-        "collector": task(collector=replace(collector, identity="e" * 64)),
+        "collector": task(collector=replace(collector, identity="e" * 42 + "A")),
     }
 
 

@@ -39,14 +39,16 @@ def server(name: str, digit: str) -> Server:
     return Server(
         organisation=name,
         url=f"https://{name}.example",
-        identity=digit * 64,
-        signing=chr(ord(digit) + 2) * 64,
+        identity=digit * 42 + "A",
+        signing=chr(ord(digit) + 2) * 42 + "A",
     )
 
 
 SERVERS = Servers(leader=server("north", "a"), helper=server("south", "b"))
 COLLECTOR = Collector(
-    organisation="films", hpke=KeyPair(1, bytes(range(32))).config.encode().hex(), identity="e" * 64
+    organisation="films",
+    hpke=to_base64(KeyPair(1, bytes(range(32))).config.encode()),
+    identity="e" * 42 + "A",
 )
 LINEAR = Linear(items=50, bits=8, bound=(1 << 20) - 1, cap=16, presence=3000, values=2000)
 PAIRS = Pairs(
@@ -193,7 +195,7 @@ def test_names_of_files() -> None:
 KNOWN = Known(servers=SERVERS, collector=COLLECTOR, catalogue="items", items=50, stars=True)
 BROKEN: list[tuple[int, Task, dict[str, Any], dict[str, Any]]] = [
     (1, task(), {"servers": Servers(leader=SERVERS.helper, helper=SERVERS.leader)}, {}),
-    (1, task(), {"collector": replace(COLLECTOR, identity="9" * 64)}, {}),
+    (1, task(), {"collector": replace(COLLECTOR, identity="9" * 42 + "A")}, {}),
     (2, task(), {"catalogue": "others"}, {}),
     (2, task(replace(LINEAR, items=49)), {}, {}),
     (3, task(), {}, {"heads": 2}),

@@ -24,8 +24,8 @@ def _server(name: str, digit: str) -> Server:
     return Server(
         organisation=name,
         url=f"https://{name.lower()}.example:9444",
-        identity=digit * 64,
-        signing=digit * 63 + "0",
+        identity=digit * 42 + "A",
+        signing=digit * 42 + "E",
     )
 
 

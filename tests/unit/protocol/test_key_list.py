@@ -27,7 +27,7 @@ FOREIGN = HpkeConfig(9, 0x9999, 1, 1, b"of some later draft")
 
 
 def card(**changes: object) -> Server:
-    fields = {"organisation": "North", "url": "https://north.example", "identity": "a" * 64}
+    fields = {"organisation": "North", "url": "https://north.example", "identity": "a" * 42 + "A"}
     return Server(**{**fields, "signing": SIGNING.public, **changes})  # type: ignore[arg-type]
 
 
@@ -113,11 +113,11 @@ def test_the_pair_travels_in_one_file() -> None:
     assert read_published_keys(both.to_bytes()) == both
 
 
-def test_a_signing_key_has_64_digits() -> None:
+def test_a_signing_key_is_32_bytes() -> None:
     with pytest.raises(ConfigError, match=r"signing key"):
-        card(signing="A" * 64)
+        card(signing="A" * 42 + "B")
 
 
 def test_one_signing_key_is_no_pair() -> None:
     with pytest.raises(ConfigError, match="same key"):
-        Servers(leader=card(), helper=card(organisation="South", identity="b" * 64))
+        Servers(leader=card(), helper=card(organisation="South", identity="b" * 42 + "A"))

@@ -19,6 +19,7 @@ from hdpmf.common.aggregation.two_servers.tokens import (
     blind_token,
     challenge_digest,
 )
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER, signed_token_request
 from hdpmf.errors import StorageError
@@ -41,7 +42,7 @@ def ask(
     desk: TokenIssuer, request: bytes, device: Identity = DEVICE, task: bytes = TASK
 ) -> tuple[int, bytes]:
     signature = device.sign(signed_token_request(task, sha256(request).digest()))
-    return desk.take(id_to_text(task), device.public.hex(), signature, request)
+    return desk.take(id_to_text(task), to_base64(device.public), signature, request)
 
 
 @pytest.fixture
@@ -67,9 +68,9 @@ def test_strangers_and_malformed_requests_get_nothing_and_take_no_place(desk: To
     assert ask(desk, request, STRANGER) == (401, b"")
     assert ask(desk, request, task=OTHER) == (404, b"")
     stolen = STRANGER.sign(signed_token_request(TASK, sha256(request).digest()))
-    assert desk.take(id_to_text(TASK), DEVICE.public.hex(), stolen, request) == (401, b"")
+    assert desk.take(id_to_text(TASK), to_base64(DEVICE.public), stolen, request) == (401, b"")
     signed = DEVICE.sign(signed_token_request(OTHER, sha256(request).digest()))
-    assert desk.take(id_to_text(TASK), DEVICE.public.hex(), signed, request) == (401, b"")
+    assert desk.take(id_to_text(TASK), to_base64(DEVICE.public), signed, request) == (401, b"")
     assert ask(desk, request + b"x") == (413, b"")
     assert ask(desk, request[:-1]) == (422, b"")
     assert ask(desk, bytes(len(request))) == (422, b"")
@@ -126,7 +127,7 @@ def test_a_device_may_ask_again_where_the_machine_miscomputed(
 def test_a_device_has_one_name(desk: TokenIssuer) -> None:
     request = a_request().request
     signature = DEVICE.sign(signed_token_request(TASK, sha256(request).digest()))
-    for name in (DEVICE.public.hex().upper(), f" {DEVICE.public.hex()}", "no hex", ""):
+    for name in (DEVICE.public.hex(), f" {to_base64(DEVICE.public)}", "no key!", ""):
         assert desk.take(id_to_text(TASK), name, signature, request) == (401, b"")
 
 
@@ -171,8 +172,8 @@ def test_by_http(desk: TokenIssuer, tmp_path: Path) -> None:
     signed, foreign = (
         {
             "content-type": REQUEST_MEDIA_TYPE,
-            DEVICE_HEADER: who.public.hex(),
-            SIGNATURE_HEADER: who.sign(digest).hex(),
+            DEVICE_HEADER: to_base64(who.public),
+            SIGNATURE_HEADER: to_base64(who.sign(digest)),
         }
         for who in (DEVICE, STRANGER)
     )

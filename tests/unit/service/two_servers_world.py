@@ -23,7 +23,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.pairs import Heads
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items
-from hdpmf.common.protocol.documents import from_base64
+from hdpmf.common.protocol.documents import from_base64, to_base64
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import (
     Pairs,
@@ -158,7 +158,7 @@ class World:
         signed = signed_token_request(number, sha256(blinded.request).digest())
         signature = device.sign(signed)
         status, answer = self.issuer.take(
-            id_to_text(number), device.public.hex(), signature, blinded.request
+            id_to_text(number), to_base64(device.public), signature, blinded.request
         )
         assert status == 200
         return blinded.finish(key, challenge, answer)

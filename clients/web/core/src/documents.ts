@@ -53,9 +53,6 @@ export function fromBase64(text: string, size?: number): Bytes {
 export const toHex = (data: Uint8Array): string =>
   Array.from(data, (byte) => byte.toString(16).padStart(2, '0')).join('')
 
-export const fromHex = (text: string): Bytes =>
-  Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16))
-
 export const sameBytes = (a: Uint8Array, b: Uint8Array): boolean =>
   a.length === b.length && a.every((byte, at) => byte === b[at])
 

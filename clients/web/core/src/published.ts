@@ -6,7 +6,7 @@
 
 import {
   NotNowError, ProtocolError, type Read, VERSION, canonical, fileDigest, flag, fromBase64,
-  DIGEST_SIZE, fromHex, isSame, labelledDigest, list, named, numberFrom, object, only, orNull, readDocument,
+  DIGEST_SIZE, isSame, labelledDigest, list, named, numberFrom, object, only, orNull, readDocument,
   require, sha256, text, toBase64, whole,
 } from './documents.ts'
 import { utf8, verifies } from './platform.ts'
@@ -269,7 +269,7 @@ export interface HpkeConfig {
 async function checkList(data: Bytes, server: Server): Promise<KeyList> {
   const { keys, signature } = readDocument(signedList, data, MAX_LIST)
   const digest = labelledDigest('key list', utf8(canonical(keys)))
-  const good = await verifies(fromHex(server.signing), fromBase64(signature), digest)
+  const good = await verifies(fromBase64(server.signing), fromBase64(signature), digest)
   require(good, "a server's list of keys is not signed by the key on its card")
   configsIn(keys)
   return keys

@@ -7,7 +7,7 @@
  */
 
 import {
-  PrivacyError, VERSION, canonical, fromBase64, labelledDigest, require, sameBytes, sha256, toBase64, toHex,
+  PrivacyError, VERSION, canonical, labelledDigest, require, sameBytes, sha256, toBase64, toHex,
 } from './documents.ts'
 import { type Sending, isZeros } from './decide.ts'
 import { encryptTo } from './hpke.ts'
@@ -84,8 +84,8 @@ async function sealedRequest(
   const digest = labelledDigest('token request', concat(answer.task, sha256(body)))
   const headers = {
     'content-type': 'application/private-token-request',
-    'hdpmf-device': toHex(fromBase64(await publicOf(state.identity))),
-    'hdpmf-signature': toHex(await signed(state.identity, digest)),
+    'hdpmf-device': await publicOf(state.identity),
+    'hdpmf-signature': toBase64(await signed(state.identity, digest)),
   }
   return new Sealed(KEY, `${joined.invitation.address}/tokens/${toBase64(answer.task)}`, headers, body)
 }

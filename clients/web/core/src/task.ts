@@ -2,8 +2,8 @@
 
 import { type RowPrio, boundedVector, rankOne } from './circuits.ts'
 import {
-  type Read, fromBase64, isSame, labelledDigest, list, object, only, readDocument, require, text,
-  toHex, VERSION, whole,
+  type Read, VERSION, fromBase64, isSame, labelledDigest, list, object, only, readDocument, require, text,
+  toBase64, toHex, whole,
 } from './documents.ts'
 import { utf8 } from './platform.ts'
 import { type Bytes, bigEndian, concat } from './xof.ts'
@@ -20,15 +20,12 @@ const EVERYBODY = 2 ** 16
 /** Of the draft of DAP: in HPKE's info, and before a task's id in a VDAF's application context. */
 export const DAP = utf8('dap-18')
 
-const hexKey: Read<string> = (value) => {
-  require(typeof value === 'string' && /^[0-9a-f]{64}$/.test(value), 'a key has no 64 digits')
-  return value
-}
+const key: Read<string> = (value) => toBase64(fromBase64(text()(value), 32))
 
 const hpkeConfig: Read<string> = (value) => {
-  const right = typeof value === 'string' && /^([0-9a-f]{2}){9,500}$/.test(value)
-  require(right, 'an HPKE configuration is not in hexadecimal')
-  return value
+  const { length } = fromBase64(text()(value))
+  require(length >= 9 && length <= 500, 'an HPKE configuration is too short or too long')
+  return value as string
 }
 
 const organisation: Read<string> = (value) => {
@@ -47,9 +44,9 @@ const serverAddress: Read<string> = (value) => {
 
 const server = object({
   authority: text(),
-  identity: hexKey,
+  identity: key,
   organisation,
-  signing: hexKey,
+  signing: key,
   url: serverAddress,
 })
 export type Server = ReturnType<typeof server>
@@ -72,7 +69,7 @@ export type Servers = ReturnType<typeof servers>
 const plain = (name: string): string =>
   name.normalize('NFKD').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '')
 
-const collector = object({ hpke: hpkeConfig, identity: hexKey, organisation })
+const collector = object({ hpke: hpkeConfig, identity: key, organisation })
 export type Collector = ReturnType<typeof collector>
 
 const shared = { bits: whole(1, 24), bound: whole(1, 2 ** 40), cap: whole(1, 2 ** 20) }

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
 
 import { answered, decide } from '../src/decide.ts'
-import { fromHex, readDocument, toHex } from '../src/documents.ts'
+import { readDocument, toHex } from '../src/documents.ts'
 import { bothPrices, matrixPrice, promise, total, vectorPrice } from '../src/ledger.ts'
 import { type Published, readIndex } from '../src/published.ts'
 import { rowOf, toStars } from '../src/rows.ts'
 import { type Joined, type State, join, newState } from '../src/state.ts'
-import { type Entry, ours, read } from './files.ts'
+import { type Entry, ours, read, unhex } from './files.ts'
 
 const NAMES = {
   keysDigest: 'keys_digest', tokenAt: 'token_at', reportAt: 'report_at',
@@ -38,7 +38,7 @@ const plain = (state: State): Entry => ({
 
 const seenIn = (given: Entry): Published => ({
   index: readIndex(new TextEncoder().encode(given.index)),
-  files: new Map(Object.entries<string>(given.files).map(([name, data]) => [name, fromHex(data)])),
+  files: new Map(Object.entries<string>(given.files).map(([name, data]) => [name, unhex(data)])),
   read: given.read,
 })
 
@@ -46,13 +46,13 @@ describe('a device decides as Python does', () => {
   test.each<Entry>(read(ours(), 'decide.json').cases)('$name',
     async ({ name, ...story }: Entry) => {
       const { begin } = story
-      const fresh = { ...newState(begin.limits, begin.wish), seed: fromHex(begin.seed) }
+      const fresh = { ...newState(begin.limits, begin.wish), seed: unhex(begin.seed) }
       const joined = join(fresh, begin.invitation)
       let state: State = { ...joined, joined: [{ ...joined.joined[0], enrolled: begin.enrolled }] }
       let sending: readonly Entry[] = []
       for (const step of story.steps) {
         if (step.answered) {
-          state = answered(state, sending[0], step.now, step.status, fromHex(step.token)).state
+          state = answered(state, sending[0], step.now, step.status, unhex(step.token)).state
         } else {
           const seen = new Map<string, Published>()
           if (step.published) seen.set(begin.invitation.address, seenIn(step.published))

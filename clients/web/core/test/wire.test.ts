@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 
-import { fromHex, toBase64, toHex } from '../src/documents.ts'
+import { toBase64, toHex } from '../src/documents.ts'
 import { configurationOf, prioOf, readTask, refusedBy, taskId } from '../src/task.ts'
 import { type Entry, ours, read } from './files.ts'
 
@@ -17,7 +17,6 @@ test('tasks have the ids and configurations of the specification, and nobody ref
     expect(toHex(configurationOf(task, found, prioOf(task, found)))).toBe(configuration)
     expect(refusedBy(task, given.known, given.now, RHO)).toBeNull()
   }
-  expect(fromHex('00ff')).toEqual(Uint8Array.of(0, 255))
 })
 
 test.each<Entry>(given.bad_tasks)('rule $rule: $what', ({ rule, document }: Entry) => {

@@ -161,6 +161,12 @@ def labelled_digest(label: str, data: bytes) -> bytes:
     return sha256(f"hdpmf {VERSION} {label}\n".encode() + data).digest()
 
 
+def compared(label: str, value: Any) -> str:
+    """Return what people compare of something: half a labelled digest, in groups of four digits."""
+    plain = labelled_digest(label, canonical(value)).hex()[:32]
+    return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+
 def file_digest(data: bytes) -> str:
     """Return the SHA-256 of a file, as documents spell it."""
     return to_base64(sha256(data).digest())

@@ -12,9 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from hdpmf.common.base.names import claimed_name
-from hdpmf.common.protocol.documents import canonical, file_digest, labelled_digest
+from hdpmf.common.protocol.documents import (
+    canonical,
+    compared,
+    file_digest,
+    from_base64,
+    to_base64,
+)
 from hdpmf.common.protocol.servers import Servers, check_address, plain_address
-from hdpmf.errors import ConfigError, needs
+from hdpmf.errors import ConfigError, ProtocolError, needs
 
 with needs("cryptography"):
     from cryptography.exceptions import InvalidSignature
@@ -98,8 +104,7 @@ class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     @property
     def digest(self) -> str:
         """Of everything in it, in groups of four digits."""
-        plain = labelled_digest("invitation", canonical(self)).hex()[:32]
-        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+        return compared("invitation", self)
 
     def _encoded(self) -> bytes:
         return canonical(self)
@@ -200,9 +205,8 @@ class PartyKey:
 
     @property
     def public(self) -> str:
-        """The public key, in hexadecimal."""
-        public = self._private.public_key()
-        return public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw).hex()
+        """The public key, in base64url."""
+        return to_base64(self._private.public_key().public_bytes_raw())
 
     def shared(self, other: str, purpose: bytes, size: int = 32) -> bytes:
         """Return the secret that this party shares with another (by public key), for one purpose.
@@ -211,15 +215,15 @@ class PartyKey:
             ConfigError: The key is malformed.
         """
         try:
-            agreed = self._private.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(other)))
-        except ValueError:
+            agreed = self._private.exchange(X25519PublicKey.from_public_bytes(from_base64(other)))
+        except (ProtocolError, ValueError):
             raise ConfigError("the other party's public key is invalid") from None
-        both = b"".join(sorted((bytes.fromhex(self.public), bytes.fromhex(other))))
+        both = b"".join(sorted((from_base64(self.public), from_base64(other))))
         return HKDF(hashes.SHA256(), size, None, b"hdpmf party " + both + purpose).derive(agreed)
 
     def token(self, other: str, to: str) -> str:
         """Return the token between the two; ``to`` is the public key of its checker."""
-        return self.shared(other, b"token " + bytes.fromhex(to)).hex()
+        return to_base64(self.shared(other, b"token " + from_base64(to)))
 
 
 def verify_key(own: PartyKey, partner: str, task_id: bytes, size: int) -> bytes:

@@ -131,7 +131,7 @@ def read_key_list(data: bytes | SignedKeyList, server: Server) -> KeyList:
 
 
 def read_signed_list(data: bytes | SignedKeyList, public: str, whose: str) -> KeyList:
-    """Return a list that this key (hexadecimal) has signed; ``whose`` is for people.
+    """Return a list that this key (base64url) has signed; ``whose`` is for people.
 
     Raises:
         ProtocolError: It is none, or another key signed it.
@@ -140,7 +140,7 @@ def read_signed_list(data: bytes | SignedKeyList, public: str, whose: str) -> Ke
 
     signed = _read(data, whose) if isinstance(data, bytes) else data
     signature = from_base64(signed.signature)
-    if not verifies(bytes.fromhex(public), signature, _digest(signed.keys)):
+    if not verifies(from_base64(public), signature, _digest(signed.keys)):
         raise ProtocolError(f"refused: {whose} is not signed by the key on its card")
     _ = signed.keys.keys  # can be read
     return signed.keys

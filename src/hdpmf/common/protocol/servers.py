@@ -17,13 +17,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hdpmf.common.base.names import check_scripts, plain_letters
-from hdpmf.common.protocol.documents import canonical, labelled_digest
-from hdpmf.errors import ConfigError, needs
+from hdpmf.common.protocol.documents import compared, from_base64
+from hdpmf.errors import ConfigError, ProtocolError, needs
 
 if TYPE_CHECKING:
     pass
-
-_KEY_HEX = 64
 
 T = TypeVar("T")
 
@@ -34,9 +32,9 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     Attributes:
         organisation: Its operator. Two servers of one organisation protect from nobody.
         url: ``https://`` with host and port.
-        identity: Its X25519 public key (hex), by which servers and collectors know each other.
+        identity: Its X25519 public key (base64url), by which servers and collectors know it.
         authority: Issuer of its TLS certificate (PEM); empty for the public ones.
-        signing: Its Ed25519 public key (hex), which signs the list of its HPKE keys
+        signing: Its Ed25519 public key (base64url), which signs the list of its HPKE keys
             (``key_list``).
     """
 
@@ -72,8 +70,8 @@ class Collector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         organisation: Its operator.
-        hpke: Its HpkeConfig, encoded (hex): noised sums are encrypted to it.
-        identity: Its X25519 public key (hex).
+        hpke: Its HpkeConfig, encoded (base64url): noised sums are encrypted to it.
+        identity: Its X25519 public key (base64url).
     """
 
     organisation: str
@@ -84,6 +82,11 @@ class Collector(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         _check_name(self.organisation)
         _check_key(self.identity, "identity", self.organisation)
         _check_config(self.hpke, self.organisation)
+
+    @property
+    def digest(self) -> str:
+        """The digest that people compare before servers admit it."""
+        return compared("collector", self)
 
 
 class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -116,8 +119,7 @@ class Servers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def digest(self) -> str:
         """The digest that people compare: of everything on both cards, in groups of four digits."""
-        plain = labelled_digest("servers", canonical(self)).hex()[:32]
-        return " ".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+        return compared("servers", self)
 
     @property
     def names(self) -> str:
@@ -184,17 +186,19 @@ def _check_name(name: str) -> None:
 
 
 def _check_key(key: str, what: str, whose: str) -> None:
-    if len(key) != _KEY_HEX or not set(key) <= set("0123456789abcdef"):
-        raise ConfigError(f"the {what} of {whose!r} must have {_KEY_HEX} hexadecimal digits")
+    try:
+        from_base64(key, 32)
+    except ProtocolError:
+        raise ConfigError(f"the {what} of {whose!r} must be 32 bytes in base64url") from None
 
 
 def _check_config(config: str, whose: str) -> None:
-    if (
-        not 18 <= len(config) <= 1000
-        or len(config) % 2
-        or not set(config) <= set("0123456789abcdef")
-    ):
-        raise ConfigError(f"the HPKE configuration of {whose!r} must be in hexadecimal")
+    try:
+        right = 9 <= len(from_base64(config)) <= 500
+    except ProtocolError:
+        right = False
+    if not right:
+        raise ConfigError(f"the HPKE configuration of {whose!r} must be in base64url")
 
 
 _THIS_MACHINE = "localhost"

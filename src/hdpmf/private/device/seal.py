@@ -31,7 +31,7 @@ from hdpmf.common.aggregation.two_servers.tokens import (
     TokenKey,
     blind_token,
 )
-from hdpmf.common.protocol.documents import from_base64
+from hdpmf.common.protocol.documents import from_base64, to_base64
 from hdpmf.common.protocol.enrolment import (
     ENROLMENT_MEDIA_TYPE,
     PARTICIPANTS_PATH,
@@ -116,8 +116,8 @@ def _token_request(state: State, joined: Joined, answer: Answer, task: Task) -> 
     signature = signer.sign(signed_token_request(answer.task, sha256(request).digest()))
     headers = {
         "content-type": REQUEST_MEDIA_TYPE,
-        DEVICE_HEADER: signer.public.hex(),
-        SIGNATURE_HEADER: signature.hex(),
+        DEVICE_HEADER: to_base64(signer.public),
+        SIGNATURE_HEADER: to_base64(signature),
     }
     path = TOKENS_PATH.format(task_id=id_to_text(answer.task))
     return Sealed(_MADE_HERE, "POST", joined.address + path, headers, request)

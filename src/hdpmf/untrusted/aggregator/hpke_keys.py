@@ -72,8 +72,8 @@ class SigningKey:
 
     @property
     def public(self) -> str:
-        """The public key, in hexadecimal."""
-        return self._key.public_key().public_bytes_raw().hex()
+        """The public key, in base64url."""
+        return to_base64(self._key.public_key().public_bytes_raw())
 
     def sign(self, data: bytes) -> bytes:
         """Signature of ``data``."""

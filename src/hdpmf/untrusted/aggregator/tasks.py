@@ -295,7 +295,7 @@ class TaskStore:
         task = read_task(row.document)
         prio = prio_of(task, row.id)
         key = self._keys.verify_key(row.id, SEED_SIZE)
-        collector = HpkeConfig.decode(bytes.fromhex(task.collector.hpke))
+        collector = HpkeConfig.decode(from_base64(task.collector.hpke))
         return AggregatorTask(row.number, row.id, task, prio, key, collector)
 
     def _accept(self, document: bytes) -> Task:
@@ -312,7 +312,7 @@ class TaskStore:
         _require(items <= most, f"this server takes {most:,} {what} at most")
         try:
             prio_of(task, task_id(document))
-            supported = is_supported(HpkeConfig.decode(bytes.fromhex(task.collector.hpke)))
+            supported = is_supported(HpkeConfig.decode(from_base64(task.collector.hpke)))
         except HdpmfError as error:
             raise ProtocolError(f"refused: {error}") from None
         _require(supported, "nothing can be encrypted to the collector's key; use X25519")

@@ -49,7 +49,9 @@ class CollectorKeys:
     def card(self) -> Collector:
         """The card that the servers' operators admit."""
         return Collector(
-            organisation=self.name, hpke=self.hpke.config.encode().hex(), identity=self.party.public
+            organisation=self.name,
+            hpke=to_base64(self.hpke.config.encode()),
+            identity=self.party.public,
         )
 
 

@@ -39,6 +39,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.tokens import REQUEST_SIZE, IssuerKey
 from hdpmf.common.base.files import FileKind, make_durable
 from hdpmf.common.base.logs import event
+from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.identity import verifies
 from hdpmf.common.protocol.task import signed_token_request
 from hdpmf.errors import ProtocolError
@@ -146,7 +147,7 @@ class TokenIssuer:
             return refused or 410, b""
         digest = sha256(request).digest()
         said = signed_token_request(id_from_text(task, TASK_ID_SIZE), digest)
-        if not verifies(bytes.fromhex(device), signature, said):
+        if not verifies(from_base64(device), signature, said):
             return 401, b""
         try:
             file.key.read(request)  # what is malformed takes nobody's place
@@ -162,12 +163,11 @@ class TokenIssuer:
             return 500, b""
 
     def _number(self, device: str) -> int | None:
-        """Return a participant's number, by its identity in lower case; None for a stranger."""
+        """Return a participant's number, by its identity; None for a stranger."""
         try:
-            identity = bytes.fromhex(device)
-        except ValueError:
+            return self.participants.find(from_base64(device))
+        except ProtocolError:
             return None
-        return self.participants.find(identity) if identity.hex() == device else None
 
     def _find(self, task: str) -> _TokenFile | None:
         """Return the file of a task that is under way."""

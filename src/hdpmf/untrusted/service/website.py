@@ -19,6 +19,7 @@ from hdpmf.common.aggregation.two_servers.tokens import RESPONSE_MEDIA_TYPE, TOK
 from hdpmf.common.base.logs import event
 from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.net.server import PUBLIC, listen, serving
+from hdpmf.common.protocol.documents import from_base64
 from hdpmf.common.protocol.enrolment import MAX_ENROLMENT, PARTICIPANTS_PATH, read_enrolment
 from hdpmf.common.protocol.published import INDEX, INVITATION, is_public
 from hdpmf.common.protocol.servers import plain_address
@@ -172,12 +173,12 @@ class Website:
             return _empty(status)
         self._sending.add(device)
         try:
-            signature = bytes.fromhex(request.headers.get(SIGNATURE_HEADER, ""))
+            signature = from_base64(request.headers.get(SIGNATURE_HEADER, ""))
             body = await asyncio.wait_for(request.body(), BODY_SECONDS)
             status, data = await run_in_threadpool(issuer.take, task, device, signature, body)
         except TimeoutError:
             return _empty(408)
-        except ValueError:
+        except ProtocolError:
             return _empty(401)
         except ClientDisconnect:
             return _empty(400)

@@ -1,0 +1,33 @@
+// @ts-check
+/** Serve a folder on loopback, as any static host would: `node serve.mjs [FOLDER [PORT]]`. */
+
+import { createReadStream, existsSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { basename, extname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const TYPES = {
+  '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.png': 'image/png',
+  '.webmanifest': 'application/manifest+json',
+}
+
+/** Serve a flat folder; no header speaks of policies, so that pages have only those in them. */
+export function serve(folder, port = 0) {
+  const server = createServer((request, response) => {
+    const name = basename(new URL(request.url ?? '/', 'http://localhost').pathname) || 'index.html'
+    const file = join(folder, name)
+    if (name === '..' || !existsSync(file)) return response.writeHead(404).end()
+    response.setHeader('content-type', TYPES[extname(name)] ?? 'application/octet-stream')
+    createReadStream(file).pipe(response)
+  })
+  return new Promise((resolve) => {
+    server.listen(port, '127.0.0.1', () => resolve({
+      address: `http://localhost:${/** @type {any} */ (server.address()).port}`, close: () => server.close(),
+    }))
+  })
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [folder = join(import.meta.dirname, 'dist/page'), port = '8000'] = process.argv.slice(2)
+  console.log((await serve(folder, Number(port))).address)
+}
