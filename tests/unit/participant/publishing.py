@@ -67,14 +67,13 @@ def invitation(address: str = FILMS) -> Invitation:
     return Invitation(address=address, servers=SERVERS)
 
 
-def table(items: tuple[str, ...] = ITEMS) -> CatalogueTable:
-    return CatalogueTable(
-        ids=items, integer_ids=False, scale_low=1.0, scale_high=5.0, scale_step=1.0, titles=items
-    )
+def table(items: tuple[str, ...] = ITEMS, **scale: float | None) -> CatalogueTable:
+    fields: dict[str, Any] = {"scale_low": 1.0, "scale_high": 5.0, "scale_step": 1.0} | scale
+    return CatalogueTable(ids=items, integer_ids=False, titles=items, **fields)
 
 
-def catalogue(items: tuple[str, ...] = ITEMS) -> CatalogueVersion:
-    return signed_first(table(items), CATALOGUE_KEY.sign, CATALOGUE_KEY.public)
+def catalogue(items: tuple[str, ...] = ITEMS, **scale: float | None) -> CatalogueVersion:
+    return signed_first(table(items, **scale), CATALOGUE_KEY.sign, CATALOGUE_KEY.public)
 
 
 CATALOGUE = catalogue()

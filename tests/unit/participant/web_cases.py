@@ -21,6 +21,7 @@ from hdpmf.common.data import RatingScale
 from hdpmf.common.data.checks import IMPLICIT_SCALE
 from hdpmf.common.model.device_fit import to_stars
 from hdpmf.common.privacy.pairs import LINEAR_BITS, PAIR_BITS, Histories, limit_of
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.task import Linear, Pairs, task_id
 from hdpmf.private.client.pairs import row_of
@@ -298,6 +299,12 @@ def stories() -> list[dict[str, Any]]:
         )
         if name != "collector":
             assert story.state.of(FILMS).refused[-1][0] == to_base64(task_id(document))
+
+    story = Story("4 values of what was only chosen")
+    chosen = publishing.catalogue(scale_low=0.0, scale_high=1.0, scale_step=None)
+    document = task(catalogue=known_items(chosen).fingerprint)
+    found.append(story.look(START, published(catalogue=chosen, task=document)).written())
+    assert story.state.of(FILMS).refused[-1][0] == to_base64(task_id(document))
     return found
 
 

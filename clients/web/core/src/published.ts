@@ -402,7 +402,7 @@ export function readAsked(
     collector: joined.collector ?? task.collector,
     catalogue: items.fingerprint,
     items: items.ids.length,
-    stars: true,
+    stars: items.scale_low !== 0 || items.scale_high !== 1 || items.scale_step !== null,
   }
   const rule = refusedBy(task, known, now)
   const today = joined.seen.filter(([, taken]) => taken + DAY > now).length

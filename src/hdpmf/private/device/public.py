@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hdpmf.common.data.checks import IMPLICIT_SCALE
 from hdpmf.common.model import published_model
 from hdpmf.common.model.list_model import ListModel
 from hdpmf.common.protocol import ItemFacts
@@ -298,7 +299,7 @@ def read_asked(state: State, joined: Joined, document: bytes, limits: Limits, no
         collector=task.collector if joined.collector is None else joined.collector,
         catalogue=items.fingerprint,
         items=len(items.items),
-        stars=True,
+        stars=items.scale != IMPLICIT_SCALE,
     )
     refusal = why_refused(task, known, limits, now)
     today = sum(taken + DAY > now for _, taken, _ in joined.seen)
