@@ -80,6 +80,8 @@ export interface State {
   readonly ledger: readonly Line[]
   readonly ratings: Readonly<Record<string, Readonly<Record<string, Rated>>>>
   readonly files: Readonly<Record<string, Bytes>>
+  /** What the app keeps for its owner: what they want to see, say. Nothing that leaves is made of it. */
+  readonly kept: Readonly<Record<string, unknown>>
 }
 
 export const newState = (limits: Limits, wish = WHOLE): State => ({
@@ -91,6 +93,7 @@ export const newState = (limits: Limits, wish = WHOLE): State => ({
   ledger: [],
   ratings: {},
   files: {},
+  kept: {},
 })
 
 const NONE: Bytes = new Uint8Array(0)
