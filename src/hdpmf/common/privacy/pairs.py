@@ -367,10 +367,8 @@ def presence_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> floa
         beta: The person's weight.
         gamma: The item's.
     """
-    limit, own, _ = _linear_reach(plan.kappa, beta, gamma)
-    # The last unit of a row may be lost beside what is made room for.
-    moved = min((math.sqrt(2) * own + 1) ** 2, 2.0 * limit) if own else 0.0
-    linear = moved / (2 * plan.linear**2)
+    _, own, _ = _linear_reach(plan.kappa, beta, gamma)
+    linear = own**2 / plan.linear**2
     return linear + _pairs_rho(plan, beta, gamma) + _values_rho(plan, beta, gamma, present=False)
 
 
@@ -391,9 +389,9 @@ def _pairs_rho(plan: PairsPlan, beta: float, gamma: float) -> float:
     most, own = math.floor(reach), math.floor(gamma * reach)
     if own == 0:
         return 0.0
-    moved = 4 * (limit + 2 * most - 1) * own**2 - 2 * own**4
-    far = math.sqrt(max(0, moved)) + math.sqrt(2 * limit + 2 * most**2 - 1)
-    return min(far**2, 2.0 * limit**2) / (4 * plan.pairs**2)
+    # A row may be shorter than before by the unit that it ends at, on any other entry.
+    moved = 4 * limit * own**2 - 2 * own**4 + 2 * (most - 1) ** 2
+    return min(moved, 2 * limit**2) / (4 * plan.pairs**2)
 
 
 def _values_rho(plan: PairsPlan, beta: float, gamma: float, *, present: bool) -> float:
@@ -401,8 +399,8 @@ def _values_rho(plan: PairsPlan, beta: float, gamma: float, *, present: bool) ->
         return 0.0
     limit, own, reach = _linear_reach(plan.kappa / 2, beta, gamma)
     # The own mean moves, too, and with it every other value, and each may be cut otherwise.
-    # Where it is not there, the others take its room, and what was left of a unit.
-    step = 2.0 * own if present else math.hypot(GAIN * (own + 1), own)
+    # Where it is not there, the others take its room.
+    step = 2.0 * own if present else math.hypot(GAIN * own, own)
     step += GAIN * _mean_moves(gamma, reach, limit, present=present) + math.sqrt(plan.items + 1)
     return min(step**2, 4.0 * limit) / (2 * plan.values**2)
 
