@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hdpmf.common.net.certificates import ensure_certificates
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.protocol.catalogue import catalogue_table
 from hdpmf.common.protocol.identity import Invitation
+from hdpmf.common.protocol.servers import Servers
 from hdpmf.errors import FederationError
 from hdpmf.lab.simulate.deploy import RECOMMENDER, Deployment, free_port
 from hdpmf.lab.simulate.simulate import deal
@@ -37,8 +38,11 @@ from hdpmf.untrusted.service.participants import Admission
 from hdpmf.untrusted.service.settings import METHOD, VIEW, Pace, RunSettings
 
 PARTICIPANTS = "participants"
+PROGRAM = "hdpmf.lab.simulate.participants"
 
-_NAMES = ("localhost", "127.0.0.1")
+_HOSTS: dict[Literal["leader", "helper"], str] = {"leader": "localhost", "helper": "127.0.0.1"}
+"""Two names, as participants who know nothing of a trial ask for."""
+_NAMES = tuple(_HOSTS.values())
 _POLL_SECONDS = 0.2
 _LIMITS = Limits(life=100 * UNIT, month=100 * UNIT)
 """What the result is compared with, the library, leaves nobody out."""
@@ -97,28 +101,15 @@ def run_demo(
     """
     begin = time.monotonic()
     say(f"setting up a recommender, two servers and {train.n_users} participants in {folder}")
-    leader, helper = _servers(folder, settings.minimum)
-    service = ServiceFolder.create(
-        folder / "recommender",
-        Config(name="demo", port=free_port(), names=_NAMES, pace=_PACE),
-        catalogue_table(train.items, train.scale, train.item_table),
-        lambda made: _prepare(made, leader, helper),
-    )
-    stores = _devices(folder / "devices", service, leader, train, weights, settings)
+    parties = Parties.set_up(folder, train, settings.minimum)
+    service = parties.service
+    stores = parties.enrol(folder / "devices", train, weights)
     with Deployment(folder / "logs") as deployment:
         say("starting 4 processes: HTTPS on this machine")
         end = time.monotonic() + timeout
-        for role, server in (("helper", helper), ("leader", leader)):
-            deployment.start(role, "hdpmf", "aggregator", "serve", str(server.path))
-            deployment.wait_for_port(server.config.port, end)
         ask_for_run(service, settings)
-        deployment.recommender(service.path)
-        deployment.wait_for_port(service.config.port, end)
-        deployment.start(
-            PARTICIPANTS,
-            "hdpmf.lab.simulate.participants",
-            str(folder / "devices"),
-        )
+        parties.start(deployment, end)
+        deployment.start(PARTICIPANTS, PROGRAM, str(folder / "devices"))
         _watch(deployment, end, say, service)
         say("the run has ended; the processes are ended")
     (run,) = service.runs()
@@ -146,67 +137,78 @@ def run_demo(
     )
 
 
-def _servers(folder: Path, minimum: int) -> tuple[AggregatorFolder, AggregatorFolder]:
-    """Make both servers, which know each other."""
-    leader, helper = (
-        AggregatorFolder.create(
-            folder / role,
-            AggregatorConfig(
-                role=role,
-                organisation=f"{role} of the demo",
-                name="localhost",
-                host="127.0.0.1",
-                port=free_port(),
-                tasks=Rules(minimum=minimum),
-            ),
+@dataclass(frozen=True)
+class Parties:
+    """A recommender and both servers, each in a folder of its own, which know each other."""
+
+    service: ServiceFolder
+    leader: AggregatorFolder
+    helper: AggregatorFolder
+    servers: Servers
+
+    @classmethod
+    def set_up(cls, folder: Path, items: Ratings, minimum: int, **settings: Any) -> Self:
+        """Make the folders: for the items of these ratings, and sums of so many reports.
+
+        ``settings`` are further ones of the recommender (``Config``).
+        """
+        leader, helper = (
+            AggregatorFolder.create(
+                folder / role,
+                AggregatorConfig(
+                    role=role,
+                    organisation=f"{role} of the demo",
+                    name=name,
+                    host="127.0.0.1",
+                    port=free_port(),
+                    tasks=Rules(minimum=minimum),
+                ),
+            )
+            for role, name in _HOSTS.items()
         )
-        for role in ("leader", "helper")
-    )
-    leader.pair(helper.card, same_host=True)
-    helper.pair(leader.card, same_host=True)
-    return leader, helper
+        servers = leader.pair(helper.card, same_host=True)
+        helper.pair(leader.card, same_host=True)
 
+        def prepare(made: ServiceFolder) -> None:
+            ensure_certificates(made.tls_folder, made.config.names)
+            keys = pin_servers(made.path, made.config.name, servers, same_host=True)
+            for server in (leader, helper):
+                server.admit(keys.card)
 
-def _prepare(service: ServiceFolder, leader: AggregatorFolder, helper: AggregatorFolder) -> None:
-    ensure_certificates(service.tls_folder, service.config.names)
-    servers = leader.servers
-    if servers is None:
-        raise FederationError("the two servers are not paired")
-    keys = pin_servers(service.path, service.config.name, servers, same_host=True)
-    for server in (leader, helper):
-        server.admit(keys.card)
+        service = ServiceFolder.create(
+            folder / "recommender",
+            Config(name="demo", port=free_port(), names=_NAMES, pace=_PACE, **settings),
+            catalogue_table(items.items, items.scale, items.item_table),
+            prepare,
+        )
+        return cls(service, leader, helper, servers)
 
+    def enrol(self, folder: Path, people: Ratings, weights: PrivacyWeights) -> dict[str, Path]:
+        """Make a store for every user, join it, and enrol it; return the stores by users' ids."""
+        folder.mkdir(mode=0o700)
+        config = self.service.config
+        authority = config.authority(self.service.path)
+        invitation = Invitation(address=config.address, servers=self.servers, authority=authority)
+        stores: dict[str, Path] = {}
+        admitted: list[Admission] = []
+        for number, (user, (own, wishes)) in enumerate(
+            zip(people.users.ids.tolist(), deal(people, weights), strict=True)
+        ):
+            path = stores[str(user)] = folder / f"{number}.sqlite"
+            state = state_of(f"device-{number}", own, wishes, invitation)
+            with StateFile.create(path, state):
+                admitted.append(Admission(state.signer.public))
+        with self.service.participants() as participants:
+            participants.add(admitted)
+        return stores
 
-def _devices(
-    folder: Path,
-    service: ServiceFolder,
-    leader: AggregatorFolder,
-    train: Ratings,
-    weights: PrivacyWeights,
-    settings: RunSettings,
-) -> dict[str, Path]:
-    """Make a store for every user, join it, and enrol it; the stores by users' ids."""
-    folder.mkdir(mode=0o700)
-    servers = leader.servers
-    if servers is None:
-        raise FederationError("the two servers are not paired")
-    invitation = Invitation(
-        address=service.config.address,
-        servers=servers,
-        authority=service.config.authority(service.path),
-    )
-    stores: dict[str, Path] = {}
-    people: list[Admission] = []
-    for number, (user, (own, wishes)) in enumerate(
-        zip(train.users.ids.tolist(), deal(train, weights), strict=True)
-    ):
-        path = stores[str(user)] = folder / f"{number}.sqlite"
-        state = state_of(f"device-{number}", own, wishes, invitation)
-        with StateFile.create(path, state):
-            people.append(Admission(state.signer.public))
-    with service.participants() as participants:
-        participants.add(people)
-    return stores
+    def start(self, deployment: Deployment, end: float) -> None:
+        """Start all three; FederationError if they do not listen by then (``time.monotonic``)."""
+        for role, server in (("helper", self.helper), ("leader", self.leader)):
+            deployment.start(role, "hdpmf", "aggregator", "serve", str(server.path))
+            deployment.wait_for_port(server.config.port, end)
+        deployment.recommender(self.service.path)
+        deployment.wait_for_port(self.service.config.port, end)
 
 
 def state_of(name: str, ratings: Ratings, wishes: PrivacyWeights, invitation: Invitation) -> State:

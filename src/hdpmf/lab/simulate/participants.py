@@ -1,7 +1,7 @@
 """One process of participants: ``python -m hdpmf.lab.simulate.participants FOLDER``.
 
-Each has a file of its own in the folder, takes part until a model is there, and then stays as it
-is. The process ends when all have one.
+Each has a file of its own in the folder, takes part until a new model is there, and then stays as
+it is. The process ends when all have one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ _EVERY = 1.0
 
 
 def take_part(folder: Path) -> None:
-    """Let every device in a folder take part until it has a model."""
+    """Let every device in a folder take part until it has a new model."""
     with ExitStack() as stack:
         files = {
             path.stem: stack.enter_context(StateFile.open(path))
             for path in sorted(folder.glob("*.sqlite"))
         }
+        before = {name: _model(file) for name, file in files.items()}
         waiting = {name: _participant(file, name) for name, file in files.items()}
         while waiting:
             pause = min(participant.step() for participant in waiting.values())
-            for name in [each for each in waiting if files[each].load().state.only().model]:
+            for name in [each for each in waiting if _model(files[each]) != before[each]]:
                 del waiting[name]
             time.sleep(min(pause, _EVERY))
+
+
+def _model(file: StateFile) -> str:
+    return file.load().state.only().model
 
 
 def _participant(file: StateFile, name: str) -> Participant:
