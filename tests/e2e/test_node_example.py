@@ -43,10 +43,9 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_a_node_service_reports_and_both_servers_count_it(world: World, example: Path) -> None:
-    ratings = example / "ratings.json"
-    ratings.write_text(json.dumps({"1": 5, "7": 4, "12": 2}))
+    (example / "ratings.json").write_text(json.dumps({"1": 5, "7": 4, "12": 2}))
     environment = {**os.environ, "NODE_EXTRA_CA_CERTS": str(world.authorities)}
-    command = ["node", "participant.mjs", world.link(), example / "person", ratings, "1"]
+    command = ["node", "participant.mjs", world.link(), "person", "ratings.json", "1"]
     world.begin_run()
     said: list[dict[str, Any]] = []
     with subprocess.Popen(

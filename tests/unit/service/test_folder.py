@@ -25,6 +25,12 @@ def test_a_folder_in_use_or_not_set_up_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r" / "config.toml").write_text("name = 'x'\n[pace]\nattempts = 0\n")
     with pytest.raises(ConfigError, match="attempts"):
         ServiceFolder(tmp_path / "r")
+    for bad in ("http://app.example/", "app.example", 'https://a/"', "https://a/#b"):
+        with pytest.raises(ConfigError, match="app is an address"):
+            Config(name="test", app=bad)
+    app = "https://app.example/"
+    ServiceFolder.create(tmp_path / "s", Config(name="test", app=app), table())
+    assert ServiceFolder(tmp_path / "s").config.app == app
 
 
 def test_numbers_are_texts_in_a_catalogue_of_texts(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,8 @@ from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
 from hdpmf.untrusted.service.participants import FILE, EnrolmentRules, Participants
 from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings, seconds
 
+_APP = re.compile(r"(https://|http://localhost[:/])[^\s#?\"]+", re.ASCII)
+
 UNNAMED = "recommender"
 """The name of a recommender whose operator gave none; invitations leave it out."""
 
@@ -74,6 +77,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         names: Host names and addresses under which participants reach it.
         proxy: TLS ends at a proxy in front of it, with a public certificate, at port 443 of the
             first name; otherwise it has an authority of its own, for trials.
+        app: Address of the app that invitations open in; empty for none.
         pace: Waiting times.
         enrolment: Who may enrol.
         every: Time after the end of a run at which the last one is repeated, as 7d; None: never.
@@ -84,6 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: int = 9443
     names: tuple[str, ...] = ("localhost", "127.0.0.1")
     proxy: bool = False
+    app: str = ""
     pace: Pace = Pace()
     enrolment: EnrolmentRules = EnrolmentRules()
     every: str | None = None
@@ -104,6 +109,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError(
                 "names must have at least one host name or address for devices to reach"
             )
+        if self.app and not _APP.fullmatch(self.app):
+            raise ConfigError(f"app is an address like https://app.example/, not {self.app!r}")
         if self.every is not None and seconds(self.every) == 0:
             raise ConfigError("runs every 0 s would never end; write it as 7d")
 
@@ -350,6 +357,9 @@ def _toml(config: Config) -> bytes:
         f"names = [{', '.join(map(_quoted, config.names))}]",
         "# true: TLS ends at a proxy in front of it, with a public certificate; false: for trials.",
         f"proxy = {'true' if config.proxy else 'false'}",
+        "# The app that invitations open in, as https://app.example/; with none people paste the "
+        "link into theirs.",
+        f"app = {_quoted(config.app)}",
         "# Runs begin by hand (hdpmf recommender run). With this the last one is repeated so long "
         "after its end:",
         f"every = {_quoted(config.every)}" if config.every is not None else '# every = "7d"',

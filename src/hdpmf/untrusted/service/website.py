@@ -26,6 +26,7 @@ from hdpmf.common.protocol.servers import plain_address
 from hdpmf.common.protocol.task import DEVICE_HEADER, SIGNATURE_HEADER
 from hdpmf.errors import ProtocolError, StorageError, needs
 from hdpmf.untrusted.service.folder import ServiceFolder
+from hdpmf.untrusted.service.join_page import HEADERS, join_page
 from hdpmf.untrusted.service.participants import Admission, EnrolmentDesk
 from hdpmf.untrusted.service.publish import public_file
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
@@ -42,23 +43,6 @@ BODY_SECONDS = 30.0
 """Seconds that a request for a token may take to arrive."""
 
 IDLE_SECONDS = 30
-_GREETING = """<!doctype html><html lang="en"><meta charset="utf-8">
-<meta name="viewport" content="width=device-width"><title>An invitation</title>
-<h1>You are invited</h1>
-<p>Here you get recommendations without giving your ratings away. They stay on your device, which
-sends nothing but sums with noise, by two servers of different organisations.</p>
-<p>To take part, give the whole address of this page to your app, or to the program:
-<code>hdpmf device join STORE LINK</code>. Before you agree, it shows who runs the two servers;
-compare that with what these organisations say themselves. An invitation is for one person.</p>
-"""
-
-_GREETING_HEADERS = {
-    "cache-control": "no-cache",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
-
 _FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -78,6 +62,7 @@ class Website:
         issuer: Gives tokens to participants.
         desk: Says who may enrol; nobody without one.
         requests: Counts requests by status.
+        app: Address of the app that invitations open in; empty for none.
     """
 
     def __init__(
@@ -86,7 +71,9 @@ class Website:
         issuer: TokenIssuer,
         requests: Counter[int] | None = None,
         desk: EnrolmentDesk | None = None,
+        app: str = "",
     ) -> None:
+        self._greeting = join_page(app)
         self._folder = folder
         self._issuer = issuer
         self._desk = desk
@@ -116,7 +103,7 @@ class Website:
         return Response(found.data, headers=found.headers, media_type="application/octet-stream")
 
     async def _greet(self, request: Request) -> Response:
-        return Response(_GREETING, media_type="text/html", headers=_GREETING_HEADERS)
+        return Response(self._greeting, media_type="text/html", headers=HEADERS)
 
     async def _enrol(self, request: Request) -> Response:
         """Enrol a participant: 201, 200 if it is enrolled, or 403, 422, 429."""
@@ -260,7 +247,7 @@ def serve_website(
     config = service.config
     tls = None if config.proxy else ensure_certificates(service.tls_folder, config.names)
     desk = EnrolmentDesk(service.path, config.enrolment, plain_address(config.address))
-    website = Website(service.path / "public", issuer, requests, desk)
+    website = Website(service.path / "public", issuer, requests, desk, config.app)
     listener = listen(config.host, config.port)
     with serving(website.app, listener, tls, idle=IDLE_SECONDS):
         yield config.address
