@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout } from 'node:timers/promises'
 
 import { Device, LEVELS, join, newState, opened, rate, readLink, serversDigest } from '@hdpmf/core'
+import { Lists } from '@hdpmf/core/lists'
 
 import { carrier } from './carrier.mjs'
 import { FileStore } from './store.mjs'
@@ -12,7 +13,7 @@ const [text, path, ratings, every = '300'] = process.argv.slice(2)
 const link = readLink(text)
 const now = () => Date.now() / 1000
 /** @type {import('@hdpmf/core').Platform['say']} */
-const say = (said) => console.log(JSON.stringify(said))
+const say = (said) => console.log(JSON.stringify(said)) // of it nothing is a rating
 const device = await Device.open({ store: new FileStore(path), carrier, now, every: Number(every), say },
   newState(LEVELS.middle))
 if ((await device.held()).state.joined.length === 0) {
@@ -23,4 +24,12 @@ if ((await device.held()).state.joined.length === 0) {
 const rated = Object.entries(JSON.parse(await readFile(ratings, 'utf8')))
 await device.change((state) => rated.reduce((made, [item, value]) =>
   rate(made, link.address, item, { value: Number(value), weight: 1000, at: now() }), state))
-for (;;) await setTimeout(1000 * (await device.step()))
+for (let known = ''; ;) {
+  const seconds = await device.step()
+  const { state } = await device.held()
+  const [{ model }] = state.joined
+  const list = model === known ? null : Lists.of(state, link.address, now())
+  if (list !== null) console.log(JSON.stringify({ what: 'list', items: list.recommend({ n: 5 }) }))
+  known = model
+  await setTimeout(1000 * seconds)
+}
