@@ -265,8 +265,9 @@ def stories() -> list[dict[str, Any]]:
 
     story = Story("an enrolment that is refused, and comes a day later", enrolled=False)
     story.look(START).answer(START, None).look(START + 3599).look(START + 3600)
-    story.answer(START + 3600, 403).look(START + DAY)
-    found.append(story.look(START + DAY + 3600).answer(START + DAY + 3600, 201).written())
+    story.answer(START + 3600, 429).look(START + 7200)
+    story.answer(START + 7200, 403).look(START + DAY).look(START + DAY + 3600)
+    found.append(story.look(START + DAY + 7200).answer(START + DAY + 7200, 201).written())
 
     story = Story("a task that not all are asked for")
     for number in range(6):

@@ -204,8 +204,11 @@ export function answered(
   const joined = of(state, address)
   if (sending.what === 'enrolment') {
     const enrolled = status === 200 || status === 201
-    const enrolAt = enrolled ? joined.enrolAt : now + (status === null ? LONGEST_WAIT : DAY)
-    const said = { what: enrolled ? 'enrolled' : 'not enrolled', address } as const
+    const refused = status !== null && REFUSED.has(status)
+    const enrolAt = enrolled ? joined.enrolAt : now + (refused ? DAY : LONGEST_WAIT)
+    const said: Said = enrolled || refused
+      ? { what: enrolled ? 'enrolled' : 'not enrolled', address }
+      : { what: 'again', address, status }
     const proof = enrolled ? '' : joined.proof
     return { state: withJoined(state, { ...joined, enrolled, enrolAt, proof }), sending: [], said: [said] }
   }

@@ -305,7 +305,10 @@ def _enrolled(state: State, joined: Joined, now: int, status: int | None) -> Dec
     if status in (HTTPStatus.OK, HTTPStatus.CREATED):
         joined = changed(joined, enrolled=True, proof="")
         said = "this device is enrolled"
-    else:
-        joined = changed(joined, enrol_at=now + (LONGEST_WAIT if status is None else DAY))
+    elif status in REFUSED:
+        joined = changed(joined, enrol_at=now + DAY)
         said = "this device is not enrolled: its invitation was used, or is none; ask for another"
+    else:
+        joined = changed(joined, enrol_at=now + LONGEST_WAIT)
+        said = "nobody was there to enrol this device; it asks again in an hour"
     return Decision(state.with_joined(joined), (), (said,))
