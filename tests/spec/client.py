@@ -82,6 +82,12 @@ def signed_by(public: bytes, signature: str, what: bytes) -> bool:
 # 3. Documents
 
 
+SPKI_HEAD = bytes.fromhex(
+    "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d"
+    "010108300b0609608648016503040202a2030201300382010f003082010a0282010100"
+)
+
+
 def read_task(data: bytes) -> dict[str, Any]:
     names = "servers collector sums catalogue run asked begin end precision minimum token_key"
     task = read(data, "task", set(names.split()))
@@ -90,6 +96,10 @@ def read_task(data: bytes) -> dict[str, Any]:
     require(begin % step == end % step == 0, "T1")
     require(1 <= task["asked"] <= 1 << 16 and task["minimum"] >= 2, "T1")
     unb64(task["run"], 16)
+    spki = unb64(task["token_key"])
+    ends = len(spki), spki[:81], spki[-5:]
+    good = ends == (342, SPKI_HEAD, bytes.fromhex("0203010001")) and spki[81] >> 7 & spki[-6]
+    require(bool(good) or not spki, "P1")
     require(isqrt(sums["bound"] // sums["cap"]) < 1 << sums["bits"], "T3")
     if sums["type"] == "pairs":
         heads = sums["heads"]

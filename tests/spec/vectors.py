@@ -19,15 +19,21 @@ from cryptography.hazmat.primitives.asymmetric.rsa import (
 )
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tests.spec.client import b64, canonical, configuration, digest, report, sized, token_request
+from tests.spec.client import (
+    SPKI_HEAD,
+    b64,
+    canonical,
+    configuration,
+    digest,
+    report,
+    sized,
+    token_request,
+    unb64,
+)
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors" / "wire"
 NOW, HOUR = 1_800_000_000, 3600
 RHO = (1, 50)
-SPKI_HEAD = bytes.fromhex(
-    "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d"
-    "010108300b0609608648016503040202a2030201300382010f003082010a0282010100"
-)
 
 
 def drawn(name: str, size: int = 32) -> bytes:
@@ -113,6 +119,7 @@ def changed(document: dict[str, Any], path: str, value: Any) -> bytes:
 def documents(made: dict[str, dict[str, Any]]) -> dict[str, Any]:
     linear, pairs = made["linear"], made["pairs"]
     good = canonical(linear)
+    plain = SPKI_HEAD.replace(bytes.fromhex("0a"), bytes.fromhex("01"), 1)  # rsaEncryption
     bad: list[tuple[str, str, bytes]] = [
         ("D1", "a space", good.replace(b",", b", ", 1)),
         ("D1", "fields in another order", json.dumps(dict(reversed(linear.items()))).encode()),
@@ -144,6 +151,9 @@ def documents(made: dict[str, dict[str, Any]]) -> dict[str, Any]:
         ("7", "over", later(linear, -48)),
         ("7", "not begun", later(linear, 48)),
         ("8", "without tokens", changed(linear, "token_key", "")),
+        ("P1", "a token key of another exponent", token_key(linear, SPKI_HEAD, "0203010003")),
+        ("P1", "a token key of 2,047 bits", token_key(linear, SPKI_HEAD + b"\0", "0203010001")),
+        ("P1", "a token key for other signatures", token_key(linear, plain, "0203010001")),
     ]
     other = key_list("north", 1) | {"keys": key_list("north", 2)["keys"]}
     keys = [
@@ -177,6 +187,12 @@ def documents(made: dict[str, dict[str, Any]]) -> dict[str, Any]:
         ],
         "servers_digest": digest("servers", canonical(linear["servers"])).hex()[:32],
     }  # fmt: skip
+
+
+def token_key(task: dict[str, Any], head: bytes, tail: str) -> bytes:
+    """A task whose token key begins and ends otherwise."""
+    spki = head + unb64(task["token_key"])[len(head) : -5] + bytes.fromhex(tail)
+    return changed(task, "token_key", b64(spki))
 
 
 def later(task: dict[str, Any], hours: int) -> bytes:
