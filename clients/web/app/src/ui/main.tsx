@@ -1,10 +1,13 @@
-/** The UI cell: draws what the worker hands it. (Stands in until the app is there.) */
+/** The UI cell: draws what the worker hands it, and says what the person does. */
 
 import { render } from 'preact'
 
+import type { Act, View } from '../messages.ts'
+import { App } from './app.tsx'
 import './style.css'
 
-addEventListener('message', ({ data }) => {
-  data.core.onmessage = (told: MessageEvent) =>
-    render(<p>{JSON.stringify(told.data.view)}</p>, document.body)
+addEventListener('message', ({ data: { core }, source }: MessageEvent<{ core: MessagePort }>) => {
+  if (source !== parent) return
+  const act = (act: Act): void => core.postMessage({ act })
+  core.onmessage = ({ data: { view } }: MessageEvent<{ view: View }>) => render(<App view={view} act={act} />, document.body)
 }, { once: true })

@@ -1,0 +1,331 @@
+/**
+ * The host of the core in the worker: takes what the person does, and hands out what they see.
+ *
+ * Acts come one after the other. None of them decides whether or when something leaves: the device
+ * does, by `step`, which runs beside them.
+ */
+
+import {
+  type Carrier, type Invitation, type Link, type Platform, type State, type Store, Device,
+  LEVELS, PrivacyError, ProtocolError, WHOLE, join, leave, newState, opened, rate, readLink,
+} from '@hdpmf/core'
+
+import { type Kept, keptIn, toggled, withKept } from './kept.ts'
+import type { Act, HostInfo, LevelName, Notice, View } from './messages.ts'
+import {
+  FIRST_LOOK, type Look, NO_PICK, PAGE, Shelves, askedOf, invitedOf, levelOf, privacyOf, receiptsOf,
+  valueOf,
+} from './views.ts'
+
+export interface Outside {
+  readonly store: Store
+  readonly carrier: Carrier
+  /** Tell the carrier which origins there are. */
+  allow(origins: readonly string[]): void
+  show(view: View): void
+  save(name: string, bytes: Uint8Array): void
+  now(): number
+  readonly host: HostInfo
+}
+
+const HOUR = 3600
+/** A visit is another one after so long. */
+const AWAY = 4 * HOUR
+const LONGEST = 600
+/** So many titles at the top are remembered, to say what is new. */
+const REMEMBERED = 60
+const NEW_AMONG = 24
+
+interface Open {
+  readonly invitation: Invitation
+  readonly link: Link
+}
+
+export class Host {
+  private device: Device
+  private look: Look = FIRST_LOOK
+  private address = ''
+  private open: Open | null = null
+  private level: LevelName = 'middle'
+  private asking = false
+  private adding = false
+  private busy = false
+  private notice: Notice | null = null
+  private acts: Promise<void> = Promise.resolve()
+  private wake: () => void = () => undefined
+  private readonly visited = new Set<string>()
+
+  private constructor(private readonly outside: Outside, device: Device) {
+    this.device = device
+  }
+
+  static async open(outside: Outside, link = ''): Promise<Host> {
+    const host = new Host(outside, await deviceOf(outside, () => void host.draw()))
+    const { state } = await host.device.held()
+    host.level = levelOf(state)
+    host.address = active(state)[0]?.invitation.address ?? ''
+    host.tellOrigins(state)
+    if (link !== '') await host.act({ do: 'link', link })
+    else await host.act({ do: 'tab', tab: 'list' })
+    return host
+  }
+
+  /** Take part, for as long as this host lives. */
+  async run(sleep: (seconds: number, wake: (now: () => void) => void) => Promise<void>): Promise<never> {
+    for (;;) await sleep(await this.step(), (now) => { this.wake = now })
+  }
+
+  /** Do what is due; return the seconds until there may be something to do again. */
+  async step(): Promise<number> {
+    const wait = await this.device.step().catch(() => LONGEST)
+    await this.draw()
+    return Math.min(wait, LONGEST)
+  }
+
+  /** Do something that the person wants, after what came before. */
+  act(act: Act): Promise<void> {
+    this.acts = this.acts.then(async () => {
+      try {
+        await this.done(act)
+      } catch (error) {
+        if (!(error instanceof ProtocolError || error instanceof PrivacyError)) throw error
+        this.say('failed')
+      }
+      await this.draw()
+    })
+    return this.acts
+  }
+
+  private async done(act: Act): Promise<void> {
+    switch (act.do) {
+      case 'link': return this.readLink(act.link)
+      case 'level': return this.chooseLevel(act.level)
+      case 'join': return this.join()
+      case 'add': this.adding = true; return
+      case 'back':
+        if (this.open !== null) this.open = null
+        else this.adding = false
+        return
+      case 'member':
+        this.address = act.address
+        this.look = { ...FIRST_LOOK, tab: this.look.tab }
+        return this.visit()
+      case 'tab': return this.turnTo(act.tab)
+      case 'pick': this.look = { ...this.look, pick: act.pick, count: PAGE }; return
+      case 'search': this.look = { ...this.look, search: act.text.slice(0, 100), count: PAGE }; return
+      case 'mine': this.look = { ...this.look, mine: act.on, search: '', count: PAGE }; return
+      case 'more': this.look = { ...this.look, count: this.look.count + PAGE }; return
+      case 'rate': return this.rate(act.id, act.stars)
+      case 'save': return this.mark('saved', act.id, act.on)
+      case 'hide': return this.mark('hidden', act.id, act.on)
+      case 'ask': this.asking = act.on; return
+      case 'answer':
+        this.asking = false
+        return this.change((state) => withKept({ ...state, wish: act.yes ? WHOLE : 0 }, { answer: act.yes }))
+      case 'language': return this.keep({ language: act.language })
+      case 'leave':
+        await this.change((state) => leave(state, act.address))
+        return this.left()
+      case 'forget': return this.forget()
+      case 'receipts':
+        return this.outside.save('sumi-receipts.json', new TextEncoder().encode(receiptsOf((await this.device.held()).state)))
+      default: this.say('failed')
+    }
+  }
+
+  private async readLink(text: string): Promise<void> {
+    let link: Link
+    try {
+      link = readLink(text.trim())
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error
+      return this.say('bad link')
+    }
+    const { state } = await this.device.held()
+    this.busy = true
+    await this.draw()
+    this.tellOrigins(state, link.address)
+    try {
+      const data = await this.outside.carrier.read(link.url, link.most).catch(() => null)
+      if (data === null) return this.say('no answer')
+      this.open = { invitation: opened(link, data), link }
+      this.level = levelOf(state)
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error
+      this.say('bad link')
+    } finally {
+      this.busy = false
+      this.tellOrigins(state)
+    }
+  }
+
+  private async chooseLevel(level: LevelName): Promise<void> {
+    this.level = level
+    if (this.open !== null) return
+    await this.change((state) => withKept({ ...state, limits: LEVELS[level] }, { levelChosen: true }))
+    this.say('changed')
+  }
+
+  private async join(): Promise<void> {
+    if (this.open === null) return
+    const { invitation, link } = this.open
+    const { level } = this
+    try {
+      await this.change((state) => {
+        const limits = keptIn(state).levelChosen ? state.limits : LEVELS[level]
+        return join(withKept({ ...state, limits }, { levelChosen: true }), invitation, link.secret)
+      })
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error
+      return this.say('other servers')
+    }
+    this.open = null
+    this.adding = false
+    this.address = invitation.address
+    // A new device looks at once at what is published.
+    this.device = await deviceOf(this.outside, () => void this.draw())
+    this.tellOrigins((await this.device.held()).state)
+    await this.device.step()
+    await this.visit()
+    await this.turnTo('rate')
+    this.wake()
+  }
+
+  private async turnTo(tab: Look['tab']): Promise<void> {
+    const { state } = await this.device.held()
+    this.look = {
+      ...this.look, tab, pick: NO_PICK, search: '', mine: false, count: PAGE,
+      ratedBefore: new Set(Object.keys(state.ratings[this.address] ?? {})),
+    }
+    if (tab === 'list') await this.visit()
+  }
+
+  private async rate(id: string, stars: number | null): Promise<void> {
+    const { address } = this
+    const at = Math.floor(this.outside.now())
+    const { items } = await this.shelves()
+    if (items === null || !items.positions.has(id)) return
+    const rated = stars === null ? null : { value: valueOf(stars, items), weight: WHOLE, at }
+    await this.change((state) => {
+      const saved = keptIn(state).saved
+      // What was watched is no longer to be seen.
+      const others = rated === null ? saved : { ...saved, [address]: toggled(saved[address] ?? [], id, false) }
+      return rate(withKept(state, { saved: others }), address, id, rated)
+    })
+  }
+
+  private async mark(what: 'saved' | 'hidden', id: string, on: boolean): Promise<void> {
+    const { address } = this
+    await this.change((state) => {
+      const marks = keptIn(state)[what]
+      return withKept(state, { [what]: { ...marks, [address]: toggled(marks[address] ?? [], id, on) } })
+    })
+  }
+
+  /** Find what is new since the last visit, and remember this one. */
+  private async visit(): Promise<void> {
+    const { address } = this
+    const shelves = await this.shelves().catch(() => null)
+    const top = shelves?.top(REMEMBERED) ?? []
+    if (top.length === 0) return
+    const last = keptIn((await this.device.held()).state).visits[address]
+    const now = Math.floor(this.outside.now())
+    if (!this.visited.has(address)) {
+      this.visited.add(address)
+      const again = last !== undefined && now - last.at > AWAY
+      const known = new Set(again ? last.top : top)
+      const fresh = new Set(top.slice(0, NEW_AMONG).filter((id) => !known.has(id)))
+      this.look = { ...this.look, fresh, before: again ? last.at : null }
+    }
+    await this.change((state) =>
+      withKept(state, { visits: { ...keptIn(state).visits, [address]: { at: now, top } } }))
+  }
+
+  private async left(): Promise<void> {
+    const { state } = await this.device.held()
+    this.address = active(state)[0]?.invitation.address ?? ''
+    this.tellOrigins(state)
+    this.say('left')
+  }
+
+  /** Forget ratings and all that follows from them; what has left stays in the ledger. */
+  private async forget(): Promise<void> {
+    await this.change((state) =>
+      withKept({ ...state, ratings: {} }, { saved: {}, hidden: {}, visits: {} }))
+    this.look = { ...this.look, fresh: new Set(), before: null }
+    this.say('forgotten')
+  }
+
+  private keep(change: Partial<Kept>): Promise<void> {
+    return this.change((state) => withKept(state, change))
+  }
+
+  private async change(make: (state: State) => State): Promise<void> {
+    await this.device.change(make)
+  }
+
+  private say(what: Notice['what']): void {
+    this.notice = { what, number: (this.notice?.number ?? 0) + 1 }
+  }
+
+  private tellOrigins(state: State, also = ''): void {
+    const urls = active(state).flatMap(({ invitation: { address, servers } }) => [address, servers.leader.url])
+    this.outside.allow([...new Set([...urls, ...(also === '' ? [] : [also])].map((url) => new URL(url).origin))])
+  }
+
+  private async shelves(): Promise<Shelves> {
+    const { state } = await this.device.held()
+    const joined = state.joined.find(({ invitation }) => invitation.address === this.address)
+    if (joined === undefined) throw new PrivacyError('no recommender was joined')
+    return new Shelves(state, joined, Math.floor(this.outside.now()), this.look)
+  }
+
+  async draw(): Promise<void> {
+    this.outside.show(await this.view())
+  }
+
+  private async view(): Promise<View> {
+    const { state } = await this.device.held()
+    const shown = { host: this.outside.host, language: keptIn(state).language, notice: this.notice }
+    if (this.open !== null) {
+      return { ...shown, page: 'invited', invited: invitedOf(this.open.invitation, state, this.level) }
+    }
+    const members = active(state)
+    const joined = members.find(({ invitation }) => invitation.address === this.address)
+    if (joined === undefined || this.adding) {
+      return { ...shown, page: 'start', busy: this.busy, back: joined !== undefined }
+    }
+    const now = Math.floor(this.outside.now())
+    const shelves = new Shelves(state, joined, now, this.look)
+    const { tab } = this.look
+    const asked = askedOf(state, joined, now)
+    return {
+      ...shown, page: 'app',
+      member: named(joined),
+      others: members.map(named),
+      rated: shelves.rated,
+      savedCount: shelves.savedCount,
+      sent: state.ledger.filter((line) => !line.zeros).length,
+      asked,
+      asking: this.asking && asked !== null,
+      stars: shelves.stars,
+      shown: tab === 'list' ? shelves.list() : tab === 'rate' ? shelves.rate()
+        : tab === 'saved' ? shelves.kept() : privacyOf(state, now),
+    }
+  }
+}
+
+const active = (state: State): State['joined'] => state.joined.filter(({ left }) => !left)
+
+const named = ({ invitation: { address, name } }: State['joined'][number]): {
+  readonly address: string
+  readonly name: string
+} => ({ address, name })
+
+/** Nothing of a new device takes part before its owner has said so. */
+function deviceOf(outside: Outside, told: () => void): Promise<Device> {
+  const platform: Platform = {
+    store: outside.store, carrier: outside.carrier, now: () => outside.now(), say: told,
+  }
+  return Device.open(platform, newState(LEVELS.middle, 0))
+}

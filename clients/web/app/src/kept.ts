@@ -1,0 +1,33 @@
+/** What the app keeps in the device's state besides what the core knows. PRIVATE. */
+
+import type { State } from '@hdpmf/core'
+
+/** Where a list was at the last visit. */
+export interface Visit {
+  readonly at: number
+  readonly top: readonly string[]
+}
+
+export interface Kept {
+  readonly language: string
+  /** Whether ratings may take part in sums; null: not answered yet. */
+  readonly answer: boolean | null
+  readonly levelChosen: boolean
+  /** By recommenders' addresses. */
+  readonly saved: Readonly<Record<string, readonly string[]>>
+  readonly hidden: Readonly<Record<string, readonly string[]>>
+  readonly visits: Readonly<Record<string, Visit>>
+}
+
+export const NOTHING_KEPT: Kept = {
+  language: '', answer: null, levelChosen: false, saved: {}, hidden: {}, visits: {},
+}
+
+export const keptIn = (state: State): Kept => ({ ...NOTHING_KEPT, ...(state.kept as Partial<Kept>) })
+
+export const withKept = (state: State, change: Partial<Kept>): State =>
+  ({ ...state, kept: { ...keptIn(state), ...change } })
+
+/** Return a list with an id, or without it; the newest first. */
+export const toggled = (ids: readonly string[], id: string, on: boolean): readonly string[] =>
+  on ? [id, ...ids.filter((each) => each !== id)] : ids.filter((each) => each !== id)

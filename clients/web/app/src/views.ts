@@ -1,0 +1,324 @@
+/** Views of a device's state: what the UI cell draws. Pure, but for lists that are kept by ratings. */
+
+import {
+  type Cost, type Items, type Joined, type Line, type Server as Card, type State, LEVELS, MONTH, UNIT,
+  WHOLE, itemsOf, ownRow, priceOf, promise, readTask, toHex, total,
+} from '@hdpmf/core'
+import { Lists, type Reason } from '@hdpmf/core/lists'
+
+import { keptIn } from './kept.ts'
+import {
+  type Asked, type Invited, type Level, type LevelName, type ListView, type Member, LEVEL_NAMES,
+  type Pick, type PrivacyView, type RateView, type Risk, type Run, type SavedView, type Server,
+  type Tab, type Title,
+} from './messages.ts'
+import { personOf, worstWithin } from './odds.ts'
+import { isKnown } from './operators.ts'
+
+/** What the person looks at; it is not kept. */
+export interface Look {
+  readonly tab: Tab
+  readonly pick: Pick
+  readonly search: string
+  readonly mine: boolean
+  readonly count: number
+  /** What had been rated when the wall was opened: it is not on it again. */
+  readonly ratedBefore: ReadonlySet<string>
+  /** What is new since the last visit, and when that was. */
+  readonly fresh: ReadonlySet<string>
+  readonly before: number | null
+}
+
+export const PAGE = 24
+export const NO_PICK: Pick = { genre: '', decade: null }
+export const FIRST_LOOK: Look = {
+  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(),
+  fresh: new Set(), before: null,
+}
+const STRIP = 5
+const MOST_FRESH = 3
+const MOST_KNOWN = 600
+
+/** The odds of something that has cost so much. */
+export const riskOf = (cost: Cost): Risk => personOf(cost)
+
+export const levels = (): readonly Level[] =>
+  LEVEL_NAMES.map((name) => ({ name, risk: riskOf(worstWithin(LEVELS[name])) }))
+
+export const levelOf = (state: State): LevelName =>
+  LEVEL_NAMES.find((name) => LEVELS[name].life === state.limits.life) ?? 'middle'
+
+export const domainOf = (url: string): string => new URL(url).host
+
+const serverOf = ({ organisation, url }: Card): Server => {
+  const domain = domainOf(url)
+  return { organisation, domain, known: isKnown(organisation, domain) }
+}
+
+export const serversOf = ({ invitation: { servers } }: Pick2): readonly Server[] =>
+  [serverOf(servers.leader), serverOf(servers.helper)]
+type Pick2 = { readonly invitation: Joined['invitation'] }
+
+export const invitedOf = (
+  invitation: Joined['invitation'], state: State, level: LevelName,
+): Invited => ({
+  name: invitation.name,
+  domain: domainOf(invitation.address),
+  servers: serversOf({ invitation }),
+  levels: levels(),
+  level,
+  chosenBefore: keptIn(state).levelChosen,
+})
+
+/** A recommender's catalogue and lists with the owner's ratings, as titles that can be drawn. */
+export class Shelves {
+  readonly items: Items | null
+  private readonly lists: Lists | null
+  private readonly own: State['ratings'][string]
+  private readonly saved: ReadonlySet<string>
+  private readonly hidden: ReadonlySet<string>
+
+  constructor(
+    state: State, joined: Joined, now: number,
+    private readonly look: Look,
+  ) {
+    const { address } = joined.invitation
+    const kept = keptIn(state)
+    this.items = joined.catalogue === '' ? null : itemsOf(state, joined)
+    this.lists = this.items === null ? null : listsOf(state, address, now)
+    this.own = state.ratings[address] ?? {}
+    this.saved = new Set(kept.saved[address] ?? [])
+    this.hidden = new Set(kept.hidden[address] ?? [])
+  }
+
+  get rated(): number {
+    return Object.keys(this.own).length
+  }
+
+  get savedCount(): number {
+    return this.saved.size
+  }
+
+  get stars(): boolean {
+    const { items } = this
+    return items === null || !(items.scale_low === 0 && items.scale_high === 1 && items.scale_step === null)
+  }
+
+  /** The ids at the top of the list, as they are kept between visits. */
+  top(count: number): string[] {
+    return this.best(count, NO_PICK).map(({ item }) => item)
+  }
+
+  list(): ListView {
+    const { pick, count, fresh, before } = this.look
+    const found = this.best(count + 1, pick)
+    const titles = found.slice(0, count).map(({ item, stars, reason }) => this.title(item, stars, reason))
+    const unpicked = pick.genre === '' && pick.decade === null
+    return {
+      tab: 'list', ...this.choices(), pick, before,
+      by: this.lists === null ? 'none' : this.rated === 0 ? 'known' : 'list',
+      fresh: unpicked ? titles.filter(({ id }) => fresh.has(id)).slice(0, MOST_FRESH) : [],
+      titles, more: found.length > count,
+    }
+  }
+
+  rate(): RateView {
+    const { pick, count, search, mine } = this.look
+    const { genres } = this.choices()
+    const known = this.lists?.wellKnown(MOST_KNOWN) ?? []
+    const wellKnown = known.length > 0 && search === '' && !mine
+    const ids = mine ? this.ownIds() : search !== '' ? this.searched(search) : wellKnown ? known : this.all()
+    const shown = ids.filter((id) => this.fits(id, pick.genre) &&
+      (mine || search !== '' || !this.look.ratedBefore.has(id)) && (mine || !this.hidden.has(id)))
+    const strip = this.best(STRIP, NO_PICK).map(({ item, stars, reason }) => this.title(item, stars, reason))
+    return {
+      tab: 'rate', genres, pick, search, mine, wellKnown, strip: this.rated === 0 ? [] : strip,
+      titles: shown.slice(0, count).map((id) => this.title(id)), more: shown.length > count,
+    }
+  }
+
+  kept(): SavedView {
+    const here = (ids: ReadonlySet<string>): string[] => [...ids].filter((id) => this.items?.positions.has(id))
+    const ids = here(this.saved)
+    return {
+      tab: 'saved', titles: ids.slice(0, this.look.count).map((id) => this.title(id)),
+      more: ids.length > this.look.count,
+      hidden: here(this.hidden).slice(0, this.look.count).map((id) => this.title(id)),
+    }
+  }
+
+  private choices(): { readonly genres: readonly string[]; readonly decades: readonly number[] } {
+    return this.lists?.choices ?? { genres: this.items === null ? [] : genresOf(this.items), decades: [] }
+  }
+
+  private best(n: number, { genre, decade }: Pick): ReturnType<Lists['recommend']> {
+    if (this.lists === null) return []
+    const only = {
+      ...(genre === '' ? {} : { genres: [genre] }),
+      ...(decade === null ? {} : { fromYear: decade, toYear: decade + 9 }),
+    }
+    return this.lists.recommend({ n, only, hidden: this.hidden })
+  }
+
+  private title(id: string, expected: number | null = null, reason: Reason | null = null): Title {
+    const { items, look } = this
+    const position = items?.positions.get(id)
+    const rated = this.own[id]
+    const named = reason?.kind === 'own'
+      ? { ...reason, items: reason.items.map((each) => this.nameOf(each)) }
+      : reason?.kind === 'stars' ? { ...reason, stars: this.starsOf(reason.stars) } : reason
+    return {
+      id,
+      title: this.nameOf(id),
+      year: position === undefined ? null : items?.years[position] ?? null,
+      genres: position === undefined ? [] : items?.genres[position] ?? [],
+      stars: rated === undefined ? null : this.starsOf(rated.value),
+      expected: expected === null || !this.stars ? null : this.starsOf(expected),
+      reason: named,
+      saved: this.saved.has(id),
+      hidden: this.hidden.has(id),
+      fresh: look.fresh.has(id),
+    }
+  }
+
+  private nameOf(id: string): string {
+    const position = this.items?.positions.get(id)
+    return (position === undefined ? '' : this.items?.titles[position]) || id
+  }
+
+  /** A rating on the recommender's scale as stars from 1 to 5. */
+  private starsOf(value: number): number {
+    const { items } = this
+    if (items === null) return value
+    return 1 + (4 * (value - items.scale_low)) / (items.scale_high - items.scale_low)
+  }
+
+  private fits(id: string, genre: string): boolean {
+    const position = this.items?.positions.get(id)
+    if (position === undefined) return false
+    return genre === '' || (this.items?.genres[position] ?? []).includes(genre)
+  }
+
+  private all(): string[] {
+    return this.items === null ? [] : this.items.ids.filter((_, at) => !this.items?.retired.has(at))
+  }
+
+  private searched(text: string): string[] {
+    const words = plain(text).split(' ').filter((each) => each !== '')
+    return this.all().filter((id) => {
+      const name = ` ${plain(this.nameOf(id))}`
+      return words.every((word) => name.includes(` ${word}`))
+    })
+  }
+
+  private ownIds(): string[] {
+    return Object.entries(this.own).sort(([, one], [, other]) => other.at - one.at).map(([id]) => id)
+  }
+}
+
+/** A rating of so many stars, on a recommender's scale. */
+export function valueOf(stars: number, items: Items): number {
+  const { scale_low: low, scale_high: high, scale_step: step } = items
+  const value = low + ((stars - 1) / 4) * (high - low)
+  if (low === 0 && high === 1 && step === null) return 1
+  return step === null ? value : Math.min(low + Math.round((value - low) / step) * step, high)
+}
+
+const plain = (text: string): string =>
+  text.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase().replace(/[^\p{L}\p{N}]+/gu, ' ').trim()
+
+let madeOf: readonly unknown[] = []
+let made: Lists | null = null
+
+/** The lists of the last state that was asked for are kept: most acts change no rating. */
+function listsOf(state: State, address: string, now: number): Lists | null {
+  const joined = state.joined.find((each) => each.invitation.address === address)
+  const of = [address, state.ratings[address], joined?.catalogue, joined?.model]
+  if (made === null || of.some((each, at) => each !== madeOf[at])) {
+    made = Lists.of(state, address, now)
+    madeOf = of
+  }
+  return made
+}
+
+const genresOf = (items: Items): string[] => [...new Set(items.genres.flat())].sort()
+
+/** What a report would take part with, if there is one to decide on; else null. */
+export function askedOf(state: State, joined: Joined, now: number): Asked | null {
+  const { answer } = joined
+  if (keptIn(state).answer !== null || answer === null || answer.done || answer.promised) return null
+  const task = readTask(answer.document)
+  const about = { at: now, recommender: joined.invitation.address, task: toHex(answer.task), part: task.sums.type }
+  const whole = { ...state, wish: WHOLE }
+  const line = promise(state.limits, state.ledger, priceOf(task), WHOLE, about)
+  if (line.zeros || ownRow(whole, joined, task, false).every((entry) => entry === 0)) return null
+  const [spent, month] = [total(state.ledger), total(state.ledger, now - MONTH)]
+  const after = total([...state.ledger, line])
+  const { limits } = state
+  return {
+    name: joined.invitation.name,
+    servers: serversOf(joined),
+    rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
+    before: riskOf(spent),
+    after: riskOf(after),
+    month: [part(month.none, limits.month), part(month.none + line.cost.none, limits.month)],
+    life: [part(spent.none, limits.life), part(after.none, limits.life)],
+  }
+}
+
+const part = (amount: number, of: number): number => (of === 0 ? Number(amount > 0) : amount / of)
+
+export function privacyOf(state: State, now: number): PrivacyView {
+  const spent = total(state.ledger)
+  return {
+    tab: 'privacy',
+    level: levelOf(state),
+    levels: levels(),
+    spent: riskOf(spent),
+    month: part(total(state.ledger, now - MONTH).none, state.limits.month),
+    life: part(spent.none, state.limits.life),
+    takesPart: state.wish > 0 ? true : keptIn(state).answer,
+    runs: runsOf(state),
+    members: state.joined.map((each) => memberOf(state, each)),
+    passphrase: false,
+  }
+}
+
+const memberOf = (state: State, joined: Joined): Member => ({
+  address: joined.invitation.address,
+  name: joined.invitation.name,
+  domain: domainOf(joined.invitation.address),
+  servers: serversOf(joined),
+  enrolled: joined.enrolled,
+  left: joined.left,
+  rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
+})
+
+/** The ledger as runs, the newest first: what a recommender asks of pairs follows its rows. */
+export function runsOf(state: State): Run[] {
+  const runs: Line[][] = []
+  for (const line of state.ledger) {
+    const last = runs.findLast(([first]) => first.recommender === line.recommender)
+    if (line.part === 'pairs' && last?.length === 1 && last[0].part === 'linear') last.push(line)
+    else runs.push([line])
+  }
+  const names = new Map(state.joined.map(({ invitation: { address, name } }) => [address, name]))
+  return runs.reverse().map((lines) => ({
+    at: lines[0].at,
+    name: names.get(lines[0].recommender) ?? domainOf(lines[0].recommender),
+    reports: lines.map(({ task, part, at, zeros, cost }) => ({ task, part, at, zeros, risk: riskOf(cost) })),
+    risk: riskOf(total(lines)),
+    zeros: lines.every(({ zeros }) => zeros),
+  }))
+}
+
+/** What left, for the owner to keep: every line of the ledger. */
+export const receiptsOf = (state: State): string =>
+  JSON.stringify({
+    about: 'Reports that left this device: mu squared, as history against none and against another one',
+    reports: state.ledger.map(({ at, recommender, task, part, wish, zeros, cost }) => ({
+      time: new Date(at * 1000).toISOString(), recommender, task, part, wish: wish / WHOLE, zeros,
+      none: cost.none / UNIT, other: cost.other / UNIT,
+    })),
+  }, null, 2)
+

@@ -1,0 +1,69 @@
+/** The app as it is built, with a made-up carrier, in a browser that is on this machine. */
+
+import { existsSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+import puppeteer, { type Browser, type Frame, type Page } from 'puppeteer-core'
+
+import { buildAll } from '../../build.mjs'
+import { serve } from '../../serve.mjs'
+
+export const BROWSERS = {
+  chrome: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  firefox: process.env.FIREFOX ?? '/usr/bin/firefox-esr',
+} as const
+export const has = (browser: keyof typeof BROWSERS): boolean => existsSync(BROWSERS[browser])
+
+export interface Served {
+  readonly address: string
+  close(): void
+}
+
+export async function served(): Promise<Served> {
+  const out = await mkdtemp(join(tmpdir(), 'app-'))
+  await buildAll(out, { entries: { carrier: join(import.meta.dirname, '../demo/carrier.ts') } })
+  return serve(join(out, 'page'))
+}
+
+export const started = (browser: keyof typeof BROWSERS): Promise<Browser> =>
+  puppeteer.launch({
+    browser, executablePath: BROWSERS[browser], headless: true, acceptInsecureCerts: true,
+    ...(browser === 'chrome' ? { args: ['--no-sandbox'], pipe: true } : {}),
+  })
+
+export interface Opened {
+  readonly page: Page
+  readonly ui: Frame
+  readonly errors: string[]
+}
+
+/** Open the app; `#LINK` is how an invitation reaches it. */
+export async function opened(browser: Browser, address: string, {
+  width = 390, height = 844, dark = false, link = '', language = 'en',
+} = {}): Promise<Opened> {
+  const page = await browser.newPage()
+  const errors: string[] = []
+  page.on('pageerror', (error) => errors.push(String(error)))
+  page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()) })
+  await page.setViewport({ width, height, deviceScaleFactor: 1 })
+  await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }]).catch(() => undefined)
+  await page.evaluateOnNewDocument((tag: string) => {
+    Object.defineProperty(navigator, 'language', { get: () => tag })
+  }, language)
+  await page.goto(`${address}/${link === '' ? '' : `#${link}`}`)
+  const ui = await cell(page, 'ui.html')
+  await ui.waitForSelector('h1')
+  return { page, ui, errors }
+}
+
+/** Return the frame of a cell, once it is there. */
+export async function cell(page: Page, name: string): Promise<Frame> {
+  for (let tries = 0; tries < 200; tries++) {
+    const found = page.frames().find((frame) => frame.url().endsWith(name))
+    if (found !== undefined) return found
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  throw new Error(`no ${name}`)
+}
