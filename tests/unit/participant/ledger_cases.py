@@ -1,7 +1,7 @@
-"""Histories of ledgers, and what must come of them: ``spec/vectors/ledger.json``.
+"""Histories of ledgers, and what must come of them: ``spec/vectors/{ledger,person}.json``.
 
-``python -m tests.unit.participant.ledger_cases`` writes the file anew. The web app's ledger is
-tested against it.
+``python -m tests.unit.participant.ledger_cases`` writes the files anew. The web app's ledger is
+tested against them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ from math import isqrt
 from pathlib import Path
 from typing import Any
 
+from hdpmf.common.methods.registry import at_most
 from hdpmf.private.device.ledger import (
     GRAIN_UNIT,
+    LEVELS,
     MONTH,
     UNIT,
     WHOLE,
+    Cost,
     Limits,
     Line,
     Price,
     matrix_price,
     promise,
+    spent_of,
     total,
     vector_price,
 )
 
 FILE = Path(__file__).parents[3] / "spec" / "vectors" / "ledger.json"
+PERSON = FILE.with_name("person.json")
+N_CASES = 240
 
 
 def price_of(asked: dict[str, Any]) -> Price:
@@ -91,14 +97,42 @@ def drawn_case(draw: random.Random) -> dict[str, Any]:
     return {"limits": {"life": life, "month": month}, "asked": asked}
 
 
+def drawn_cost(draw: random.Random) -> Cost:
+    """What somebody has spent, from next to nothing to far beyond all limits."""
+    none = draw.choice((0, 1, int(10 ** draw.uniform(3, 11))))
+    grain = draw.choice((0, 1, int(10 ** draw.uniform(2, 13))))
+    return Cost(none, none * draw.choice((2, 3, 4)), grain)
+
+
+def read_by_people(cost: Cost) -> dict[str, Any]:
+    """What a case says that a cost tells of a person."""
+    return {
+        name: {
+            "epsilon": each.epsilon(),
+            "right": each.right,
+            "sure": each.sure,
+            "words": at_most(each.right),
+        }
+        for name, each in zip(("none", "other"), spent_of(cost), strict=True)
+    }
+
+
+def _written(file: Path, head: str, cases: list[dict[str, Any]]) -> None:
+    rows = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    file.write_text(f'{{{head}"cases":[\n{rows}\n]}}\n')
+
+
 def main() -> None:
-    """Write the file."""
+    """Write the files."""
     draw = random.Random(40)
-    cases = [drawn_case(draw) for _ in range(40)]
+    cases = [drawn_case(draw) for _ in range(N_CASES)]
     for case in cases:
         case["expected"] = expected(answered(case))
-    rows = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
-    FILE.write_text(f'{{"unit":{UNIT},"grainUnit":{GRAIN_UNIT},"cases":[\n{rows}\n]}}\n')
+    _written(FILE, f'"unit":{UNIT},"grainUnit":{GRAIN_UNIT},', cases)
+    draw = random.Random(41)
+    levels = [Cost(limits.life, 2 * limits.life, 100) for limits in LEVELS.values()]
+    costs = [*levels, *(drawn_cost(draw) for _ in range(150))]
+    _written(PERSON, "", [{"cost": _costs(cost), **read_by_people(cost)} for cost in costs])
 
 
 if __name__ == "__main__":

@@ -15,18 +15,27 @@ from hdpmf.private.device.ledger import (
     MONTH,
     UNIT,
     WHOLE,
+    Cost,
     Limits,
     cost_of,
     matrix_price,
     vector_price,
 )
-from tests.unit.participant.ledger_cases import FILE, answered, drawn_case, expected, price_of
+from tests.unit.participant.ledger_cases import (
+    FILE,
+    PERSON,
+    answered,
+    drawn_case,
+    expected,
+    price_of,
+    read_by_people,
+)
 
 CASES = json.loads(FILE.read_text())["cases"]
 
 
 def test_the_vectors_of_the_specification_are_what_this_ledger_says() -> None:
-    assert len(CASES) == 40
+    assert len(CASES) == 240
     for case in CASES:
         assert expected(answered(case)) == case["expected"]
 
@@ -34,7 +43,7 @@ def test_the_vectors_of_the_specification_are_what_this_ledger_says() -> None:
 def test_the_vectors_have_all_kinds_of_answers() -> None:
     rows = [row for case in CASES for row in case["expected"]["lines"]]
     zeros = [row for row in rows if row["zeros"]]
-    assert 50 < len(zeros) < len(rows) - 50
+    assert 300 < len(zeros) < len(rows) - 300
     # The month's limit and the life's both say no to something that the other lets through.
     by_month = by_life = 0
     for case in CASES:
@@ -46,8 +55,19 @@ def test_the_vectors_have_all_kinds_of_answers() -> None:
             if [line.zeros for line in more] != [row["zeros"] for row in case["expected"]["lines"]]:
                 by_month += count == "month"
                 by_life += count == "life"
-    assert by_month > 2
-    assert by_life > 2
+    assert by_month > 12
+    assert by_life > 12
+
+
+def test_the_vectors_of_persons_are_what_the_accounting_says() -> None:
+    cases = json.loads(PERSON.read_text())["cases"]
+    assert len(cases) > 150
+    for case in cases:
+        found = read_by_people(Cost(**case["cost"]))
+        for name in ("none", "other"):
+            assert found[name].pop("words") == case[name].pop("words")
+            assert found[name] == pytest.approx(case[name], rel=1e-9)
+    assert sum(case["none"]["epsilon"] == 0 for case in cases) > 10
 
 
 def test_no_history_spends_more_than_the_limits_by_exact_arithmetic() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ PROOF = "a" * 32  # the secret of an invitation
 RATINGS = {ITEMS[0]: 5.0, ITEMS[2]: 1.0, ITEMS[5]: 4.0, ITEMS[11]: 3.0}
 
 
-def take_part(outside: Outside, until: int, **options: Any) -> dict[str, Any]:
-    """Let the core live in this world; return what it says at its end."""
+def take_part(outside: Outside, until: int, *, ahead: float = 0, **options: Any) -> dict[str, Any]:
+    """Let the core live in this world, its clock so far ahead; return what it says at its end."""
     begun = publishing.state(**options)
     begin = {
         "now": START,
@@ -56,19 +57,22 @@ def take_part(outside: Outside, until: int, **options: Any) -> dict[str, Any]:
                 process.stdin.write("{}\n")
                 process.stdin.close()
                 return dict(asked)
-            answer = begin if asked["what"] == "begin" else _answer(outside, asked)
+            answer = begin if asked["what"] == "begin" else _answer(outside, asked, ahead)
             process.stdin.write(json.dumps(answer) + "\n")
             process.stdin.flush()
     raise AssertionError("the core ended before its time")
 
 
-def _answer(outside: Outside, asked: dict[str, Any]) -> dict[str, Any]:
+def _answer(outside: Outside, asked: dict[str, Any], ahead: float) -> dict[str, Any]:
     outside.now = asked["now"]
     if asked["what"] == "read":
         try:
             return {"data": outside.read(asked["url"], asked["most"]).hex()}
         except TransportError:
             return {"data": None}
+    if asked["what"] == "date":
+        outside.requests.append((asked["now"], f"GET {asked['url']}", 0))
+        return {"date": formatdate(asked["now"] - ahead, usegmt=True)}
     body = bytes.fromhex(asked["body"])
     told = outside.send(sealed("POST", asked["url"], asked["headers"], body))
     return {"status": told.status, "body": told.body.hex()}
@@ -105,3 +109,13 @@ def test_whether_and_when_the_core_answers_and_in_which_size_depends_on_no_ratin
         seen.append([(int(at), size) for at, _, size in sent])
     assert len(seen[0]) == 3  # an enrolment, a token, a report
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(("ahead", "reports"), [(-299, 1), (299, 1), (302, 0), (-302, 0)])
+def test_a_core_whose_clock_is_wrong_sends_no_report(ahead: float, reports: int) -> None:
+    outside = published_in(task=publishing.task())
+    take_part(outside, START + PERIOD, ahead=ahead, ratings=RATINGS)
+    assert len(outside.reports) == reports
+    asked = [url for _, url, _ in outside.requests if "healthz" in url]
+    assert set(asked) == {f"GET {publishing.SERVERS.leader.url}/healthz"}
+    assert len(asked) > 1 - reports

@@ -38,6 +38,8 @@ export interface Sending {
 export type Said =
   | { readonly what: 'model' | 'asked' | 'over' | 'token' | 'sent' | 'enrolled' | 'not enrolled'; readonly address: string }
   | { readonly what: 'refused'; readonly address: string; readonly why: string }
+  /** This clock is so many seconds ahead of the leader's: nothing was sent. */
+  | { readonly what: 'clock'; readonly address: string; readonly ahead: number }
   | { readonly what: 'given up' | 'again'; readonly address: string; readonly status: number | null }
 
 export interface Decision {

@@ -6,15 +6,17 @@
 
 import { type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
 import { PrivacyError, ProtocolError } from './documents.ts'
+import { exported, imported } from './lock.ts'
 import { random } from './platform.ts'
 import { INDEX, type Published, readIndex, wanted } from './published.ts'
 import { type Carrier, type Sealed, seal, statusIn } from './seal.ts'
-import { type Joined, type State, of } from './state.ts'
+import { type Joined, type State, leave, of } from './state.ts'
 import { Committed, type Held, type Store } from './store.ts'
 import { readTask } from './task.ts'
 import { tokenIn } from './tokens.ts'
 import type { Bytes } from './xof.ts'
 
+const TOLERANCE = 300 // seconds that a clock may be wrong
 const POLL_EVERY = 300 // seconds, about, between two looks
 
 export interface Platform {
@@ -55,6 +57,35 @@ export class Device {
       if (committed !== null) return committed
     }
     throw new PrivacyError('the store takes no change')
+  }
+
+  /**
+   * Return everything in a file that the passphrase opens, for another machine. This device leaves
+   * all recommenders, so that no two spend of one ledger; joining again is the owner's to decide.
+   */
+  async export(passphrase: string): Promise<Bytes> {
+    let before = (await this.held()).state
+    await this.change((state) => {
+      before = state
+      return state.joined.reduce((all, { invitation: { address } }) => leave(all, address), state)
+    })
+    return exported(before, passphrase)
+  }
+
+  /** Become the device in such a file. What was spent here stays spent. */
+  async restore(file: Bytes, passphrase: string): Promise<void> {
+    const taken = await imported(file, passphrase)
+    const known = new Set(taken.ledger.map(({ task, zeros }) => `${task} ${zeros}`))
+    await this.change(({ ledger }) => ({
+      ...taken,
+      ledger: [...taken.ledger, ...ledger.filter(({ task, zeros }) => !known.has(`${task} ${zeros}`))],
+    }))
+  }
+
+  /** Forget everything, what was spent as well. */
+  async erase(): Promise<void> {
+    this.ready = []
+    await this.platform.store.erase()
   }
 
   /** Do what is due; return the seconds until there may be something to do again. */
@@ -100,9 +131,23 @@ export class Device {
     const due = this.ready.filter(({ sending }) => sending.at <= now)
     this.ready = this.ready.filter(({ sending }) => sending.at > now)
     for (const { sending, sealed } of due) {
-      const told = await this.platform.carrier.send(sealed).catch(() => null)
+      const told = await this.sent(sending, sealed).catch(() => null)
       await this.take(sending, told?.status ?? null, told?.body)
     }
+  }
+
+  /** Send something; a report only where this clock and the leader's agree: it would not count. */
+  private async sent({ what, address }: Sending, sealed: Sealed): ReturnType<Carrier['send']> {
+    const { carrier, now, say } = this.platform
+    if (what === 'report') {
+      const date = await carrier.date(sealed.url.replace(/tasks\/[^/]*\/reports$/, 'healthz'))
+      const ahead = date === null ? 0 : now() - Date.parse(date) / 1000
+      if (!(Math.abs(ahead) < TOLERANCE)) {
+        say?.({ what: 'clock', address, ahead })
+        throw new PrivacyError('the clock is wrong')
+      }
+    }
+    return carrier.send(sealed)
   }
 
   /** Commit what came of something that was sent. */

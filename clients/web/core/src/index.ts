@@ -3,11 +3,14 @@
 export { type Decision, type Said, type Sending, answered, decide, nextMoment, priceOf } from './decide.ts'
 export { Device, type Platform } from './device.ts'
 export { NotNowError, PrivacyError, ProtocolError, toHex } from './documents.ts'
-
 export { type Link, opened, readLink, serversDigest } from './invitations.ts'
-export { type Cost, LEVELS, type Limits, type Line, MONTH, UNIT, WHOLE, promise, total } from './ledger.ts'
+export {
+  type Cost, LEVELS, type Limits, type Line, MONTH, UNIT, WHOLE, promise, total, worstWithin,
+} from './ledger.ts'
+export { type Locked, LockedStore, PassphraseError } from './lock.ts'
+export { type Risk, percentOf, personOf, shareOf } from './person.ts'
 export { type Index, type Items, type Published, itemsOf, readIndex } from './published.ts'
 export { type Carrier, Sealed, ownRow, seal } from './seal.ts'
 export { type Invitation, type Joined, type Rated, type State, join, leave, newState, rate } from './state.ts'
-export { Committed, IndexedStore, MemoryStore, type Held, type Store } from './store.ts'
+export { Committed, type Databases, type Held, IndexedStore, MemoryStore, type Store } from './store.ts'
 export { RULES, type Server, readTask } from './task.ts'

@@ -98,6 +98,13 @@ export const LEVELS = {
   open: { life: 2_775_657_948, month: 693_914_487 },
 } as const satisfies Record<string, Limits>
 
+/**
+ * Return the most that limits let through: rows of either sign cost four times as much against
+ * another history, and no task of 20,000 items has noise that is coarser for what it costs.
+ */
+export const worstWithin = ({ life }: Limits): Cost =>
+  ({ none: life, other: 4 * life, grain: Math.ceil(0.11 * life) })
+
 /** A report that this device has promised. Lines are only ever added. */
 export interface Line {
   readonly at: number

@@ -11,22 +11,7 @@ export interface Key {
   readonly type: string
 }
 
-type Algorithm = string | Record<string, unknown>
-
-interface Subtle {
-  importKey(
-    format: string, key: Bytes, algorithm: Algorithm, extractable: boolean, uses: readonly string[],
-  ): Promise<Key>
-  exportKey(format: 'jwk', key: Key): Promise<Record<string, string>>
-  exportKey(format: 'raw', key: Key): Promise<ArrayBuffer>
-  generateKey(
-    algorithm: Algorithm, extractable: boolean, uses: readonly string[],
-  ): Promise<{ publicKey: Key; privateKey: Key }>
-  deriveBits(algorithm: Algorithm, key: Key, length: number): Promise<ArrayBuffer>
-  encrypt(algorithm: Algorithm, key: Key, data: Uint8Array): Promise<ArrayBuffer>
-  sign(algorithm: Algorithm, key: Key, data: Uint8Array): Promise<ArrayBuffer>
-  verify(algorithm: Algorithm, key: Key, signature: Bytes, data: Uint8Array): Promise<boolean>
-}
+type Subtle = Readonly<Record<string, (...given: readonly any[]) => Promise<any>>>
 
 interface Machine {
   readonly crypto: { readonly subtle: Subtle; getRandomValues(data: Bytes): Bytes }

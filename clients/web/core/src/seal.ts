@@ -43,6 +43,8 @@ export class Sealed {
 export interface Carrier {
   /** Return a public file, by a request that is the same for every device and every time. */
   read(url: string, most: number): Promise<Bytes>
+  /** Return the Date header of the answer to a GET; null if it has none. */
+  date(url: string): Promise<string | null>
   /** Send something, at a moment that depends on no rating. */
   send(sealed: Sealed): Promise<{ readonly status: number; readonly body: Bytes }>
 }

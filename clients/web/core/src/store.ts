@@ -2,19 +2,23 @@
 
 import type { State } from './state.ts'
 
-export interface Held {
-  readonly state: State
+/** What a store has kept, and how often it was changed. */
+export interface Held<T = State> {
+  readonly state: T
   readonly version: number
 }
 
-/** A host's own store has these two, and keeps what it says it has kept. */
-export interface Store {
-  load(): Promise<Held | null>
+/** A host's own store has these three, and keeps what it says it has kept. */
+export interface Store<T = State> {
+  /** Return what was kept last; null if there is nothing. */
+  load(): Promise<Held<T> | null>
   /**
    * Keep a state, durably, if the last version is still `expected` (0: there is none).
    * Return false, and change nothing, if it is another.
    */
-  commit(next: State, expected: number): Promise<boolean>
+  commit(next: T, expected: number): Promise<boolean>
+  /** Forget everything. */
+  erase(): Promise<void>
 }
 
 const made = new WeakSet<Committed>()
@@ -31,45 +35,52 @@ export class Committed implements Held {
     return Object.freeze(found)
   }
 
+  /** Tell whether a value is one. */
   static is(value: Committed): boolean {
     return made.has(value)
   }
 }
 
 /** A store that forgets: for tests, and for hosts that keep states in another way. */
-export class MemoryStore implements Store {
-  private held: Held | null = null
+export class MemoryStore<T = State> implements Store<T> {
+  private held: Held<T> | null = null
 
-  async load(): Promise<Held | null> {
+  async load(): Promise<Held<T> | null> {
     return this.held
   }
 
-  async commit(next: State, expected: number): Promise<boolean> {
+  async commit(next: T, expected: number): Promise<boolean> {
     if ((this.held?.version ?? 0) !== expected) return false
     this.held = { state: next, version: expected + 1 }
     return true
   }
+
+  async erase(): Promise<void> {
+    this.held = null
+  }
 }
 
-// As much of IndexedDB as is used.
+type Event = (() => void) | null
 
-interface Request<T> {
+interface Request<T = unknown> {
   readonly result: T
   readonly error: unknown
-  onsuccess: (() => void) | null
-  onerror: (() => void) | null
-  onupgradeneeded?: (() => void) | null
+  onsuccess: Event
+  onerror: Event
+  onupgradeneeded?: Event
+}
+
+interface Table {
+  get(key: string): Request<Held<any> | undefined>
+  put(value: Held<unknown>, key: string): Request
+  delete(key: string): Request
 }
 
 interface Transaction {
   readonly error: unknown
-  oncomplete: (() => void) | null
-  onabort: (() => void) | null
-  abort(): void
-  objectStore(name: string): {
-    get(key: string): Request<Held | undefined>
-    put(value: Held, key: string): Request<unknown>
-  }
+  oncomplete: Event
+  onabort: Event
+  objectStore(name: string): Table
 }
 
 interface Database {
@@ -77,6 +88,7 @@ interface Database {
   transaction(name: string, mode: string, options: { durability: string }): Transaction
 }
 
+/** As much of IndexedDB as is used. */
 export interface Databases {
   open(name: string, version: number): Request<Database>
 }
@@ -84,38 +96,49 @@ export interface Databases {
 const [TABLE, KEY] = ['device', 'state']
 
 /** A store in IndexedDB; what it has kept is on disk. */
-export class IndexedStore implements Store {
+export class IndexedStore<T = State> implements Store<T> {
   private constructor(private readonly database: Database) {}
 
-  static async open(databases: Databases, name: string): Promise<IndexedStore> {
+  /** Open a database, `indexedDB` being the host's. */
+  static async open<T = State>(databases: Databases, name: string): Promise<IndexedStore<T>> {
     const request = databases.open(name, 1)
     request.onupgradeneeded = () => request.result.createObjectStore(TABLE)
-    return new IndexedStore(await result(request))
+    return new IndexedStore<T>(await new Promise((resolve, reject) => {
+      request.onsuccess = () => resolve(request.result)
+      request.onerror = () => reject(request.error)
+    }))
   }
 
-  async load(): Promise<Held | null> {
-    const transaction = this.database.transaction(TABLE, 'readonly', { durability: 'strict' })
-    return (await result(transaction.objectStore(TABLE).get(KEY))) ?? null
+  load(): Promise<Held<T> | null> {
+    return this.within<Held<T> | null>('readonly', (table, give) => {
+      const request = table.get(KEY)
+      request.onsuccess = () => give(request.result ?? null)
+    }, null)
   }
 
-  commit(next: State, expected: number): Promise<boolean> {
-    const transaction = this.database.transaction(TABLE, 'readwrite', { durability: 'strict' })
-    const table = transaction.objectStore(TABLE)
-    return new Promise((resolve, reject) => {
-      let same = false
+  commit(next: T, expected: number): Promise<boolean> {
+    return this.within('readwrite', (table, give) => {
       const request = table.get(KEY)
       request.onsuccess = () => {
-        same = (request.result?.version ?? 0) === expected
-        if (same) table.put({ state: next, version: expected + 1 }, KEY)
+        if ((request.result?.version ?? 0) !== expected) return
+        table.put({ state: next, version: expected + 1 }, KEY)
+        give(true)
       }
-      transaction.oncomplete = () => resolve(same)
+    }, false)
+  }
+
+  async erase(): Promise<void> {
+    await this.within('readwrite', (table) => table.delete(KEY), null)
+  }
+
+  /** Return what is given within a transaction, once it is on disk. */
+  private within<R>(mode: string, work: (table: Table, give: (found: R) => void) => void, none: R): Promise<R> {
+    return new Promise((resolve, reject) => {
+      const transaction = this.database.transaction(TABLE, mode, { durability: 'strict' })
+      let found = none
+      transaction.oncomplete = () => resolve(found)
       transaction.onabort = () => reject(transaction.error)
+      work(transaction.objectStore(TABLE), (given) => { found = given })
     })
   }
 }
-
-const result = <T>(request: Request<T>): Promise<T> =>
-  new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result)
-    request.onerror = () => reject(request.error)
-  })

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { answered, decide } from '../src/decide.ts'
 import { readDocument, toHex } from '../src/documents.ts'
 import { bothPrices, matrixPrice, promise, total, vectorPrice } from '../src/ledger.ts'
+import { type Risk, percentOf, personOf, shareOf } from '../src/person.ts'
 import { type Published, readIndex } from '../src/published.ts'
 import { rowOf, toStars } from '../src/rows.ts'
 import { type Joined, type State, join, newState } from '../src/state.ts'
@@ -99,7 +100,24 @@ test('the ledger’s histories come to the same numbers as Python’s', () => {
     expect(lines.map(({ price, zeros, cost }) => ({ price, zeros, ...cost }))).toEqual(expected.lines)
     expect(total(lines)).toEqual(expected.total)
   }
-  expect(cases.length).toBe(40)
+  expect(cases.length).toBe(240)
+})
+
+test('what a cost tells of a person is as Python’s accounting says', () => {
+  const { cases } = read(ours(), 'person.json')
+  for (const { cost, ...expected } of cases) {
+    const found = personOf(cost)
+    for (const name of ['none', 'other'] as const) {
+      const { words, ...numbers } = expected[name]
+      for (const [what, number] of Object.entries<number>(numbers)) {
+        const ours = found[name][what as keyof Risk]
+        expect(Math.abs(ours - number), `${what} of ${JSON.stringify(cost)}`).toBeLessThanOrEqual(1e-8 * number)
+      }
+      expect(`${percentOf(found[name].right)} %`).toBe(words)
+    }
+  }
+  expect(cases.length).toBeGreaterThan(150)
+  expect([0.0011, 0.5, 1e-9].map(shareOf)).toEqual([0.2, 50, 0.1])
 })
 
 test('a document has one spelling', () => {

@@ -34,6 +34,9 @@ const device = await Device.open({
       if (data === null) throw new Error('not there')
       return unhex(data)
     },
+    async date(url: string): Promise<string> {
+      return (await ask({ what: 'date', url, now })).date
+    },
     async send({ url, headers, body }) {
       const told = await ask({ what: 'send', url, headers, body: hex(body), now })
       return { status: told.status, body: unhex(told.body) }

@@ -1,8 +1,5 @@
 /** The way out, by Node's own fetch. */
 
-const UPLOAD = 'application/ppm-dap;message=upload-req'
-const TOLERANCE = 300 // seconds that this clock may be wrong
-
 /** @param {string} url @param {RequestInit} [how] */
 const ask = (url, how) => fetch(url, { redirect: 'error', signal: AbortSignal.timeout(30_000), ...how })
 
@@ -21,12 +18,11 @@ export const carrier = {
     return new Uint8Array(Buffer.concat(parts))
   },
 
+  async date(url) {
+    return (await ask(url)).headers.get('date')
+  },
+
   async send({ url, headers, body }) {
-    if (headers['content-type'] === UPLOAD) {
-      const { headers: told } = await ask(url.replace(/\/tasks\/[^/]+\/reports$/, '/healthz'))
-      const ahead = Date.now() - Date.parse(told.get('date') ?? '')
-      if (!(Math.abs(ahead) < 1000 * TOLERANCE)) throw new Error('this clock is wrong; nothing was sent')
-    }
     const answer = await ask(url, { method: 'POST', headers, body })
     return { status: answer.status, body: new Uint8Array(await answer.arrayBuffer()) }
   },

@@ -1,6 +1,6 @@
 /** A store of one file for each person, written whole; one process at a time may use it. */
 
-import { open, readFile, rename } from 'node:fs/promises'
+import { open, readFile, rename, rm } from 'node:fs/promises'
 import { deserialize, serialize } from 'node:v8'
 
 /** @import { Held, State, Store } from '@hdpmf/core' */
@@ -30,5 +30,9 @@ export class FileStore {
     await file.close()
     await rename(`${this.path}.new`, this.path)
     return true
+  }
+
+  async erase() {
+    await rm(this.path, { force: true })
   }
 }

@@ -82,6 +82,8 @@ class Spent:
 
         Phi(mu / 2), and not e^epsilon / (1 + e^epsilon), which is the law of pure epsilon.
         """
+        if self.rho == 0:
+            return 0.5  # whatever was sent, nothing of it depends on the history
         by_affinity = (1 + math.sqrt(-math.expm1(-self.rho / 2))) / 2
         exactly = normal_cdf(self.mu / 2) * math.exp(min(_far(self.grain), 1.0)) + _RARE
         return min(exactly, by_affinity, 1.0) * (1 + _CARE)

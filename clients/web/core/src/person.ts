@@ -1,0 +1,124 @@
+/**
+ * A cost as a person reads it: what whoever knows everything else could tell of them, at most.
+ *
+ * The same numbers as Python's (`accounting/person.py`, which says why; `spec/vectors/person.json`),
+ * rounded up: exactly by the Gaussian law and how far noise on a grid is from it, or by Rényi's
+ * divergence, whichever is less.
+ */
+
+import { type Cost, GRAIN_UNIT, UNIT } from './ledger.ts'
+
+const DELTA = 1e-5
+const CARE = 1 + 1e-9
+const RARE = 1e-12
+const SURE = Math.log(99)
+
+/** What a cost tells of a person. */
+export interface Risk {
+  /** At delta 1e-5. */
+  readonly epsilon: number
+  /** How often a guess between the two histories is right, at most; a coin: 0.5. */
+  readonly right: number
+  /** The share of cases, at most, in which somebody could be 99 % sure. */
+  readonly sure: number
+}
+
+/** Return what a cost tells: of a history against none, and against any other one. */
+export function personOf(cost: Cost): { readonly none: Risk; readonly other: Risk } {
+  const grain = cost.grain / GRAIN_UNIT
+  const [none, other] = [cost.none, cost.other].map((each) => riskOf(each / UNIT / 2, grain))
+  return { none, other }
+}
+
+/** Return a share in percent for people, to stand behind "at most": rounded up. */
+export function percentOf(part: number): number {
+  // Next to 50 and to 100 a tenth of a percent is what matters.
+  const steps = part >= 0.55 && part < 0.95 ? 100 : 1000
+  return (100 * Math.ceil(part * steps)) / steps
+}
+
+/** Return a share of cases in percent, in tenths and rounded up. */
+export const shareOf = (part: number): number => Math.ceil(1000 * part) / 10
+
+function riskOf(rho: number, grain: number): Risk {
+  if (rho === 0) return { epsilon: 0, right: 0.5, sure: 0 }
+  const mu = Math.sqrt(2 * rho)
+  const exact = epsilonOf(rho, mu, grain)
+  const factor = Math.exp(Math.min(far(grain), 1))
+  const affinity = (1 + Math.sqrt(-Math.expm1(-rho / 2))) / 2
+  // Noise on a grid has steps: an outcome stands for all within half of one.
+  const root = Math.sqrt(grain)
+  const level = SURE - 2 * far(grain) - mu * (2.15 * Math.sqrt(root) + (root * (3 * mu + 32)) / 24)
+  const sure = below((rho - level) / mu) + below((-rho - level) / mu)
+  const markov = 1.02 * Math.exp(-(Math.max(0, SURE - rho) ** 2) / (4 * rho))
+  return {
+    epsilon: (grain > 0 ? Math.min(exact, byRenyi(rho)) : exact) * CARE,
+    right: Math.min(below(mu / 2) * factor + RARE, affinity, 1) * CARE,
+    sure: Math.min(1, markov, (grain > 0 ? (sure * factor) / (1 - 1e-4) + 4 * RARE : sure) * CARE),
+  }
+}
+
+/** How far the logarithms of the two laws of all noise are apart, but for e^(-30 - epsilon). */
+function far(grain: number, epsilon = 0): number {
+  const x = 30 + epsilon
+  return (Math.sqrt(grain) * (Math.sqrt(x) + x)) / 12 + 11 * grain
+}
+
+/** Return where the Gaussian's exact delta, with what its grain adds, meets delta. */
+function epsilonOf(rho: number, mu: number, grain: number): number {
+  const needed = (epsilon: number): number => {
+    const apart = far(grain, epsilon)
+    if (apart > 1 || epsilon < 2 * apart) return 1
+    return Math.exp(apart) * deltaOf(mu, epsilon - 2 * apart) + (grain > 0 ? RARE : 0)
+  }
+  let [low, high] = [0, rho + mu * Math.sqrt(2 * Math.log(1 / DELTA)) + 1]
+  if (needed(low) <= DELTA) return low
+  high += 2 * far(grain, 2 * high)
+  if (!(needed(high) <= DELTA)) return Infinity
+  while (high - low > 1e-11 * Math.max(1, high)) {
+    const middle = (low + high) / 2
+    if (needed(middle) > DELTA) low = middle
+    else high = middle
+  }
+  return high
+}
+
+/** Return the least over orders of what each of them proves, by thirds. */
+function byRenyi(rho: number): number {
+  const bound = (logGap: number): number => {
+    const gap = Math.exp(logGap)
+    return (1 + gap) * rho + Math.log(gap / (1 + gap)) - Math.log((1 + gap) * DELTA) / gap
+  }
+  let [low, high] = [-12, 24]
+  for (let step = 0; step < 120; step++) {
+    const third = (high - low) / 3
+    if (bound(low + third) < bound(high - third)) high -= third
+    else low += third
+  }
+  return Math.max(0, bound((low + high) / 2))
+}
+
+/** The exact delta of a Gaussian release (Balle and Wang 2018). */
+function deltaOf(mu: number, epsilon: number): number {
+  const near = mu / 2 - epsilon / mu
+  return Math.max(0, below(near) - density(near) * mills(mu / 2 + epsilon / mu))
+}
+
+const density = (x: number): number => Math.exp(-(x * x) / 2) / Math.sqrt(2 * Math.PI)
+
+/** How often a standard normal is at most x. */
+function below(x: number): number {
+  if (x < -2) return density(x) * mills(-x)
+  if (x > 2) return 1 - below(-x)
+  let [term, sum] = [x, x]
+  for (let odd = 3; odd < 100; odd += 2) sum += term *= (x * x) / odd
+  return 0.5 + density(x) * sum
+}
+
+/** Tail over density of the standard normal, by Laplace's continued fraction. */
+function mills(x: number): number {
+  if (x < 2) return below(-x) / density(x)
+  let fraction = x
+  for (let step = 100; step > 0; step--) fraction = x + step / fraction
+  return 1 / fraction
+}
