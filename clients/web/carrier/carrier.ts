@@ -23,7 +23,7 @@ const SENDINGS = [
     path: /\/tokens\/[\w-]{43}$/,
     headers: {
       'content-type': /^application\/private-token-request$/,
-      'hdpmf-device': /^[0-9a-f]{64}$/, 'hdpmf-signature': /^[0-9a-f]{128}$/,
+      'hdpmf-device': /^[\w-]{43}$/, 'hdpmf-signature': /^[\w-]{86}$/,
     },
     fits: (body: Uint8Array) => body.length === 2 + 1 + 256,
   },

@@ -187,6 +187,10 @@ export class MadeUp implements Carrier {
     this.publishIndex()
   }
 
+  async date(): Promise<null> {
+    return null
+  }
+
   async read(url: string, most: number): Promise<Bytes> {
     const data = this.files.get(url)
     if (data === undefined) throw new Error('not there')

@@ -18,6 +18,7 @@ interface Answer {
   readonly failed?: true
   readonly status: number
   readonly body: Uint8Array<ArrayBuffer>
+  readonly date?: string
 }
 
 /** The carrier cell, which has the network, behind its port. */
@@ -36,6 +37,10 @@ class PortCarrier implements Carrier {
     const { status, body } = await this.ask({ read: { url, most } })
     if (status !== 200) throw new Error(`status ${status}`)
     return body
+  }
+
+  async date(url: string): Promise<string | null> {
+    return (await this.ask({ read: { url, most: 1024 } })).date ?? null
   }
 
   send({ url, headers, body }: Sealed): Promise<Answer> {
