@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: make demo, make test. They need python3 >= 3.11; make test
-# needs Node 20 as well.
+# needs Node 20, Chromium and Firefox as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,7 @@ help:
 	@echo "make check  while you work: format, lint, types, contracts and the fast tests, and the shape of the tree"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
-	@echo "make web    types and tests of the person's app (clients/web): Node 20 or newer, npm"
+	@echo "make web    types, build and tests of the person's app (clients/web): Node 20 or newer, npm, Chromium, Firefox"
 	@echo "make docs   build the site of these pages into build/site (open build/site/index.html)"
 	@echo "make dist   build the wheel and the sdist into dist"
 	@echo "make bench  compare speed with Surprise and libmf in one run (needs ../shared/data or HDPMF_DATA)"

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Build the app: one installable page, and an extension for each browser, into dist.
  *
@@ -66,7 +65,7 @@ const style = (name) => `<link rel="stylesheet" href="${name}.css">\n`
 const ICON = '<link rel="icon" href="icon-128.png">\n'
 const BUILD = '0'.repeat(64) // stands for the digest until it is known
 
-function shellOf(kind, rules, { background = false, head = '' } = {}) {
+function shellOf(rules, { background = false, head = '' } = {}) {
   const attributes = ` data-version="${version}" data-digest="${BUILD}"`
   const body = background
     ? frame('carrier') : `${frame('ui')}${frame('carrier')}<p id="elsewhere">${ELSEWHERE}</p>`
@@ -107,7 +106,10 @@ const headersFile = `/*
   X-Content-Type-Options: nosniff
 `
 
-/** Return the digest of a built folder: of its files' names and digests, in order. */
+/**
+ * Return the digest of a built folder: of its files' names and digests, in order.
+ * @param {string} folder
+ */
 export function digestOf(folder) {
   const lines = readdirSync(folder).sort().map((name) => {
     const data = readFileSync(join(folder, name))
@@ -118,39 +120,48 @@ export function digestOf(folder) {
   return createHash('sha256').update(lines.join('')).digest('hex')
 }
 
-/** Build everything into a folder; return each part's digest. */
-export async function buildAll(out, { entries = ENTRIES, policies = POLICIES, extra = {} } = {}) {
+/**
+ * Build everything into a folder; return each part's digest.
+ * @param {string} out
+ * @param {{entries?: Partial<typeof ENTRIES>, policies?: typeof POLICIES}} options
+ * @returns {Promise<Record<string, string>>}
+ */
+export async function buildAll(out, { entries = ENTRIES, policies = POLICIES } = {}) {
   const given = { ...ENTRIES, ...entries }
   const worker = (await bundled(given.worker)).code
-  const ui = await bundled(given.ui)
-  const carrier = (await bundled(given.carrier)).code
+  const first = (await bundled(join(HERE, 'app/src/cell.ts'))).code
+  const cell = async (entry) => {
+    const { code, style } = await bundled(entry)
+    return { code: first + code, style }
+  }
+  const [ui, carrier] = [await cell(given.ui), await cell(given.carrier)]
   const shellEntry = join(HERE, 'app/src/shell.ts')
   const shell = async (from) => (await bundled(shellEntry, { WORKER: JSON.stringify(from) })).code
   const css = readFileSync(join(HERE, 'app/src/shell.css'), 'utf8')
   const common = {
-    'ui.js': ui.code, 'ui.css': ui.style, 'carrier.js': carrier, 'shell.css': css,
+    'ui.js': ui.code, 'ui.css': ui.style, 'carrier.js': carrier.code, 'shell.css': css,
     'ui.html': documentOf(policies.ui, ['ui'], { head: style('ui') }),
     'carrier.html': documentOf(policies.carrier, ['carrier']),
   }
   const inExtension = {
     ...common, 'worker.js': worker, 'shell.js': await shell({ file: 'worker.js' }),
     'background.js': (await bundled(join(HERE, 'app/src/background.ts'))).code,
-    'index.html': shellOf('extension', policies.extension),
+    'index.html': shellOf(policies.extension),
   }
   const asBackground = { background: true }
   const parts = {
     page: {
       ...common, 'shell.js': await shell({ code: worker }),
-      'index.html': shellOf('page', policies.page, { head: '<link rel="manifest" href="app.webmanifest">\n' }),
+      'index.html': shellOf(policies.page, { head: '<link rel="manifest" href="app.webmanifest">\n' }),
       'app.webmanifest': JSON.stringify(webManifest, null, 2), _headers: headersFile,
     },
     'extension-chromium': {
-      ...inExtension, 'background.html': shellOf('extension', policies.extension, asBackground),
+      ...inExtension, 'background.html': shellOf(policies.extension, asBackground),
       'manifest.json': JSON.stringify(manifestOf('chromium'), null, 2),
     },
     'extension-firefox': {
       ...inExtension,
-      'background.html': shellOf('extension', policies.extension, {
+      'background.html': shellOf(policies.extension, {
         ...asBackground, head: '<script defer src="background.js"></script>\n',
       }),
       'manifest.json': JSON.stringify(manifestOf('firefox'), null, 2),
@@ -160,7 +171,7 @@ export async function buildAll(out, { entries = ENTRIES, policies = POLICIES, ex
     const folder = join(out, part)
     rmSync(folder, { recursive: true, force: true })
     mkdirSync(folder, { recursive: true })
-    for (const [name, text] of Object.entries({ ...files, ...extra })) writeFileSync(join(folder, name), text)
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
     for (const size of [128, 512]) {
       copyFileSync(join(HERE, `app/public/icon-${size}.png`), join(folder, `icon-${size}.png`))
     }

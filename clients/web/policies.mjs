@@ -1,4 +1,3 @@
-// @ts-check
 /** What the browser allows each document; a worker has its shell's. docs/threat-model.md says what is left. */
 
 const NOTHING = {

@@ -1,4 +1,3 @@
-// @ts-check
 /** Serve a folder on loopback, as any static host would: `node serve.mjs [FOLDER [PORT]]`. */
 
 import { createReadStream, existsSync } from 'node:fs'
@@ -11,9 +10,16 @@ const TYPES = {
   '.webmanifest': 'application/manifest+json',
 }
 
-/** Serve a flat folder; no header speaks of policies, so that pages have only those in them. */
-export function serve(folder, port = 0) {
+/**
+ * Serve a flat folder; no header speaks of policies, so that pages have only those in them.
+ * @param {string} folder
+ * @param {number} port
+ * @param {(path: string) => void} heard is told what is asked for
+ * @returns {Promise<{address: string, close(): void}>}
+ */
+export function serve(folder, port = 0, heard = () => {}) {
   const server = createServer((request, response) => {
+    heard(request.url ?? '/')
     const name = basename(new URL(request.url ?? '/', 'http://localhost').pathname) || 'index.html'
     const file = join(folder, name)
     if (name === '..' || !existsSync(file)) return response.writeHead(404).end()
@@ -22,7 +28,7 @@ export function serve(folder, port = 0) {
   })
   return new Promise((resolve) => {
     server.listen(port, '127.0.0.1', () => resolve({
-      address: `http://localhost:${/** @type {any} */ (server.address()).port}`, close: () => server.close(),
+      address: `http://localhost:${server.address().port}`, close: () => server.close(),
     }))
   })
 }
