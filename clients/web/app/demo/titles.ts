@@ -40,8 +40,9 @@ export function madeTitles(count: number): readonly Made[] {
     const genre = genres[(at * 7 + Math.floor(at / 12)) % genres.length]
     const [adjectives, nouns] = WORDS[genre].map((words) => words.split(' '))
     const pick = (of: readonly string[], by: number): string => of[(at * by + Math.floor(at / (of.length * by))) % of.length]
-    const [adjective, noun, other] = [pick(adjectives, 5), pick(nouns, 3), pick(nouns, 11)]
-    let title = FRAMES[(at * 3 + Math.floor(at / 31)) % FRAMES.length](adjective, noun, other === noun ? adjective : other)
+    const [adjective, noun] = [pick(adjectives, 5), pick(nouns, 3)]
+    const other = nouns[(nouns.indexOf(noun) + 1 + (at % 5)) % nouns.length]
+    let title = FRAMES[(at * 3 + Math.floor(at / 31)) % FRAMES.length](adjective, noun, other)
     for (let part = 2; names.has(title); part++) title = `${title.replace(/ \d+$/, '')} ${part}`
     names.add(title)
     const second = genres[(at * 5 + 3) % genres.length]

@@ -34,7 +34,6 @@ const AWAY = 4 * HOUR
 const LONGEST = 600
 /** So many titles at the top are remembered, to say what is new. */
 const REMEMBERED = 60
-const NEW_AMONG = 24
 
 interface Open {
   readonly invitation: Invitation
@@ -53,7 +52,6 @@ export class Host {
   private notice: Notice | null = null
   private acts: Promise<void> = Promise.resolve()
   private wake: () => void = () => undefined
-  private readonly visited = new Set<string>()
 
   private constructor(private readonly outside: Outside, device: Device) {
     this.device = device
@@ -111,7 +109,7 @@ export class Host {
         this.look = { ...FIRST_LOOK, tab: this.look.tab }
         return this.visit()
       case 'tab': return this.turnTo(act.tab)
-      case 'pick': this.look = { ...this.look, pick: act.pick, count: PAGE }; return
+      case 'pick': this.look = { ...this.look, pick: act.pick, count: PAGE, pinned: new Map() }; return
       case 'search': this.look = { ...this.look, search: act.text.slice(0, 100), count: PAGE }; return
       case 'mine': this.look = { ...this.look, mine: act.on, search: '', count: PAGE }; return
       case 'more': this.look = { ...this.look, count: this.look.count + PAGE }; return
@@ -194,7 +192,7 @@ export class Host {
   private async turnTo(tab: Look['tab']): Promise<void> {
     const { state } = await this.device.held()
     this.look = {
-      ...this.look, tab, pick: NO_PICK, search: '', mine: false, count: PAGE,
+      ...this.look, tab, pick: NO_PICK, search: '', mine: false, count: PAGE, pinned: new Map(),
       ratedBefore: new Set(Object.keys(state.ratings[this.address] ?? {})),
     }
     if (tab === 'list') await this.visit()
@@ -205,6 +203,7 @@ export class Host {
     const at = Math.floor(this.outside.now())
     const { items } = await this.shelves()
     if (items === null || !items.positions.has(id)) return
+    await this.pin(id)
     const rated = stars === null ? null : { value: valueOf(stars, items), weight: WHOLE, at }
     await this.change((state) => {
       const saved = keptIn(state).saved
@@ -216,29 +215,32 @@ export class Host {
 
   private async mark(what: 'saved' | 'hidden', id: string, on: boolean): Promise<void> {
     const { address } = this
+    if (what === 'hidden' && on) await this.pin(id)
     await this.change((state) => {
       const marks = keptIn(state)[what]
       return withKept(state, { [what]: { ...marks, [address]: toggled(marks[address] ?? [], id, on) } })
     })
   }
 
-  /** Find what is new since the last visit, and remember this one. */
+  /** Let a title stay where it is in the list, so that nothing jumps under a thumb. */
+  private async pin(id: string): Promise<void> {
+    if (this.look.tab !== 'list') return
+    const at = (await this.shelves()).list().titles.findIndex((each) => each.id === id)
+    if (at >= 0) this.look = { ...this.look, pinned: new Map([...this.look.pinned, [id, at]]) }
+  }
+
+  /** Remember what the list shows, and, where the last look is long ago, what it showed then. */
   private async visit(): Promise<void> {
     const { address } = this
-    const shelves = await this.shelves().catch(() => null)
-    const top = shelves?.top(REMEMBERED) ?? []
+    const top = (await this.shelves().catch(() => null))?.top(REMEMBERED) ?? []
     if (top.length === 0) return
-    const last = keptIn((await this.device.held()).state).visits[address]
-    const now = Math.floor(this.outside.now())
-    if (!this.visited.has(address)) {
-      this.visited.add(address)
-      const again = last !== undefined && now - last.at > AWAY
-      const known = new Set(again ? last.top : top)
-      const fresh = new Set(top.slice(0, NEW_AMONG).filter((id) => !known.has(id)))
-      this.look = { ...this.look, fresh, before: again ? last.at : null }
-    }
-    await this.change((state) =>
-      withKept(state, { visits: { ...keptIn(state).visits, [address]: { at: now, top } } }))
+    const at = Math.floor(this.outside.now())
+    await this.change((state) => {
+      const { visits } = keptIn(state)
+      const last = visits[address]
+      const since = last === undefined ? null : at - last.at > AWAY ? { at: last.at, top: last.top } : last.since
+      return withKept(state, { visits: { ...visits, [address]: { at, top, since } } })
+    })
   }
 
   private async left(): Promise<void> {
@@ -252,7 +254,6 @@ export class Host {
   private async forget(): Promise<void> {
     await this.change((state) =>
       withKept({ ...state, ratings: {} }, { saved: {}, hidden: {}, visits: {} }))
-    this.look = { ...this.look, fresh: new Set(), before: null }
     this.say('forgotten')
   }
 

@@ -2,10 +2,15 @@
 
 import type { State } from '@hdpmf/core'
 
-/** Where a list was at the last visit. */
-export interface Visit {
+/** What stood at the top of a list, and when. */
+export interface Seen {
   readonly at: number
   readonly top: readonly string[]
+}
+
+/** The last look at a list, and the end of the visit before this one. */
+export interface Visit extends Seen {
+  readonly since: Seen | null
 }
 
 export interface Kept {

@@ -6,7 +6,7 @@ import {
 } from '@hdpmf/core'
 import { Lists, type Reason } from '@hdpmf/core/lists'
 
-import { keptIn } from './kept.ts'
+import { type Seen, keptIn } from './kept.ts'
 import {
   type Asked, type Invited, type Level, type LevelName, type ListView, type Member, LEVEL_NAMES,
   type Pick, type PrivacyView, type RateView, type Risk, type Run, type SavedView, type Server,
@@ -24,18 +24,17 @@ export interface Look {
   readonly count: number
   /** What had been rated when the wall was opened: it is not on it again. */
   readonly ratedBefore: ReadonlySet<string>
-  /** What is new since the last visit, and when that was. */
-  readonly fresh: ReadonlySet<string>
-  readonly before: number | null
+  /** Where titles stood that were rated or hidden in the list: they stay there until it is left. */
+  readonly pinned: ReadonlyMap<string, number>
 }
 
 export const PAGE = 24
 export const NO_PICK: Pick = { genre: '', decade: null }
 export const FIRST_LOOK: Look = {
-  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(),
-  fresh: new Set(), before: null,
+  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(), pinned: new Map(),
 }
 const STRIP = 5
+const NEW_AMONG = 24
 const MOST_FRESH = 3
 const MOST_KNOWN = 600
 
@@ -77,6 +76,9 @@ export class Shelves {
   private readonly own: State['ratings'][string]
   private readonly saved: ReadonlySet<string>
   private readonly hidden: ReadonlySet<string>
+  private readonly since: Seen | null
+  /** What is near the top and was not at the last visit. */
+  private readonly fresh: ReadonlySet<string>
 
   constructor(
     state: State, joined: Joined, now: number,
@@ -89,6 +91,10 @@ export class Shelves {
     this.own = state.ratings[address] ?? {}
     this.saved = new Set(kept.saved[address] ?? [])
     this.hidden = new Set(kept.hidden[address] ?? [])
+    this.since = kept.visits[address]?.since ?? null
+    const known = new Set(this.since?.top)
+    const near = this.since === null || look.tab !== 'list' ? [] : this.top(NEW_AMONG)
+    this.fresh = new Set(near.filter((id) => !known.has(id)))
   }
 
   get rated(): number {
@@ -110,12 +116,15 @@ export class Shelves {
   }
 
   list(): ListView {
-    const { pick, count, fresh, before } = this.look
+    const { since, fresh, look: { pick, count, pinned } } = this
     const found = this.best(count + 1, pick)
     const titles = found.slice(0, count).map(({ item, stars, reason }) => this.title(item, stars, reason))
+    for (const [id, at] of [...pinned].sort(([, one], [, other]) => one - other)) {
+      if (titles.every((each) => each.id !== id)) titles.splice(at, 0, this.title(id))
+    }
     const unpicked = pick.genre === '' && pick.decade === null
     return {
-      tab: 'list', ...this.choices(), pick, before,
+      tab: 'list', ...this.choices(), pick, before: since?.at ?? null,
       by: this.lists === null ? 'none' : this.rated === 0 ? 'known' : 'list',
       fresh: unpicked ? titles.filter(({ id }) => fresh.has(id)).slice(0, MOST_FRESH) : [],
       titles, more: found.length > count,
@@ -161,7 +170,7 @@ export class Shelves {
   }
 
   private title(id: string, expected: number | null = null, reason: Reason | null = null): Title {
-    const { items, look } = this
+    const { items } = this
     const position = items?.positions.get(id)
     const rated = this.own[id]
     const named = reason?.kind === 'own'
@@ -177,7 +186,7 @@ export class Shelves {
       reason: named,
       saved: this.saved.has(id),
       hidden: this.hidden.has(id),
-      fresh: look.fresh.has(id),
+      fresh: this.fresh.has(id),
     }
   }
 

@@ -172,8 +172,9 @@ export const initials = (title: string): string => {
 export function Cover({ title, year, genres, small = false }: Pick<Title, 'title' | 'year' | 'genres'> & {
   readonly small?: boolean
 }): VNode {
-  const found = MOTIFS.findIndex(([named]) => genres.some((genre) => named.test(genre)))
-  const [, family, motif] = MOTIFS[found < 0 ? MOTIFS.length - 1 : found]
+  // The first genre that has a drawing of its own.
+  const found = genres.map((genre) => MOTIFS.findIndex(([named]) => named.test(genre))).find((at) => at < MOTIFS.length - 1)
+  const [, family, motif] = MOTIFS[found ?? MOTIFS.length - 1]
   const draws = new Draws(`${title} ${year ?? ''}`)
   const shade = Math.floor(draws.next() * 3)
   const under = draws.next() < 0.72

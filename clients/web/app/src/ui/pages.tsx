@@ -7,11 +7,12 @@ import type {
   AppView, Asked, Invited, ListView, Pick, RateView, SavedView, Shown, Title,
 } from '../messages.ts'
 import { Cover } from './cover.tsx'
-import { Gauge, Levels, Picture, Row, Servers, Stars, Text, type With, about } from './parts.tsx'
+import { Fields, Gauge, Levels, Picture, Row, Servers, Stars, Text, type With, about } from './parts.tsx'
 
 export function Start({ busy, speech, act, onBack }: With & { readonly busy: boolean; readonly onBack?: boolean }): VNode {
   const { say } = speech
   const [link, change] = useState('')
+  const send = (): void => { if (link !== '') act({ do: 'link', link }) }
   const taken = [['The Quiet Harbour', 1962, 'Drama'], ['Orbit of Salt', 1979, 'Sci-Fi'], ['Two for the Ferry', 1994, 'Romance'],
     ['Low Sun', 1968, 'Western'], ['Nine Keys', 1951, 'Crime'], ['The Lamp Eaters', 2003, 'Fantasy']] as const
   return (
@@ -21,14 +22,14 @@ export function Start({ busy, speech, act, onBack }: With & { readonly busy: boo
       </div>
       <h1>{say('start.title')}</h1>
       <Text speech={speech} of="start.text" />
-      <form onSubmit={(event) => { event.preventDefault(); if (link !== '') act({ do: 'link', link }) }}>
+      <Fields send={send}>
         <label for="link">{say('start.link')}</label>
         <input id="link" type="text" inputMode="url" autocomplete="off" spellcheck={false} value={link} placeholder="https://…"
           onInput={(event) => change(event.currentTarget.value)} aria-describedby="paste" />
         <small id="paste">{say('start.paste')}</small>
-        <button type="submit" class="strong" disabled={busy}>{say(busy ? 'start.busy' : 'start.open')}</button>
+        <button type="button" class="strong" disabled={busy} onClick={send}>{say(busy ? 'start.busy' : 'start.open')}</button>
         {onBack && <button type="button" class="plain" onClick={() => act({ do: 'back' })}>{say('back')}</button>}
-      </form>
+      </Fields>
     </main>
   )
 }
@@ -44,7 +45,7 @@ export function Invitation({ invited, speech, act }: With & { readonly invited: 
       <Text speech={speech} of="invited.what" values={{ name }} />
       <h2>{say('invited.who')}</h2>
       <ul class="who">
-        <li><b>{name}</b><span class="domain">{domain}</span><small>{say('invited.asks')}</small></li>
+        <li><b>{name}</b><small><span class="domain">{domain}</span> · {say('invited.asks')}</small></li>
         <Servers servers={servers} speech={speech} />
       </ul>
       {unknown.length > 0 && (
@@ -106,6 +107,7 @@ export function ListPage({ view, shown, speech, act }: With & { readonly view: A
     <>
       <header class="head">
         <h1>{say(by === 'none' ? 'list.none' : by === 'known' ? 'list.known' : 'list.title')}</h1>
+        {by !== 'none' && <Picks {...shown} speech={speech} act={act} />}
         <p class="calm">
           {by === 'none' ? say('list.noneText', { name: view.member.name })
             : by === 'known' ? say('list.knownText')
@@ -117,9 +119,9 @@ export function ListPage({ view, shown, speech, act }: With & { readonly view: A
           <button type="button" class="plain" onClick={() => act({ do: 'ask', on: true })}>{say('ask.open')}</button>
         </p>
       )}
-      {by === 'none'
-        ? <button type="button" class="strong" onClick={() => act({ do: 'tab', tab: 'rate' })}>{say('list.rate')}</button>
-        : <Picks {...shown} speech={speech} act={act} />}
+      {by === 'none' && (
+        <button type="button" class="strong" onClick={() => act({ do: 'tab', tab: 'rate' })}>{say('list.rate')}</button>
+      )}
       {fresh.length > 0 && before !== null && (
         <section class="news">
           <h2>{say('list.new', { day: speech.day(before, Date.now() / 1000) })}</h2>
@@ -235,16 +237,17 @@ export function Ask({ asked, speech, act }: With & { readonly asked: Asked }): V
 export function Locked({ speech, act }: With): VNode {
   const { say } = speech
   const [passphrase, change] = useState('')
+  const send = (): void => act({ do: 'unlock', passphrase })
   return (
     <main class="page narrow start" id="main">
       <h1>{say('locked.title')}</h1>
       <Text speech={speech} of="locked.text" />
-      <form onSubmit={(event) => { event.preventDefault(); act({ do: 'unlock', passphrase }) }}>
+      <Fields send={send}>
         <label for="passphrase">{say('locked.passphrase')}</label>
         <input id="passphrase" type="password" autocomplete="current-password" value={passphrase}
           onInput={(event) => change(event.currentTarget.value)} />
-        <button type="submit" class="strong">{say('locked.open')}</button>
-      </form>
+        <button type="button" class="strong" onClick={send}>{say('locked.open')}</button>
+      </Fields>
     </main>
   )
 }

@@ -175,11 +175,18 @@ export const Servers = ({ servers, speech: { say } }: { readonly servers: readon
   <>
     {servers.map(({ organisation, domain, known }) => (
       <li key={domain}>
-        <b>{organisation} {!known && <span aria-hidden="true">⚠</span>}</b><span class="domain">{domain}</span>
-        <small>{say('invited.sums')}</small>
+        <b>{organisation} {!known && <span aria-hidden="true">⚠</span>}</b>
+        <small><span class="domain">{domain}</span> · {say('invited.sums')}</small>
       </li>
     ))}
   </>
+)
+
+/** Fields that Enter sends as well. The cell's sandbox has no forms. */
+export const Fields = ({ send, children }: { readonly send: () => void; readonly children: ComponentChildren }): VNode => (
+  <div class="form" role="group" onKeyDown={(event) => {
+    if (event.key === 'Enter' && event.target instanceof HTMLInputElement) send()
+  }}>{children}</div>
 )
 
 /** A button that asks once more before it does what cannot be undone. */

@@ -3,8 +3,8 @@
 import type { VNode } from 'preact'
 import { useState } from 'preact/hooks'
 
-import type { HostInfo, PrivacyView, Report, Run } from '../messages.ts'
-import { Gauge, Levels, Section, Sure, type With } from './parts.tsx'
+import type { Act, HostInfo, PrivacyView, Report, Run } from '../messages.ts'
+import { Fields, Gauge, Levels, Section, Sure, type With } from './parts.tsx'
 
 export function PrivacyPage({ shown, host, language, speech, act }: With & {
   readonly shown: PrivacyView
@@ -114,35 +114,36 @@ function Secrets({ shown, speech, act }: With & { readonly shown: PrivacyView })
         onInput={(event) => change({ ...texts, [name]: event.currentTarget.value })} />
     </>
   )
-  const send = (event: Event, what: Parameters<typeof act>[0]): void => {
-    event.preventDefault()
+  const send = (what: Act): void => {
     act(what)
     change({ file: '', old: '', passphrase: '' })
   }
+  const lock = (): void => send({ do: 'passphrase', old: texts.old, passphrase: texts.passphrase })
   return (
     <>
       <details class="fold">
         <summary>{say('privacy.export')}</summary>
-        <form onSubmit={(event) => send(event, { do: 'export', passphrase: texts.file })}>
+        <Fields send={() => undefined}>
           <p><small>{say('privacy.exportText')}</small></p>
           {field('file', say('privacy.passphraseFile'))}
           <div class="even">
-            <button type="submit" class="plain" disabled={texts.file === ''}>{say('privacy.export')}</button>
             <button type="button" class="plain" disabled={texts.file === ''}
-              onClick={(event) => send(event, { do: 'import', passphrase: texts.file })}>{say('privacy.import')}</button>
+              onClick={() => send({ do: 'export', passphrase: texts.file })}>{say('privacy.export')}</button>
+            <button type="button" class="plain" disabled={texts.file === ''}
+              onClick={() => send({ do: 'import', passphrase: texts.file })}>{say('privacy.import')}</button>
           </div>
-        </form>
+        </Fields>
       </details>
       <details class="fold">
         <summary>{say('privacy.lock')}</summary>
-        <form onSubmit={(event) => send(event, { do: 'passphrase', old: texts.old, passphrase: texts.passphrase })}>
+        <Fields send={lock}>
           <p><small>{say(shown.passphrase ? 'privacy.locked' : 'privacy.lockText')}</small></p>
           {shown.passphrase && field('old', say('privacy.old'))}
           {field('passphrase', say('privacy.passphrase'))}
-          <button type="submit" class="plain" disabled={texts.passphrase === '' && !shown.passphrase}>
+          <button type="button" class="plain" disabled={texts.passphrase === '' && !shown.passphrase} onClick={lock}>
             {say(shown.passphrase && texts.passphrase === '' ? 'privacy.unlockForGood' : 'privacy.lock')}
           </button>
-        </form>
+        </Fields>
       </details>
     </>
   )
