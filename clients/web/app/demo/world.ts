@@ -187,14 +187,14 @@ export class MadeUp implements Carrier {
     this.publishIndex()
   }
 
-  async date(): Promise<null> {
-    return null
-  }
-
   async read(url: string, most: number): Promise<Bytes> {
     const data = this.files.get(url)
     if (data === undefined) throw new Error('not there')
     return data.slice(0, most + 1)
+  }
+
+  async date(): Promise<null> {
+    return null
   }
 
   async send({ url, body }: Pick<Sealed, 'url' | 'body'>): Promise<{ readonly status: number; readonly body: Bytes }> {

@@ -6,8 +6,8 @@
  */
 
 import {
-  type Carrier, type Invitation, type Link, type Platform, type State, type Store, Device,
-  LEVELS, PrivacyError, ProtocolError, WHOLE, join, leave, newState, opened, rate, readLink,
+  type Carrier, type Invitation, type Link, type Locked, type Platform, type State, type Store,
+  Device, LEVELS, LockedStore, PassphraseError, PrivacyError, ProtocolError, WHOLE, join, leave, newState, opened, rate, readLink,
 } from '@hdpmf/core'
 
 import { type Kept, keptIn, toggled, withKept } from './kept.ts'
@@ -18,12 +18,16 @@ import {
 } from './views.ts'
 
 export interface Outside {
-  readonly store: Store
+  readonly store: Store<State | Locked>
   readonly carrier: Carrier
   /** Tell the carrier which origins there are. */
   allow(origins: readonly string[]): void
   show(view: View): void
   save(name: string, bytes: Uint8Array): void
+  /** Let the person choose a file, which `restore` then takes. */
+  choose(): void
+  /** The passphrase that the person types, once they have. */
+  passphrase(): Promise<string>
   now(): number
   readonly host: HostInfo
 }
@@ -53,12 +57,18 @@ export class Host {
   private acts: Promise<void> = Promise.resolve()
   private wake: () => void = () => undefined
 
-  private constructor(private readonly outside: Outside, device: Device) {
+  private passphrase = ''
+
+  private constructor(
+    private readonly outside: Outside, private readonly store: LockedStore, device: Device,
+  ) {
     this.device = device
   }
 
+  /** Open a device, by its passphrase if it has one. */
   static async open(outside: Outside, link = ''): Promise<Host> {
-    const host = new Host(outside, await deviceOf(outside, () => void host.draw()))
+    const store = await unlocked(outside)
+    const host: Host = new Host(outside, store, await deviceOf(outside, store, () => void host.draw()))
     const { state } = await host.device.held()
     host.level = levelOf(state)
     host.address = active(state)[0]?.invitation.address ?? ''
@@ -127,7 +137,12 @@ export class Host {
       case 'forget': return this.forget()
       case 'receipts':
         return this.outside.save('sumi-receipts.json', new TextEncoder().encode(receiptsOf((await this.device.held()).state)))
-      default: this.say('failed')
+      case 'export': return this.export(act.passphrase)
+      case 'import':
+        this.passphrase = act.passphrase
+        return this.outside.choose()
+      case 'passphrase': return this.protect(act.old, act.passphrase)
+      case 'unlock': return
     }
   }
 
@@ -181,7 +196,7 @@ export class Host {
     this.adding = false
     this.address = invitation.address
     // A new device looks at once at what is published.
-    this.device = await deviceOf(this.outside, () => void this.draw())
+    this.device = await deviceOf(this.outside, this.store, () => void this.draw())
     this.tellOrigins((await this.device.held()).state)
     await this.device.step()
     await this.visit()
@@ -257,6 +272,41 @@ export class Host {
     this.say('forgotten')
   }
 
+  /** Save everything in a file. This device leaves all recommenders: two would spend one budget. */
+  private async export(passphrase: string): Promise<void> {
+    this.outside.save('device.hdpmf', await this.device.export(passphrase))
+    await this.left()
+  }
+
+  /** Become the device in a file that the person has chosen. */
+  restore(file: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.acts = this.acts.then(async () => {
+      try {
+        await this.device.restore(file, this.passphrase)
+        await this.left()
+        this.adding = false
+        this.say('imported')
+      } catch (error) {
+        if (!(error instanceof PrivacyError)) throw error
+        this.say(error instanceof PassphraseError ? 'bad passphrase' : 'bad file')
+      }
+      this.passphrase = ''
+      await this.draw()
+    })
+    return this.acts
+  }
+
+  private async protect(old: string, passphrase: string): Promise<void> {
+    try {
+      await LockedStore.open(this.outside.store, old) // whoever finds the app open may not change it
+    } catch (error) {
+      if (!(error instanceof PassphraseError)) throw error
+      return this.say('bad passphrase')
+    }
+    await this.store.protect(passphrase === '' ? null : passphrase)
+    this.say(passphrase === '' ? 'unlocked for good' : 'locked next time')
+  }
+
   private keep(change: Partial<Kept>): Promise<void> {
     return this.change((state) => withKept(state, change))
   }
@@ -311,7 +361,7 @@ export class Host {
       asking: this.asking && asked !== null,
       stars: shelves.stars,
       shown: tab === 'list' ? shelves.list() : tab === 'rate' ? shelves.rate()
-        : tab === 'saved' ? shelves.kept() : privacyOf(state, now),
+        : tab === 'saved' ? shelves.kept() : privacyOf(state, now, this.store.locked),
     }
   }
 }
@@ -323,10 +373,23 @@ const named = ({ invitation: { address, name } }: State['joined'][number]): {
   readonly name: string
 } => ({ address, name })
 
-/** Nothing of a new device takes part before its owner has said so. */
-function deviceOf(outside: Outside, told: () => void): Promise<Device> {
-  const platform: Platform = {
-    store: outside.store, carrier: outside.carrier, now: () => outside.now(), say: told,
+/** Ask for the passphrase until it is the one. */
+async function unlocked(outside: Outside): Promise<LockedStore> {
+  let passphrase = ''
+  for (let number = 0; ; number++) {
+    try {
+      return await LockedStore.open(outside.store, passphrase)
+    } catch (error) {
+      if (!(error instanceof PassphraseError)) throw error
+    }
+    const notice: Notice | null = number === 0 ? null : { what: 'bad passphrase', number }
+    outside.show({ page: 'locked', host: outside.host, language: '', notice })
+    passphrase = await outside.passphrase()
   }
+}
+
+/** Nothing of a new device takes part before its owner has said so. */
+function deviceOf({ carrier, now }: Outside, store: Store, say: () => void): Promise<Device> {
+  const platform: Platform = { store, carrier, now, say }
   return Device.open(platform, newState(LEVELS.middle, 0))
 }

@@ -1,26 +1,18 @@
 /** What the worker hands to the UI cell, and what the cell may ask for. Plain data, no functions. */
 
+import type { Risk } from '@hdpmf/core'
 import type { Reason } from '@hdpmf/core/lists'
 
 export type Tab = 'list' | 'rate' | 'saved' | 'privacy'
 export type LevelName = 'careful' | 'middle' | 'open'
 export const LEVEL_NAMES: readonly LevelName[] = ['careful', 'middle', 'open']
 
-/** How well somebody can guess, at most: as parts of one, not yet rounded. */
-export interface Odds {
-  /** How often a guess between two histories is right; a coin is .5. */
-  readonly right: number
-  /** In which share of cases somebody could be 99 % sure. */
-  readonly sure: number
-  readonly epsilon: number
-}
-
-/** What everything that was sent tells, or may tell. */
-export interface Risk {
+/** What everything that was sent tells, or may tell: parts of one, not yet rounded. */
+export interface Risks {
   /** Whether the person has a history at all. */
-  readonly none: Odds
+  readonly none: Risk
   /** Which of two histories it is. */
-  readonly other: Odds
+  readonly other: Risk
 }
 
 export interface Server {
@@ -50,7 +42,7 @@ export interface Title {
 export interface Level {
   readonly name: LevelName
   /** What a whole life at this level may tell, at most. */
-  readonly risk: Risk
+  readonly risk: Risks
 }
 
 export interface Pick {
@@ -67,7 +59,7 @@ export interface Shelf {
 export interface Notice {
   readonly what:
     | 'bad link' | 'no answer' | 'other servers' | 'changed' | 'left' | 'forgotten' | 'imported'
-    | 'bad file' | 'bad passphrase' | 'locked next time' | 'unlocked for good' | 'too many ratings' | 'failed'
+    | 'bad file' | 'bad passphrase' | 'locked next time' | 'unlocked for good' | 'failed'
   /** Counts up, so that the same thing twice is seen twice. */
   readonly number: number
 }
@@ -87,8 +79,8 @@ export interface Asked {
   readonly name: string
   readonly servers: readonly Server[]
   readonly rated: number
-  readonly before: Risk
-  readonly after: Risk
+  readonly before: Risks
+  readonly after: Risks
   /** Parts of one of what the level lets through. */
   readonly month: readonly [before: number, after: number]
   readonly life: readonly [before: number, after: number]
@@ -100,7 +92,7 @@ export interface Report {
   readonly part: 'linear' | 'pairs'
   readonly at: number
   readonly zeros: boolean
-  readonly risk: Risk
+  readonly risk: Risks
 }
 
 /** One run of a recommender: one line, which unfolds to its reports. */
@@ -109,7 +101,7 @@ export interface Run {
   readonly name: string
   readonly reports: readonly Report[]
   /** Of its reports together. */
-  readonly risk: Risk
+  readonly risk: Risks
   readonly zeros: boolean
 }
 
@@ -156,7 +148,7 @@ export interface PrivacyView {
   readonly tab: 'privacy'
   readonly level: LevelName
   readonly levels: readonly Level[]
-  readonly spent: Risk
+  readonly spent: Risks
   readonly month: number
   readonly life: number
   readonly takesPart: boolean | null

@@ -1,18 +1,18 @@
 /** Views of a device's state: what the UI cell draws. Pure, but for lists that are kept by ratings. */
 
 import {
-  type Cost, type Items, type Joined, type Line, type Server as Card, type State, LEVELS, MONTH, UNIT,
-  WHOLE, itemsOf, ownRow, priceOf, promise, readTask, toHex, total,
+  type Items, type Joined, type Line, type Server as Card, type State, LEVELS, MONTH, UNIT,
+  WHOLE, itemsOf, ownRow, personOf, priceOf, promise, readTask, toHex, total,
+  worstWithin,
 } from '@hdpmf/core'
 import { Lists, type Reason } from '@hdpmf/core/lists'
 
 import { type Seen, keptIn } from './kept.ts'
 import {
   type Asked, type Invited, type Level, type LevelName, type ListView, type Member, LEVEL_NAMES,
-  type Pick, type PrivacyView, type RateView, type Risk, type Run, type SavedView, type Server,
+  type Pick, type PrivacyView, type RateView, type Run, type SavedView, type Server,
   type Tab, type Title,
 } from './messages.ts'
-import { personOf, worstWithin } from './odds.ts'
 import { isKnown } from './operators.ts'
 
 /** What the person looks at; it is not kept. */
@@ -38,11 +38,8 @@ const NEW_AMONG = 24
 const MOST_FRESH = 3
 const MOST_KNOWN = 600
 
-/** The odds of something that has cost so much. */
-export const riskOf = (cost: Cost): Risk => personOf(cost)
-
 export const levels = (): readonly Level[] =>
-  LEVEL_NAMES.map((name) => ({ name, risk: riskOf(worstWithin(LEVELS[name])) }))
+  LEVEL_NAMES.map((name) => ({ name, risk: personOf(worstWithin(LEVELS[name])) }))
 
 export const levelOf = (state: State): LevelName =>
   LEVEL_NAMES.find((name) => LEVELS[name].life === state.limits.life) ?? 'middle'
@@ -268,8 +265,8 @@ export function askedOf(state: State, joined: Joined, now: number): Asked | null
     name: joined.invitation.name,
     servers: serversOf(joined),
     rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
-    before: riskOf(spent),
-    after: riskOf(after),
+    before: personOf(spent),
+    after: personOf(after),
     month: [part(month.none, limits.month), part(month.none + line.cost.none, limits.month)],
     life: [part(spent.none, limits.life), part(after.none, limits.life)],
   }
@@ -277,19 +274,19 @@ export function askedOf(state: State, joined: Joined, now: number): Asked | null
 
 const part = (amount: number, of: number): number => (of === 0 ? Number(amount > 0) : amount / of)
 
-export function privacyOf(state: State, now: number): PrivacyView {
+export function privacyOf(state: State, now: number, passphrase: boolean): PrivacyView {
   const spent = total(state.ledger)
   return {
     tab: 'privacy',
     level: levelOf(state),
     levels: levels(),
-    spent: riskOf(spent),
+    spent: personOf(spent),
     month: part(total(state.ledger, now - MONTH).none, state.limits.month),
     life: part(spent.none, state.limits.life),
     takesPart: state.wish > 0 ? true : keptIn(state).answer,
     runs: runsOf(state),
     members: state.joined.map((each) => memberOf(state, each)),
-    passphrase: false,
+    passphrase,
   }
 }
 
@@ -315,8 +312,8 @@ export function runsOf(state: State): Run[] {
   return runs.reverse().map((lines) => ({
     at: lines[0].at,
     name: names.get(lines[0].recommender) ?? domainOf(lines[0].recommender),
-    reports: lines.map(({ task, part, at, zeros, cost }) => ({ task, part, at, zeros, risk: riskOf(cost) })),
-    risk: riskOf(total(lines)),
+    reports: lines.map(({ task, part, at, zeros, cost }) => ({ task, part, at, zeros, risk: personOf(cost) })),
+    risk: personOf(total(lines)),
     zeros: lines.every(({ zeros }) => zeros),
   }))
 }

@@ -1,6 +1,6 @@
 /** The entry of the worker: opens the store, and connects the host to its ports. */
 
-import { type Carrier, IndexedStore, type Sealed } from '@hdpmf/core'
+import { type Carrier, IndexedStore, type Locked, type Sealed, type State } from '@hdpmf/core'
 
 import { Host } from './host.ts'
 import type { Act, HostInfo } from './messages.ts'
@@ -20,6 +20,9 @@ interface Answer {
   readonly body: Uint8Array<ArrayBuffer>
   readonly date?: string
 }
+
+/** With no page open, the shell ends where there is nothing to do for so many seconds. */
+const REST = 30
 
 /** The carrier cell, which has the network, behind its port. */
 class PortCarrier implements Carrier {
@@ -62,32 +65,41 @@ class PortCarrier implements Carrier {
   }
 }
 
-const sleep = (seconds: number, wake: (now: () => void) => void): Promise<void> =>
-  new Promise((resolve) => {
+async function begin({ ui, carrier: port, shell, link, host: info }: Begin): Promise<void> {
+  const carrier = new PortCarrier(port)
+  const databases = indexedDB as unknown as Parameters<typeof IndexedStore.open>[0]
+  let host: Host | null = null
+  let unlock: (passphrase: string) => void = () => undefined
+  ui.onmessage = ({ data: { act } }: MessageEvent<{ act: Act }>) => {
+    if (act.do === 'unlock') unlock(act.passphrase)
+    else void host?.act(act)
+  }
+  host = await Host.open({
+    store: await IndexedStore.open<State | Locked>(databases, 'device'),
+    carrier,
+    allow: (origins) => carrier.allow(origins),
+    show: (view) => ui.postMessage({ view }),
+    save: (name, bytes) => shell.postMessage({ save: { name, bytes } }),
+    choose: () => shell.postMessage({ choose: true }),
+    passphrase: () => {
+      shell.postMessage({ rest: Infinity }) // nothing happens before somebody is here
+      return new Promise((resolve) => { unlock = resolve })
+    },
+    now: () => Date.now() / 1000,
+    host: info,
+  }, link)
+  shell.onmessage = ({ data }: MessageEvent<{ link?: string; file?: Uint8Array<ArrayBuffer> }>) => {
+    if (data.link !== undefined) void host.act({ do: 'link', link: data.link })
+    if (data.file !== undefined) void host.restore(data.file)
+  }
+  await host.run((seconds, wake) => new Promise((resolve) => {
+    if (seconds > REST) shell.postMessage({ rest: seconds })
     const timer = setTimeout(resolve, seconds * 1000)
     wake(() => {
       clearTimeout(timer)
       resolve()
     })
-  })
-
-async function begin({ ui, carrier: port, shell, link, host: info }: Begin): Promise<void> {
-  const carrier = new PortCarrier(port)
-  const databases = indexedDB as unknown as Parameters<typeof IndexedStore.open>[0]
-  const host = await Host.open({
-    store: await IndexedStore.open(databases, 'hdpmf'),
-    carrier,
-    allow: (origins) => carrier.allow(origins),
-    show: (view) => ui.postMessage({ view }),
-    save: (name, bytes) => shell.postMessage({ save: { name, bytes } }),
-    now: () => Date.now() / 1000,
-    host: info,
-  }, link)
-  ui.onmessage = ({ data }: MessageEvent<{ act: Act }>) => void host.act(data.act)
-  shell.onmessage = ({ data }: MessageEvent<{ link?: string; file?: Uint8Array }>) => {
-    if (data.link !== undefined) void host.act({ do: 'link', link: data.link })
-  }
-  await host.run(sleep)
+  }))
 }
 
 self.onmessage = ({ data }: MessageEvent<Begin>) => {

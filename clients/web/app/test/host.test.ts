@@ -1,4 +1,4 @@
-import { MemoryStore, type Store } from '@hdpmf/core'
+import { type Locked, MemoryStore, type State, type Store } from '@hdpmf/core'
 import { expect, test } from 'vitest'
 
 import { MadeUp, type Wishes } from '../demo/world.ts'
@@ -10,7 +10,7 @@ const NOW = 1_800_000_000
 interface Trial {
   readonly host: Host
   readonly world: MadeUp
-  readonly store: Store
+  readonly store: Store<State | Locked>
   readonly saved: { readonly name: string; readonly text: string }[]
   clock: number
   view(): View
@@ -19,13 +19,15 @@ interface Trial {
 
 async function trial(wishes: Partial<Wishes> = {}, more: Partial<Trial> = {}, link = ''): Promise<Trial> {
   const world = more.world ?? await MadeUp.begin({ now: NOW, ...wishes })
-  const store = more.store ?? new MemoryStore()
+  const store = more.store ?? new MemoryStore<State | Locked>()
   let last: View | undefined
   const saved: { name: string; text: string }[] = []
   const clock = { clock: more.clock ?? NOW }
   const host = await Host.open({
     store, carrier: world, allow: () => undefined, show: (view) => { last = view },
     save: (name, bytes) => saved.push({ name, text: new TextDecoder().decode(bytes) }),
+    choose: () => undefined,
+    passphrase: () => Promise.resolve('apfelbaum'),
     now: () => clock.clock,
     host: { origin: 'https://app.example', kind: 'page', version: '2.1.0', digest: 'd' },
   }, link)

@@ -4,7 +4,6 @@ import type { Words } from './en.ts'
 
 export const de: Words = {
   'app.name': 'Sumi',
-  'app.skip': 'Zum Inhalt',
   'tab.list': 'Für dich',
   'tab.rate': 'Bewerten',
   'tab.saved': 'Merkliste',
@@ -141,7 +140,7 @@ export const de: Words = {
   'privacy.isLeft': 'verlassen',
   'privacy.device': 'Dieses Gerät',
   'privacy.export': 'Mitnehmen',
-  'privacy.exportText': 'Eine Datei mit allem auf diesem Gerät, mit einer Passphrase verschlossen.',
+  'privacy.exportText': 'Eine Datei mit allem auf diesem Gerät, mit einer Passphrase verschlossen. Dieses Gerät verlässt dann alle Empfehler: Zwei Geräte dürfen nicht ein Budget ausgeben.',
   'privacy.import': 'Datei öffnen',
   'privacy.lock': 'Sperre',
   'privacy.lockText': 'Eine Passphrase verschließt, was auf diesem Gerät liegt. Verlierst du sie, sind deine Bewertungen verloren.',
@@ -179,6 +178,5 @@ export const de: Words = {
   'notice.bad passphrase': 'Das ist nicht die Passphrase.',
   'notice.locked next time': 'Vom nächsten Start an gesperrt.',
   'notice.unlocked for good': 'Die Sperre ist weg.',
-  'notice.too many ratings': 'Für mehr Bewertungen ist kein Platz.',
   'notice.failed': 'Das hat nicht geklappt. Nichts wurde geändert.',
 }

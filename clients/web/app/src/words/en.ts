@@ -2,7 +2,6 @@
 
 export const en = {
   'app.name': 'Sumi',
-  'app.skip': 'To the content',
   'tab.list': 'For you',
   'tab.rate': 'Rate',
   'tab.saved': 'To see',
@@ -139,7 +138,7 @@ export const en = {
   'privacy.isLeft': 'left',
   'privacy.device': 'This device',
   'privacy.export': 'Take along',
-  'privacy.exportText': 'A file with everything on this device, locked by a passphrase.',
+  'privacy.exportText': 'A file with everything on this device, locked by a passphrase. This device then leaves all recommenders: two devices must not spend one budget.',
   'privacy.import': 'Open a file',
   'privacy.lock': 'Lock',
   'privacy.lockText': 'A passphrase locks what lies on this device. If you lose it, your ratings are lost.',
@@ -177,7 +176,6 @@ export const en = {
   'notice.bad passphrase': 'This is not the passphrase.',
   'notice.locked next time': 'Locked from the next start on.',
   'notice.unlocked for good': 'The lock is gone.',
-  'notice.too many ratings': 'There is no room for more ratings.',
   'notice.failed': 'This did not work. Nothing was changed.',
 }
 

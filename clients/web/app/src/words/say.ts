@@ -1,6 +1,7 @@
 /** Sentences with their numbers. What is promised is rounded up here, and nowhere else. */
 
-import type { Odds } from '../messages.ts'
+import { type Risk, percentOf, shareOf } from '@hdpmf/core'
+
 import { de } from './de.ts'
 import { type Words, en } from './en.ts'
 
@@ -33,20 +34,20 @@ export class Speech {
   }
 
   /** How often of 100 a guess is right, at most. */
-  right({ right }: Odds): string {
-    return this.number(ofHundred(right))
+  right({ right }: Risk): string {
+    return this.number(percentOf(right))
   }
 
-  sure({ sure }: Odds): string {
-    return this.number(tenths(sure))
+  sure({ sure }: Risk): string {
+    return this.number(shareOf(sure))
   }
 
-  epsilon({ epsilon }: Odds): string {
+  epsilon({ epsilon }: Risk): string {
     return this.number(Math.ceil(epsilon * 10) / 10)
   }
 
   /** In words; what they mean is in `ADJECTIVES`. */
-  adjective({ right }: Odds): string {
+  adjective({ right }: Risk): string {
     return this.say(adjectiveFor(right))
   }
 
@@ -71,8 +72,6 @@ export class Speech {
 /** A part of one in hundredths, rounded up. */
 export const ofHundred = (part: number): number => Math.ceil(part * 100)
 
-const tenths = (part: number): number => Math.ceil(part * 1000) / 10
-
 /** How often of 100 a guess may be right, at most, for these words to be true of it. */
 export const ADJECTIVES: readonly (readonly [Key, number])[] = [
   ['odds.coin', 52], ['odds.little', 60], ['odds.clearly', 75], ['odds.often', 85],
@@ -80,4 +79,4 @@ export const ADJECTIVES: readonly (readonly [Key, number])[] = [
 ]
 
 export const adjectiveFor = (right: number): Key =>
-  (ADJECTIVES.find(([, most]) => ofHundred(right) <= most) ?? ADJECTIVES[ADJECTIVES.length - 1])[0]
+  (ADJECTIVES.find(([, most]) => percentOf(right) <= most) ?? ADJECTIVES[ADJECTIVES.length - 1])[0]
