@@ -27,8 +27,9 @@ export const ENTRIES = {
 /** Bundle one entry into one script that loads no other; return its code and its style. */
 async function bundled(entry, define = {}) {
   const [{ output }] = /** @type {any} */ (await build({
-    root: HERE, configFile: false, logLevel: 'warn', publicDir: false, define,
-    esbuild: { jsx: 'automatic', jsxImportSource: 'preact', legalComments: 'none', charset: 'utf8' },
+    root: HERE, configFile: false, envFile: false, mode: 'production', logLevel: 'warn', publicDir: false,
+    define: { 'process.env.NODE_ENV': '"production"', ...define }, // whatever the environment says
+    esbuild: { jsx: 'automatic', jsxDev: false, jsxImportSource: 'preact', legalComments: 'none', charset: 'utf8' },
     build: {
       write: false, target: 'es2022', minify: 'esbuild', modulePreload: false, assetsInlineLimit: 0,
       lib: { entry, formats: ['iife'], name: 'it', fileName: 'it', cssFileName: 'it' },
