@@ -92,6 +92,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "not Parquet": (b"PAR1aaaaPAR1", "Parquet file is truncated"),
     "milliseconds": ("1,2,3,1609459200000\n", "[1609459200]"),
     "a German date": ("1,2,3,31.12.2020\n2,2,3,01.01.2021 10:00\n", "no time"),
+    "dates without a century": ("1,2,3,31.12.20\n", "row 1: no time"),
     "German dates": ("1,2,3,31.12.2020\n2,2,3,01.01.2021\n", "[1609372800, 1609459200]"),
     "times with a zone": ("1,2,3,2021-01-01T02:00:00+02:00\n", "[1609459200]"),
     "American dates": ("1,2,3,12/31/2020\n", "row 1: no time"),
@@ -170,7 +171,10 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "an unknown item": (lambda: MODEL.recommend(1, only=ItemFilter(items=[1, 77])),
                         "unknown id 77: none of the 20"),
     "a genre for a filter": (lambda: MODEL.recommend(1, only="Drama"), "only is an ItemFilter"),
-    "one genre": (lambda: ItemFilter(genres="Drama"), "genres are a list"),
+    "one genre": (lambda: ItemFilter(genres="Drama"), "genres is a list"),
+    "genres in numbers": (lambda: ItemFilter(not_genres=[1]), "not_genres is a list of words"),
+    "an age for a filter": (lambda: ItemFilter(audience=12), "audience is a list of words"),
+    "an item for a filter": (lambda: ItemFilter(items=3), "items is a list of ids"),
     "a year in text": (lambda: ItemFilter(from_year="1990"), "a year is a whole number"),
     "now in words": (lambda: MODEL.recommend(1, now="today"), "seconds since 1970"),
     "features off": (lambda: HDPSum(features="off").fit(WORLD), "True, False or 'auto', and there"),
@@ -193,10 +197,14 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         title=pd.array(["One", pd.NA], dtype="string"))).titles, "OK ('One', '')"),
     "sets of genres": (lambda: ItemTable.of(ITEMS.assign(genres=[{"b", "a"}, set()])).genres,
                        "OK (('a', 'b'), ())"),
+    "arrays of genres": (lambda: ItemTable.of(ITEMS.assign(genres=[np.array(["a", "b"]), None]))
+                         .genres, "OK (('a', 'b'), ())"),
+    "no genres, MovieLens' way": (lambda: ItemTable.of(ITEMS.assign(
+        genres=["a", "(no genres listed)"])).genres, "OK (('a',), ())"),
     "items by UUID": (lambda: ItemTable.of(ITEMS.assign(item=UUIDS)).ids.tolist(), "OK ['0000"),
     "years in titles": (lambda: ItemTable.of(ITEMS).years, "OK (1990, None)"),
     "items twice": (lambda: ItemTable.of(pd.concat([ITEMS, ITEMS])), "listed twice"),
-    "years in words": (lambda: ItemTable.of(ITEMS.assign(year=["x", "y"])), "no year"),
+    "years in words": (lambda: ItemTable.of(ITEMS.assign(year=["1990", "y"])), "row 2: no year"),
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """No method that we recommend is worse than doing without it, on worlds that differ in scale, mean,
 sparsity and features. Two of them run every day; the others, and real data, with ``paper``.
+``python -m tests.paper.test_worlds`` prints what each has on each (docs/designs.md).
 
 Constants were chosen on other seeds of some of these worlds, on ratings held out within training.
 """
@@ -79,6 +80,11 @@ def users(request: pytest.FixtureRequest) -> Users:
     name = request.param
     if name in REAL:
         request.getfixturevalue("data_folder")
+    return found_on(name)
+
+
+def found_on(name: str) -> Users:
+    """Return, by method, what every user of a world has."""
     ratings = WORLDS[name](11)
     train, test = ratings.hold_out(10 if len(ratings) > 25 * ratings.n_users else 3, rng=3)
     wanted = {
@@ -168,3 +174,20 @@ def test_worlds_differ() -> None:
     assert len({world.implicit for world in made}) == 2
     assert len({world.item_table is None for world in made}) == 2
     assert np.ptp([len(world) / world.n_users for world in made]) > 40
+
+
+def _table() -> None:
+    """Print the means of all methods on all worlds."""
+    labels = ("user-mean", "popular", "sum", "bit", "sum-4", "bit-4", "pairs-4", "pairs-8")
+    print(f"| world, MSE / NDCG@10 | {' | '.join(labels)} |\n{'|---' * (len(labels) + 1)}|")
+    for name in WORLDS:
+        users = found_on(name)
+        cells = []
+        for own in (users.get(label, {}) for label in labels):
+            mse = f"{np.nanmean(own['mse']):.3f}" if "mse" in own else ""
+            cells.append(f"{mse} / {np.nanmean(own[NDCG]):.3f}" if NDCG in own else mse)
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    _table()

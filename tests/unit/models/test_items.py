@@ -146,7 +146,7 @@ def test_public_popularity_stands_in_where_noise_hides_who_chooses_what(name: st
 
 def test_popularity_that_is_no_number_is_refused() -> None:
     for wrong in (-1, "many"):
-        with pytest.raises(RatingsError, match="'popularity' has something that is no number"):
+        with pytest.raises(RatingsError, match="'popularity', row 1: no number from 0"):
             ItemTable.of(pd.DataFrame({"item": [1, 2], "popularity": [wrong, 3]}))
     table = ItemTable.of(pd.DataFrame({"item": [2, 1], "popularity": [5, None]}))
     assert table.popularity == (None, 5.0)

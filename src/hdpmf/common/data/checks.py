@@ -89,7 +89,8 @@ class RatingScale:
         return f"{self.low:g}..{self.high:g}"
 
 
-ScaleLike = RatingScale | tuple[float, float] | tuple[float, float, float]
+ScaleLike = RatingScale | tuple[float, ...]
+"""A scale, or what `RatingScale.of` makes one of."""
 
 IMPLICIT_SCALE = RatingScale(0.0, 1.0)
 """Of implicit feedback, where every value is 1: somebody chose something."""

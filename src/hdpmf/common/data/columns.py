@@ -245,7 +245,7 @@ def _times(series: pl.Series, origin: str) -> pl.Series:
         if not text.cast(pl.Float64, strict=False).is_not_null().any():
             for form in _DATES:
                 dates = text.str.strptime(pl.Datetime("us"), form, strict=False)
-                if not dates.null_count():
+                if not dates.null_count() and bool((dates.dt.year() > 99).all()):  # 31.12.20
                     return dates.dt.epoch("s")
             dates = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%:z", time_zone="UTC", strict=False)
             if not dates.null_count():
@@ -423,6 +423,8 @@ def _series(column: Any) -> pl.Series:
     written = column.cast(nw.String) if column.dtype == nw.Categorical else column
     gone = column.is_null().to_list()  # NaN, NA and NaT, too
     listed = [None if no else each for each, no in zip(written.to_list(), gone, strict=True)]
+    # Parquet's lists come as arrays.
+    listed = [each.tolist() if isinstance(each, np.ndarray) else each for each in listed]
     try:
         return pl.Series(column.name, listed)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):

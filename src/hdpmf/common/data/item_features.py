@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hdpmf.common.data.ids import IdIndex
-from hdpmf.common.data.items import TITLES, ItemTable, dated, id_column, read_frame
+from hdpmf.common.data.items import TITLES, ItemTable, id_column, read_frame, tidied
 from hdpmf.errors import RatingsError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ItemFeatures:
         Raises:
             RatingsError: None of its items is known, one has two rows, or no column can be used.
         """
-        frame = dated(frame)
+        frame = tidied(frame)
         id_name = id_column(frame.columns)
         listed = frame[id_name].to_list()
         if not items.is_integer:

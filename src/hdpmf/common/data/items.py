@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from hdpmf.errors import ConfigError, RatingsError
 
 if TYPE_CHECKING:
     import polars as pl
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +174,13 @@ class ItemFilter:
 
     def __post_init__(self) -> None:
         first, last = self.from_year, self.to_year
-        if isinstance(self.genres, str) or isinstance(self.not_genres, str):
-            raise ConfigError('genres are a list, as genres=["Drama"]')
-        if isinstance(self.audience, str) or not all(isinstance(a, str) for a in self.audience):
-            raise ConfigError('audience is a list of words, as audience=["G", "PG"]')
+        for name, word in ("genres", "Drama"), ("not_genres", "Drama"), ("audience", "PG"):
+            own = getattr(self, name)
+            several = isinstance(own, Collection) and not isinstance(own, str)
+            if not several or not all(isinstance(each, str) for each in own):
+                raise ConfigError(f'{name} is a list of words, as {name}=["{word}"]')
+        if isinstance(self.items, str) or not isinstance(self.items, Iterable | None):
+            raise ConfigError("items is a list of ids, as items=[1, 2]")
         for year in (first, last):
             if year is not None and not isinstance(year, (int, np.integer)):
                 raise ConfigError(f"a year is a whole number, as from_year=1990, not {year!r}")
@@ -294,14 +299,18 @@ def item_table_of(data: Any) -> ItemTable:
         frame, label = read_frame(data), os.path.basename(os.fspath(data))
     else:
         frame, label = _items_frame(data), "items"
-    frame = dated(frame)
+    frame = tidied(frame)
     return _table(*_texts(frame, label), label).with_frame(frame)
 
 
-def dated(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame of items with the years that titles end in, where it has none of its own."""
+def tidied(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame of items with the years that titles end in, where it has none of its own.
+
+    Where MovieLens says that no genres are listed, there are none.
+    """
     import polars as pl
 
+    frame = frame.with_columns(pl.col(pl.String).replace("(no genres listed)", None))
     plain = {name.lower(): name for name in frame.columns}
     titles = [plain[name] for name in TITLES if name in plain]
     if "year" in plain or not titles or frame[titles[0]].dtype != pl.String:
@@ -347,23 +356,24 @@ def _table(
     def column(names: tuple[str, ...]) -> Sequence[str]:
         return next((written[plain[name]] for name in names if name in plain), [""] * len(codes))
 
-    try:
-        years = [_year(text) for text in column(("year",))]
-    except (ValueError, OverflowError):
-        raise RatingsError(f"{label}: the column 'year' has something that is no year") from None
-    try:
-        popularity = [_amount(text) for text in column(("popularity",))]
-    except ValueError:
-        raise RatingsError(
-            f"{label}: the column 'popularity' has something that is no number from 0"
-        ) from None
+    def numbers(name: str, read: Callable[[str], T], what: str) -> list[T]:
+        found = []
+        for row, text in enumerate(column((name,)), start=1):
+            try:
+                found.append(read(text))
+            except (ValueError, OverflowError):
+                raise RatingsError(
+                    f"{label}: column {name!r}, row {row:,}: no {what}; correct it, or leave it out"
+                ) from None
+        return found
+
     return ItemTable.build(
         index.ids[codes],
         column(TITLES),
         [[word.strip() for word in text.split("|") if word.strip()] for text in column(_GENRES)],
-        years,
+        numbers("year", _year, "year"),
         [text.strip().removesuffix(".0") for text in column(_AUDIENCES)],
-        popularity,
+        numbers("popularity", _amount, "number from 0"),
     )
 
 

@@ -96,7 +96,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     sha256: str | None = None
-    scale: tuple[float, float] | None = None
+    scale: tuple[float, ...] | None = None
     columns: dict[str, str] = {}
     world: dict[str, World] = {}
     duplicates: Duplicates = "error"

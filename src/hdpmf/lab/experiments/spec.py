@@ -21,7 +21,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -122,7 +122,7 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         file: A file of ratings, relative to the TOML file.
-        scale: Lowest and highest rating; one to five by default.
+        scale: Lowest and highest rating, and the step between ratings; one to five by default.
         columns: Names of the columns, as ``{user = "customer"}``.
         world: Options of a synthetic world, as `hdpmf.synthetic_world` takes them.
         duplicates: The rule for several ratings of one item by one user.
@@ -138,7 +138,7 @@ class DataOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     file: str | None = None
-    scale: tuple[float, float] | None = None
+    scale: Annotated[tuple[float, ...], Meta(min_length=2, max_length=3)] | None = None
     columns: dict[str, str] = {}
     world: dict[str, World] = {}
     duplicates: Duplicates = "error"
@@ -267,6 +267,12 @@ def _in_words(error: msgspec.ValidationError) -> str:
     """Describe an error; for an unknown field, with those that there are in its table."""
     found = re.fullmatch(r"Object contains unknown field `(.*?)`(?: - at `(.*)`)?", str(error))
     if found is None:
+        wrong = re.fullmatch(r"Invalid enum value (.*) - at `\$\.(.*)`", str(error))
+        if wrong:
+            *tables, name = re.findall(r"\w+", wrong[2])
+            hints = get_type_hints(_PARTS.get("".join(tables[-1:]), Experiment))
+            kinds = ", ".join(kind for kind in get_args(hints[name]) if isinstance(kind, str))
+            return f"{wrong[2]} is {f'one of {kinds}' if kinds else 'a list'}, not {wrong[1]}"
         where = "docs/experiments.md and hdpmf.lab.experiments.spec explain the fields"
         return f"{error}; {where}"
     names = [name for name in re.findall(r"\w+", found[2] or "") if name in _PARTS]
