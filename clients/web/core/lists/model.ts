@@ -7,7 +7,7 @@
 import { type Items, type Model, itemsOf, modelOf } from '../src/published.ts'
 import type { Joined, State } from '../src/state.ts'
 import { require } from '../src/documents.ts'
-import type { Bytes } from '../src/xof.ts'
+import type { Bytes } from '../src/platform.ts'
 import { type Matrix, addSquare, dot, ofColumns, rowOf, total } from './algebra.ts'
 
 /** What an item is like, as a taste is about it. */

@@ -4,52 +4,18 @@
  * What they prove, and how soundly, is in Python's `prio/rank_one.py` and `prio/bounded_vector.py`.
  */
 
-import {
-  type Vector, addAt, mulAt, powers, secretVector, subAt, vectorOf, zeros,
-} from './field.ts'
-import { type Circuit, Prio3, bestChunk, bitLength, stated } from './prio3.ts'
-import type { Bytes } from './xof.ts'
+import { type Vector, addAt, mulAt, powers, secretVector, subAt, vectorOf, zeros } from './field.ts'
+import { type Bytes, bigEndian, concat } from './platform.ts'
+import { type Circuit, bestChunk, bitLength } from './prio3.ts'
 
-const PROOFS = 3
+const stated = (...parameters: readonly number[]): Bytes =>
+  concat(...parameters.map((number) => bigEndian(number, 8)))
 
-export interface RowCircuit extends Circuit {
-  /** Return the vector of a row, by the same steps whatever is in it. */
-  encode(row: readonly number[]): Vector
-}
-
-/** A circuit of ours, for one task: rows go in, shares come out. */
-export class RowPrio extends Prio3 {
-  constructor(
-    readonly rows: RowCircuit, identifier: number, context: Bytes, parameters: Bytes,
-  ) {
-    super(rows, identifier, PROOFS, context, parameters)
-  }
-}
-
-export const rankOne = (heads: number, largest: number, bound: number, context: Bytes): RowPrio =>
-  new RowPrio(
-    new RankOne(heads, largest, bound), 0xffff1002, context, stated(heads, largest, bound),
-  )
-
-export function boundedVector(
-  entries: number, largest: number, bound: number, signed: boolean, context: Bytes,
-): RowPrio {
-  const parameters = stated(entries, largest, bound, Number(signed))
-  return new RowPrio(
-    new BoundedVector(entries, largest, bound, signed), 0xffff1003, context, parameters,
-  )
-}
-
-function checkRow(row: readonly number[], length: number, lowest: number, largest: number): void {
-  const right = row.every((each) => Number.isInteger(each) && each >= lowest && each <= largest)
-  if (row.length !== length || !right) {
-    throw new RangeError('a row is off its range; nothing was shared')
-  }
-}
-
-function restOf(row: readonly number[], bound: number): number {
+/** Return what is left of the bound; RangeError, with nothing shared, if the row is off its range. */
+function restOf(row: readonly number[], length: number, lowest: number, largest: number, bound: number): number {
   const rest = bound - row.reduce((sum, each) => sum + each * each, 0)
-  if (rest < 0) throw new RangeError('a row is too long; nothing was shared')
+  const right = row.every((each) => Number.isInteger(each) && each >= lowest && each <= largest)
+  if (row.length !== length || !right || rest < 0) throw new RangeError('a row is off its range; nothing was shared')
   return rest
 }
 
@@ -66,7 +32,9 @@ function bitsOf(value: number, largest: number): number[] {
   return [...Array.from({ length: below }, (_, bit) => Math.floor(rest / 2 ** bit) % 2), top]
 }
 
-class RankOne implements RowCircuit {
+export class RankOne implements Circuit {
+  readonly identifier = 0xffff1002
+  readonly parameters: Bytes
   readonly degree = 2
   readonly length: number
   readonly randomLength: number
@@ -76,9 +44,8 @@ class RankOne implements RowCircuit {
   private readonly bits: number
   private readonly chunk: number
 
-  constructor(
-    private readonly heads: number, private readonly largest: number, private readonly bound: number,
-  ) {
+  constructor(private readonly heads: number, private readonly largest: number, private readonly bound: number) {
+    this.parameters = stated(heads, largest, bound)
     this.entries = weightsOf(largest)
     this.bits = heads * this.entries.length + weightsOf(bound).length
     this.length = this.bits + (heads * (heads + 1)) / 2
@@ -89,10 +56,10 @@ class RankOne implements RowCircuit {
   }
 
   encode(row: readonly number[]): Vector {
-    checkRow(row, this.heads, 0, this.largest)
+    const rest = restOf(row, this.heads, 0, this.largest, this.bound)
     const each = row.map((value) => bitsOf(value, this.largest))
     const values = this.entries.flatMap((_, plane) => each.map((bits) => bits[plane]))
-    values.push(...bitsOf(restOf(row, this.bound), this.bound))
+    values.push(...bitsOf(rest, this.bound))
     row.forEach((first, at) => {
       for (let other = at; other < row.length; other++) values.push(first * row[other])
     })
@@ -127,8 +94,7 @@ class RankOne implements RowCircuit {
 
   /** The sum over pairs of wires of their products. */
   gadget(points: readonly Vector[], count: number): Vector {
-    const out = zeros(count)
-    const term = zeros(1)
+    const [out, term] = [zeros(count), zeros(1)]
     for (let wire = 0; wire < points.length; wire += 2) {
       for (let at = 0; at < count; at++) {
         mulAt(term, 0, points[wire], at, points[wire + 1], at)
@@ -141,7 +107,9 @@ class RankOne implements RowCircuit {
 
 const LARGEST_HALF = 16 // a gadget of degree 33
 
-class BoundedVector implements RowCircuit {
+export class BoundedVector implements Circuit {
+  readonly identifier = 0xffff1003
+  readonly parameters: Bytes
   readonly randomLength = 1
   readonly length: number
   readonly arity: number
@@ -154,15 +122,14 @@ class BoundedVector implements RowCircuit {
   private readonly fill: number
 
   constructor(
-    private readonly entries: number,
-    private readonly largest: number,
-    private readonly bound: number,
+    private readonly entries: number, private readonly largest: number, private readonly bound: number,
     private readonly signed: boolean,
   ) {
     const reached = (half: number): number => (signed ? 2 : 4) * half * (half + 1)
     let half = 0
     while (half <= LARGEST_HALF && reached(half) < largest) half++
     if (half > LARGEST_HALF) throw new RangeError('the largest entry is too large')
+    this.parameters = stated(entries, largest, bound, Number(signed))
     this.half = half
     this.reach = reached(half)
     this.fill = Math.floor(bound / this.reach ** 2) + mostRoots(this.reach ** 2 - 1)
@@ -175,9 +142,8 @@ class BoundedVector implements RowCircuit {
   }
 
   encode(row: readonly number[]): Vector {
-    checkRow(row, this.entries, this.signed ? -this.largest : 0, this.largest)
+    let rest = restOf(row, this.entries, this.signed ? -this.largest : 0, this.largest, this.bound)
     const every = [...row]
-    let rest = restOf(row, this.bound)
     for (let at = 0; at < this.fill; at++) {
       const root = Math.min(Math.floor(Math.sqrt(rest)), this.reach)
       every.push(root)
@@ -188,9 +154,7 @@ class BoundedVector implements RowCircuit {
     const upper = shifted.map((each) => Math.floor(each / this.degree) - offset)
     const lower = shifted.map((each) => (each % this.degree) - offset)
     const subtotals: number[] = Array(this.calls).fill(0)
-    every.forEach((each, at) => {
-      subtotals[Math.floor(at / this.slots)] += each * each
-    })
+    every.forEach((each, at) => { subtotals[Math.floor(at / this.slots)] += each * each })
     return secretVector([...lower, ...upper, ...subtotals])
   }
 
@@ -210,12 +174,11 @@ class BoundedVector implements RowCircuit {
   gadget(points: readonly Vector[], count: number, joint: Vector): Vector {
     const { slots, half } = this
     const factors = powers(joint, 0, this.arity + 1)
-    const middle = vectorOf([this.signed ? 0 : half])
-    const step = vectorOf([this.degree])
+    const constants = vectorOf([this.signed ? 0 : half, this.degree])
     const squares = vectorOf(Array.from({ length: half }, (_, k) => (k + 1) ** 2))
     const [out, product, square, term] = [zeros(count), zeros(1), zeros(1), zeros(1)]
     const digit = (wire: Vector, at: number, factor: number): void => {
-      subAt(product, 0, wire, at, middle, 0)
+      subAt(product, 0, wire, at, constants, 0)
       mulAt(square, 0, product, 0, product, 0)
       for (let k = 0; k < half; k++) {
         subAt(term, 0, square, 0, squares, k)
@@ -229,7 +192,7 @@ class BoundedVector implements RowCircuit {
       for (let at = 0; at < count; at++) {
         digit(lower, at, slot)
         digit(upper, at, slots + slot)
-        mulAt(term, 0, upper, at, step, 0)
+        mulAt(term, 0, upper, at, constants, 1)
         addAt(term, 0, term, 0, lower, at)
         mulAt(term, 0, term, 0, term, 0)
         mulAt(term, 0, term, 0, factors, 2 * slots)
@@ -246,4 +209,3 @@ function mostRoots(number: number): number {
   for (let least = 1; least <= number; count++) least += Math.floor((least + 1) / 2) ** 2
   return count
 }
-

@@ -7,14 +7,13 @@
 import { type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
 import { PrivacyError, ProtocolError } from './documents.ts'
 import { exported, imported } from './lock.ts'
-import { random } from './platform.ts'
+import { type Bytes, random } from './platform.ts'
 import { INDEX, type Published, readIndex, wanted } from './published.ts'
 import { type Carrier, type Sealed, seal, statusIn } from './seal.ts'
 import { type Joined, type State, leave, of } from './state.ts'
 import { Committed, type Held, type Store } from './store.ts'
 import { readTask } from './task.ts'
 import { tokenIn } from './tokens.ts'
-import type { Bytes } from './xof.ts'
 
 const TOLERANCE = 300 // seconds that a clock may be wrong
 const POLL_EVERY = 300 // seconds, about, between two looks

@@ -2,8 +2,7 @@
 
 import { sha256 as hashed } from '@noble/hashes/sha2.js'
 
-import { machine, textOf, utf8 } from './platform.ts'
-import { type Bytes, concat } from './xof.ts'
+import { type Bytes, concat, machine, textOf, utf8 } from './platform.ts'
 
 export const VERSION = 2
 export const DIGEST_SIZE = 32
@@ -23,8 +22,7 @@ export function require(condition: boolean, what: string): asserts condition {
   if (!condition) throw new ProtocolError(`refused: ${what}`)
 }
 
-export const sha256 = (...parts: readonly Uint8Array[]): Bytes =>
-  new Uint8Array(hashed(concat(...parts)))
+export const sha256 = (...parts: readonly Uint8Array[]): Bytes => new Uint8Array(hashed(concat(...parts)))
 
 /** Return the digest for an id or a signature: of what it is for, and the document. */
 export const labelledDigest = (label: string, data: Uint8Array): Bytes =>
@@ -73,41 +71,26 @@ export const isSame = (a: unknown, b: unknown): boolean => canonical(a) === cano
 /** Return a value as what it should be; ProtocolError if it is something else. */
 export type Read<T> = (value: unknown) => T
 
-export const text = (most = 2 ** 16): Read<string> => (value) => {
-  require(typeof value === 'string' && value.length <= most, 'a text is none, or too long')
-  return value
-}
-
-export const numberFrom = (low: number, high: number): Read<number> => (value) => {
-  const fits = typeof value === 'number' && Number.isFinite(value) && value >= low && value <= high
-  require(fits, 'a number is out of its range')
-  return value
-}
-
-export const whole = (low = 0, high: number = Number.MAX_SAFE_INTEGER): Read<number> => {
-  const read = numberFrom(low, high)
-  return (value) => {
-    require(Number.isInteger(value), 'a whole number is none')
-    return read(value)
-  }
-}
-
-export const flag: Read<boolean> = (value) => {
-  require(typeof value === 'boolean', 'yes or no is neither')
-  return value
-}
-
-export const orNull = <T>(read: Read<T>): Read<T | null> => (value) =>
-  value === null ? null : read(value)
-
-export const only = <T extends string | number>(...allowed: readonly T[]): Read<T> => (value) => {
-  require(allowed.includes(value as T), 'a value, a type or a version is not known here')
+const reads = <T>(right: (value: any) => boolean, what: string): Read<T> => (value) => {
+  require(right(value), what)
   return value as T
 }
 
+export const text = (most = 2 ** 16): Read<string> =>
+  reads((value) => typeof value === 'string' && value.length <= most, 'a text is none, or too long')
+export const matching = (pattern: RegExp, what: string): Read<string> =>
+  reads((value) => typeof value === 'string' && pattern.test(value), what)
+export const numberFrom = (low: number, high: number): Read<number> =>
+  reads((value) => Number.isFinite(value) && value >= low && value <= high, 'a number is out of its range')
+export const whole = (low = 0, high: number = Number.MAX_SAFE_INTEGER): Read<number> =>
+  reads((value) => Number.isInteger(value) && value >= low && value <= high, 'no whole number, or out of its range')
+export const flag: Read<boolean> = reads((value) => typeof value === 'boolean', 'yes or no is neither')
+export const only = <T extends string | number>(...allowed: readonly T[]): Read<T> =>
+  reads((value) => allowed.includes(value), 'a value, a type or a version is not known here')
+export const orNull = <T>(read: Read<T>): Read<T | null> => (value) => (value === null ? null : read(value))
+
 export const list = <T>(read: Read<T>, least = 0, most = 2 ** 22): Read<readonly T[]> => (value) => {
-  require(Array.isArray(value) && value.length >= least && value.length <= most,
-    'a list is none, or its length is wrong')
+  require(Array.isArray(value) && value.length >= least && value.length <= most, 'no list, or of a wrong length')
   return value.map(read)
 }
 

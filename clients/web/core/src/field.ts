@@ -12,6 +12,7 @@ export const MODULUS = (1n << 64n) - (1n << 32n) + 1n
 
 const WORD = 2 ** 32
 const PART = 2 ** -32
+const OFFSET = 2 ** 52
 const GENERATOR = 7n // of the multiplicative group
 
 if (new Uint8Array(new Uint32Array([1]).buffer)[0] !== 1) {
@@ -31,26 +32,18 @@ export function vectorOf(values: readonly (bigint | number)[]): Vector {
   return out
 }
 
-/** Secret whole numbers below 2^53 as elements: the same steps whatever their sign. */
+/** Secret whole numbers below 2^52 as elements: the same steps whatever their sign. */
 export function secretVector(values: ArrayLike<number>): Vector {
   const out = zeros(values.length)
-  const below = zeros(1)
+  const offset = vectorOf([OFFSET])
   for (let at = 0; at < values.length; at++) {
-    const value = values[at]
-    const size = Math.abs(value)
-    const negative = (size - value) / 2 // its size, or 0
-    const positive = size - negative
-    out[2 * at] = positive % WORD
-    out[2 * at + 1] = Math.floor(positive * PART)
-    below[0] = negative % WORD
-    below[1] = Math.floor(negative * PART)
-    subAt(out, at, out, at, below, 0)
+    const moved = values[at] + OFFSET
+    out[2 * at] = moved % WORD
+    out[2 * at + 1] = Math.floor(moved * PART)
+    subAt(out, at, out, at, offset, 0)
   }
   return out
 }
-
-export const elementAt = (vector: Vector, at: number): bigint =>
-  (BigInt(vector[2 * at + 1]) << 32n) | BigInt(vector[2 * at])
 
 /** Return a vector's bytes, little-endian. */
 export const encoded = (vector: Vector): Uint8Array<ArrayBuffer> =>

@@ -3,8 +3,7 @@
 import { expand, extract } from '@noble/hashes/hkdf.js'
 import { sha256 } from '@noble/hashes/sha2.js'
 
-import { machine, utf8 } from './platform.ts'
-import { type Bytes, bigEndian, concat } from './xof.ts'
+import { type Bytes, bigEndian, concat, machine, utf8 } from './platform.ts'
 
 const KEM = concat(utf8('KEM'), bigEndian(0x20, 2))
 const SUITE = concat(utf8('HPKE'), bigEndian(0x20, 2), bigEndian(1, 2), bigEndian(1, 2))

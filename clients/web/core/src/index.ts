@@ -1,16 +1,18 @@
 /** The core of a person's device: what it knows and decides, and what is sealed. No network. */
 
-export { type Decision, type Said, type Sending, answered, decide, nextMoment, priceOf } from './decide.ts'
+export { type Decision, type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
 export { Device, type Platform } from './device.ts'
 export { NotNowError, PrivacyError, ProtocolError, toHex } from './documents.ts'
-export { type Link, opened, readLink, serversDigest } from './invitations.ts'
 export {
-  type Cost, LEVELS, type Limits, type Line, MONTH, UNIT, WHOLE, promise, total, worstWithin,
+  type Cost, LEVELS, type Limits, type Line, MONTH, UNIT, WHOLE, priceOf, promise, total, worstWithin,
 } from './ledger.ts'
 export { type Locked, LockedStore, PassphraseError } from './lock.ts'
 export { type Risk, percentOf, personOf, shareOf } from './person.ts'
 export { type Index, type Items, type Published, itemsOf, readIndex } from './published.ts'
 export { type Carrier, Sealed, ownRow, seal } from './seal.ts'
-export { type Invitation, type Joined, type Rated, type State, join, leave, newState, rate } from './state.ts'
+export {
+  type Invitation, type Joined, type Link, type Rated, type State, join, leave, newState, opened, rate, readLink,
+  serversDigest,
+} from './state.ts'
 export { Committed, type Databases, type Held, IndexedStore, MemoryStore, type Store } from './store.ts'
-export { RULES, type Server, readTask } from './task.ts'
+export { type Server, readTask } from './task.ts'

@@ -1,14 +1,17 @@
 /**
  * The person's ledger: what everything that was ever sent about its owner costs, and what may be.
  *
- * Amounts are squares of mu in billionths, whole numbers, rounded up, the same as Python's
- * (`spec/vectors/ledger.json`). What a task costs follows from its public numbers and the owner's
- * wish alone; ratings play no part in what is charged or let through.
+ * Amounts are squares of mu in billionths, whole numbers, rounded up, the same as Python's (`spec/vectors/ledger.json`).
+ * What a task costs follows from its public numbers and the owner's wish alone; ratings play no part in what is charged
+ * or let through.
  */
 
 import { PrivacyError } from './documents.ts'
+import type { Task } from './task.ts'
 
+/** Amounts for a square of mu of 1. */
 export const UNIT = 10 ** 9
+/** Amounts for a grain of 1. */
 export const GRAIN_UNIT = 10 ** 15
 /** Wishes and items' weights are in thousandths. */
 export const WHOLE = 1000
@@ -19,37 +22,30 @@ export const MONTH = 30 * 86_400
 type Fraction = readonly [bigint, bigint]
 
 /** What a task costs a person who lets all of it through: squares of mu, and grains of noise. */
-export interface Price {
-  readonly none: Fraction
-  readonly other: Fraction
-  readonly grain: Fraction
-}
+type Price = Readonly<Record<keyof Cost, Fraction>>
 
 const plus = ([a, b]: Fraction, [c, d]: Fraction): Fraction => [a * d + c * b, b * d]
-const times = ([a, b]: Fraction, factor: bigint): Fraction => [a * factor, b]
 
-export const bothPrices = (one: Price, more: Price): Price => ({
-  none: plus(one.none, more.none),
-  other: plus(one.other, more.other),
-  grain: plus(one.grain, more.grain),
-})
-
-/** Return the price of a sum of rows whose squared length is at most `bound`. */
-export function vectorPrice(
-  bound: number, deviation: number, signed: boolean, entries: number,
-): Price {
-  const square = BigInt(deviation) ** 2n
-  const none: Fraction = [BigInt(bound), square]
-  return { none, other: times(none, signed ? 4n : 2n), grain: [BigInt(entries), square ** 2n] }
+/** Return what a task costs a person of the whole wish, by its public numbers. */
+export function priceOf({ sums }: Pick<Task, 'sums'>): Price {
+  const bound = BigInt(sums.bound)
+  // Rows of either sign may point in opposite directions.
+  const vector = (deviation: number, apart: bigint, entries: number): Price => {
+    const square = BigInt(deviation) ** 2n
+    return { none: [bound, square], other: [apart * bound, square], grain: [BigInt(entries), square ** 2n] }
+  }
+  if (sums.type === 'pairs') {
+    const { length } = sums.heads
+    const { none: [, square], grain } = vector(sums.deviation, 2n, (length * (length + 1)) / 2)
+    return { none: [bound ** 2n, 2n * square], other: [bound ** 2n, square], grain }
+  }
+  const one = vector(sums.presence, 2n, sums.items)
+  if (sums.values === 0) return one
+  const more = vector(sums.values, 4n, sums.items)
+  return { none: plus(one.none, more.none), other: plus(one.other, more.other), grain: plus(one.grain, more.grain) }
 }
 
-/** Return the price of a sum of outer products of rows of squared length up to this. */
-export function matrixPrice(bound: number, deviation: number, heads: number): Price {
-  const square = BigInt(deviation) ** 2n
-  const none: Fraction = [BigInt(bound) ** 2n, 2n * square]
-  return { none, other: times(none, 2n), grain: [BigInt((heads * (heads + 1)) / 2), square ** 2n] }
-}
-
+/** Squares of mu of a history against none and against another one, and how coarse the noise is. */
 export interface Cost {
   readonly none: number
   readonly other: number
@@ -58,29 +54,17 @@ export interface Cost {
 
 const NOTHING: Cost = { none: 0, other: 0, grain: 0 }
 
-const bothCosts = (one: Cost, more: Cost): Cost => ({
-  none: one.none + more.none,
-  other: one.other + more.other,
-  grain: one.grain + more.grain,
-})
-
 /** Return what a task costs a person of this wish (thousandths): the square of it counts. */
 export function costOf(price: Price, wish: number): Cost {
-  if (!(Number.isInteger(wish) && wish >= 0 && wish <= WHOLE)) {
-    throw new PrivacyError(`a wish is from 0 to ${WHOLE} thousandths`)
-  }
+  const right = Number.isInteger(wish) && wish >= 0 && wish <= WHOLE
+  if (!right) throw new PrivacyError(`a wish is from 0 to ${WHOLE} thousandths`)
   const share: Fraction = [BigInt(wish) ** 2n * BigInt(UNIT), BigInt(WHOLE) ** 2n]
-  const shared = ([a, b]: Fraction): number => up([a * share[0], b * share[1]])
-  return {
-    none: shared(price.none),
-    other: shared(price.other),
-    // The noise stays as it is, so that its grain does.
-    grain: up(times(price.grain, BigInt(GRAIN_UNIT))),
-  }
+  // The noise stays as it is, so that its grain does.
+  return { none: up(price.none, share), other: up(price.other, share), grain: up(price.grain, [BigInt(GRAIN_UNIT), 1n]) }
 }
 
-function up([a, b]: Fraction): number {
-  const found = (a + b - 1n) / b
+function up([a, b]: Fraction, [c, d]: Fraction): number {
+  const found = (a * c + b * d - 1n) / (b * d)
   if (found > BigInt(Number.MAX_SAFE_INTEGER)) throw new PrivacyError('a cost is beyond counting')
   return Number(found)
 }
@@ -99,8 +83,8 @@ export const LEVELS = {
 } as const satisfies Record<string, Limits>
 
 /**
- * Return the most that limits let through: rows of either sign cost four times as much against
- * another history, and no task of 20,000 items has noise that is coarser for what it costs.
+ * Return the most that limits let through: rows of either sign cost four times as much against another history, and no
+ * task of 20,000 items has noise that is coarser for what it costs.
  */
 export const worstWithin = ({ life }: Limits): Cost =>
   ({ none: life, other: 4 * life, grain: Math.ceil(0.11 * life) })
@@ -122,19 +106,17 @@ export interface Line {
 
 /** Return the sum of what was charged; with `since` from then on, by the lines' own times. */
 export const total = (lines: readonly Line[], since = -Infinity): Cost =>
-  lines.filter((line) => line.at > since).map((line) => line.cost).reduce(bothCosts, NOTHING)
+  lines.filter(({ at }) => at > since).map(({ cost }) => cost).reduce((one, more) => ({
+    none: one.none + more.none, other: one.other + more.other, grain: one.grain + more.grain,
+  }), NOTHING)
 
 /** Return the line of a report that is about to be made: in full, or of zeros. */
 export function promise(
-  limits: Limits,
-  lines: readonly Line[],
-  price: Price,
-  wish: number,
+  limits: Limits, lines: readonly Line[], price: Price, wish: number,
   about: Pick<Line, 'at' | 'recommender' | 'task' | 'part'>,
 ): Line {
   const cost = costOf(price, wish)
   const month = total(lines, about.at - MONTH).none + cost.none
-  const fits = month <= limits.month && total(lines).none + cost.none <= limits.life
-  const zeros = !(wish > 0 && fits)
+  const zeros = !(wish > 0 && month <= limits.month && total(lines).none + cost.none <= limits.life)
   return { ...about, price: costOf(price, WHOLE).none, wish, cost: zeros ? NOTHING : cost, zeros }
 }

@@ -1,10 +1,9 @@
 /** A state under a passphrase: in a store, and in a file to take along. */
 
 import { PrivacyError, fromBase64, toBase64 } from './documents.ts'
-import { type Key, machine, random, textOf, utf8 } from './platform.ts'
+import { type Bytes, type Key, concat, machine, random, textOf, utf8 } from './platform.ts'
 import type { State } from './state.ts'
 import type { Held, Store } from './store.ts'
-import { type Bytes, concat } from './xof.ts'
 
 const ROUNDS = 600_000
 const [SALT_SIZE, IV_SIZE] = [16, 12]
@@ -20,10 +19,7 @@ export interface Locked {
   readonly data: Bytes
 }
 
-interface Opener {
-  readonly salt: Bytes
-  readonly key: Key
-}
+type Opener = { readonly salt: Bytes; readonly key: Key }
 
 /** Return the key of a passphrase (PBKDF2, AES-256-GCM), which the machine gives to nobody. */
 async function openerOf(passphrase: string, salt = random(SALT_SIZE)): Promise<Opener> {
@@ -58,9 +54,7 @@ async function opened({ key }: Opener, { iv, data }: Locked): Promise<State> {
 export class LockedStore implements Store {
   private last: Held | null = null
 
-  private constructor(
-    private readonly inner: Store<State | Locked>, private opener: Opener | null,
-  ) {}
+  private constructor(private readonly inner: Store<State | Locked>, private opener: Opener | null) {}
 
   /** Open a store; PassphraseError where the passphrase is another one, or is missing. */
   static async open(inner: Store<State | Locked>, passphrase = ''): Promise<LockedStore> {

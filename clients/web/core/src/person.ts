@@ -1,9 +1,8 @@
 /**
  * A cost as a person reads it: what whoever knows everything else could tell of them, at most.
  *
- * The same numbers as Python's (`accounting/person.py`, which says why; `spec/vectors/person.json`),
- * rounded up: exactly by the Gaussian law and how far noise on a grid is from it, or by Rényi's
- * divergence, whichever is less.
+ * The same numbers as Python's (`accounting/person.py`, which says why; `spec/vectors/person.json`), rounded up: by the
+ * Gaussian law and how far noise on a grid is from it, or by Rényi's divergence, whichever is less.
  */
 
 import { type Cost, GRAIN_UNIT, UNIT } from './ledger.ts'
@@ -25,8 +24,7 @@ export interface Risk {
 
 /** Return what a cost tells: of a history against none, and against any other one. */
 export function personOf(cost: Cost): { readonly none: Risk; readonly other: Risk } {
-  const grain = cost.grain / GRAIN_UNIT
-  const [none, other] = [cost.none, cost.other].map((each) => riskOf(each / UNIT / 2, grain))
+  const [none, other] = [cost.none, cost.other].map((each) => riskOf(each / UNIT / 2, cost.grain / GRAIN_UNIT))
   return { none, other }
 }
 
@@ -59,26 +57,23 @@ function riskOf(rho: number, grain: number): Risk {
 }
 
 /** How far the logarithms of the two laws of all noise are apart, but for e^(-30 - epsilon). */
-function far(grain: number, epsilon = 0): number {
-  const x = 30 + epsilon
-  return (Math.sqrt(grain) * (Math.sqrt(x) + x)) / 12 + 11 * grain
-}
+const far = (grain: number, epsilon = 0): number =>
+  (Math.sqrt(grain) * (Math.sqrt(30 + epsilon) + 30 + epsilon)) / 12 + 11 * grain
 
 /** Return where the Gaussian's exact delta, with what its grain adds, meets delta. */
 function epsilonOf(rho: number, mu: number, grain: number): number {
-  const needed = (epsilon: number): number => {
+  const enough = (epsilon: number): boolean => {
     const apart = far(grain, epsilon)
-    if (apart > 1 || epsilon < 2 * apart) return 1
-    return Math.exp(apart) * deltaOf(mu, epsilon - 2 * apart) + (grain > 0 ? RARE : 0)
+    if (apart > 1 || epsilon < 2 * apart) return false
+    return Math.exp(apart) * deltaOf(mu, epsilon - 2 * apart) + (grain > 0 ? RARE : 0) <= DELTA
   }
   let [low, high] = [0, rho + mu * Math.sqrt(2 * Math.log(1 / DELTA)) + 1]
-  if (needed(low) <= DELTA) return low
+  if (enough(low)) return low
   high += 2 * far(grain, 2 * high)
-  if (!(needed(high) <= DELTA)) return Infinity
+  if (!enough(high)) return Infinity
   while (high - low > 1e-11 * Math.max(1, high)) {
     const middle = (low + high) / 2
-    if (needed(middle) > DELTA) low = middle
-    else high = middle
+    ;[low, high] = enough(middle) ? [low, middle] : [middle, high]
   }
   return high
 }
@@ -92,8 +87,7 @@ function byRenyi(rho: number): number {
   let [low, high] = [-12, 24]
   for (let step = 0; step < 120; step++) {
     const third = (high - low) / 3
-    if (bound(low + third) < bound(high - third)) high -= third
-    else low += third
+    ;[low, high] = bound(low + third) < bound(high - third) ? [low, high - third] : [low + third, high]
   }
   return Math.max(0, bound((low + high) / 2))
 }

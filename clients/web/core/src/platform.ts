@@ -1,20 +1,22 @@
 /**
- * What the core uses of the machine it runs in, and nothing else.
+ * What the core uses of the machine it runs in, and nothing else; and bytes.
  *
- * The compiler knows no DOM here: `fetch`, `WebSocket`, `Worker` and the like are no names, and
- * `npm run types` fails where somebody writes one.
+ * The compiler knows no DOM here: `fetch`, `WebSocket`, `Worker` and the like are no names, and `npm run types`
+ * fails where somebody writes one.
  */
 
-import type { Bytes } from './xof.ts'
+export type Bytes = Uint8Array<ArrayBuffer>
 
+/** A key that the machine keeps. */
 export interface Key {
   readonly type: string
 }
 
-type Subtle = Readonly<Record<string, (...given: readonly any[]) => Promise<any>>>
-
 interface Machine {
-  readonly crypto: { readonly subtle: Subtle; getRandomValues(data: Bytes): Bytes }
+  readonly crypto: {
+    readonly subtle: Readonly<Record<string, (...given: readonly any[]) => Promise<any>>>
+    getRandomValues(data: Bytes): Bytes
+  }
   readonly TextEncoder: new () => { encode(text: string): Bytes }
   readonly TextDecoder: new (label: string, options: object) => { decode(data: Uint8Array): string }
   readonly btoa: (text: string) => string
@@ -22,23 +24,36 @@ interface Machine {
 }
 
 export const machine = globalThis as unknown as Machine
-
-export const random = (size: number): Bytes =>
-  machine.crypto.getRandomValues(new Uint8Array(size))
-
 const encoder = new machine.TextEncoder()
 const decoder = new machine.TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
+export const random = (size: number): Bytes => machine.crypto.getRandomValues(new Uint8Array(size))
 export const utf8 = (text: string): Bytes => encoder.encode(text)
-
 /** Return the text in these bytes; TypeError if it is none. */
 export const textOf = (data: Uint8Array): string => decoder.decode(data)
 
-const ED25519_HEAD = Uint8Array.of(
-  0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
-)
+export function concat(...parts: readonly Uint8Array[]): Bytes {
+  const out = new Uint8Array(parts.reduce((size, part) => size + part.length, 0))
+  parts.reduce((at, part) => (out.set(part, at), at + part.length), 0)
+  return out
+}
 
-/** Return whether a signature by this Ed25519 key is valid. */
+/** Return a whole number as so many bytes, the highest first. */
+export function bigEndian(value: number | bigint, size: number): Bytes {
+  const out = new Uint8Array(size)
+  let rest = BigInt(value)
+  for (let at = size - 1; at >= 0; at--, rest >>= 8n) out[at] = Number(rest & 255n)
+  return out
+}
+
+/** Return bytes behind their length, which has so many bytes. */
+export const sized = (data: Bytes, size: number): Bytes => concat(bigEndian(data.length, size), data)
+
+// Ed25519
+
+const HEAD = Uint8Array.of(0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20)
+
+/** Return whether a signature by this key is valid. */
 export async function verifies(key: Bytes, signature: Bytes, data: Bytes): Promise<boolean> {
   try {
     const { subtle } = machine.crypto
@@ -49,17 +64,13 @@ export async function verifies(key: Bytes, signature: Bytes, data: Bytes): Promi
   }
 }
 
-/** Sign by an Ed25519 key of 32 secret bytes. */
-export async function signed(secret: Bytes, data: Bytes): Promise<Bytes> {
-  return new Uint8Array(await machine.crypto.subtle.sign('Ed25519', await signer(secret), data))
-}
+/** Sign by the key of 32 secret bytes. */
+export const signed = async (secret: Bytes, data: Bytes): Promise<Bytes> =>
+  new Uint8Array(await machine.crypto.subtle.sign('Ed25519', await signer(secret), data))
 
 /** Return the public key of 32 secret bytes, in base64url. */
-export async function publicOf(secret: Bytes): Promise<string> {
-  return (await machine.crypto.subtle.exportKey('jwk', await signer(secret))).x
-}
+export const publicOf = async (secret: Bytes): Promise<string> =>
+  (await machine.crypto.subtle.exportKey('jwk', await signer(secret))).x
 
-function signer(secret: Bytes): Promise<Key> {
-  const encoded = new Uint8Array([...ED25519_HEAD, ...secret])
-  return machine.crypto.subtle.importKey('pkcs8', encoded, 'Ed25519', true, ['sign'])
-}
+const signer = (secret: Bytes): Promise<Key> =>
+  machine.crypto.subtle.importKey('pkcs8', concat(HEAD, secret), 'Ed25519', true, ['sign'])

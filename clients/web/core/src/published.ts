@@ -5,23 +5,19 @@
  */
 
 import {
-  NotNowError, ProtocolError, type Read, VERSION, canonical, fileDigest, flag, fromBase64,
-  DIGEST_SIZE, isSame, labelledDigest, list, named, numberFrom, object, only, orNull, readDocument,
-  require, sha256, text, toBase64, whole,
+  DIGEST_SIZE, NotNowError, ProtocolError, type Read, VERSION, canonical, fileDigest, flag, fromBase64, isSame,
+  labelledDigest, list, named, numberFrom, object, only, orNull, readDocument, require, sha256, text, toBase64, whole,
 } from './documents.ts'
-import { utf8, verifies } from './platform.ts'
-import { DAY, type Joined, type State, readToday, withFile, withJoined } from './state.ts'
-import { type Known, type Server, type Task, readTask, refusedBy, taskId } from './task.ts'
-import { type Bytes, concat } from './xof.ts'
+import { type Bytes, utf8, verifies } from './platform.ts'
+import { isChosen } from './rows.ts'
+import { DAY, type Joined, NONE, type State, readToday, withJoined } from './state.ts'
+import { type Server, type Task, readTask, refusedBy, taskId } from './task.ts'
 
-/** Bytes of files that a recommender may have a device read within a day, at most. */
-export const BYTES_PER_DAY = 512 * 2 ** 20
+const BYTES_PER_DAY = 512 * 2 ** 20 // that a recommender may have a device read, at most
 const REFUSED_FOR = 7 * DAY
-const MOST_TASKS = 8
-const MAX_INDEX = 16 * 2 ** 10
-const MOST_CATALOGUE = 64 * 2 ** 20
-const MAX_LIST = 16 * 2 ** 10
-const MOST_KEYS = 2 * MAX_LIST + 64
+const MOST_TASKS = 8 // a day
+const [MAX_INDEX, MAX_LIST, MAX_CATALOGUE] = [2 ** 14, 2 ** 14, 2 ** 26]
+const MAX_KEYS = 2 * MAX_LIST + 64
 const [FREE, PER_ITEM] = [2 ** 21, 4096] // bytes of another file, and for each item
 const MAX_ITEMS = 2 ** 20
 const MAX_RATING = 10 ** 6
@@ -35,9 +31,11 @@ const digestText: Read<string> = (value) => {
 }
 
 const index = object({
-  catalogue: digestText, keys: digestText, model: digestText, name: text(), servers: text(),
-  task: digestText, type: only('index'), version: only(VERSION),
+  catalogue: digestText, keys: digestText, model: digestText, name: text(), servers: text(), task: digestText,
+  type: only('index'), version: only(VERSION),
 })
+
+/** What a recommender publishes now: the digests of its files. */
 export type Index = ReturnType<typeof index>
 
 /** What was read of a recommender at one look; files by their digests, empty where too long. */
@@ -47,27 +45,28 @@ export interface Published {
   readonly read: number
 }
 
+/** Return an index; ProtocolError if it is none. */
 export function readIndex(data: Bytes): Index {
   const found = readDocument(index, data, MAX_INDEX)
   require(found.catalogue !== '', 'an index names no catalogue')
   return found
 }
 
-export const INDEX = { name: 'index.json', digest: '', most: MAX_INDEX } as const
-
+/** A file to read, and how long it may be. */
 export interface Wanted {
   readonly name: string
   readonly digest: string
   readonly most: number
 }
 
+export const INDEX: Wanted = { name: 'index.json', digest: '', most: MAX_INDEX }
+
 /** Return the files to read next, of those that the index names and that are not here. */
 export function wanted(state: State, joined: Joined, seen: Published, now: number): Wanted[] {
-  const refused = new Set(
-    joined.refused.filter(([, at]) => Math.abs(now - at) < REFUSED_FOR).map(([name]) => name))
+  const refused = new Set(joined.refused.filter(([, at]) => Math.abs(now - at) < REFUSED_FOR).map(([name]) => name))
   const left = BYTES_PER_DAY - readToday(joined, now) - seen.read
   return namedFiles(state, joined, seen)
-    .filter(([, digest]) => !refused.has(digest) && !seen.files.has(digest))
+    .filter(([, digest]) => digest !== '' && !refused.has(digest) && !seen.files.has(digest))
     .map(([kind, digest]) => ({
       name: `${kind}-${digest}.${kind === 'array' ? 'bin' : 'json'}`,
       digest,
@@ -76,30 +75,21 @@ export function wanted(state: State, joined: Joined, seen: Published, now: numbe
     .filter(({ most }) => most > 0)
 }
 
-function namedFiles(state: State, joined: Joined, seen: Published): (readonly [Kind, string])[] {
-  const { index: named } = seen
-  const found: (readonly [Kind, string])[] = []
-  if (named.catalogue !== joined.catalogue) {
-    found.push(['catalogue', named.catalogue])
-    if (!seen.files.has(named.catalogue)) return found // the rest is about items that are not here
-  }
-  if (named.keys !== '' && named.keys !== joined.keysDigest) found.push(['keys', named.keys])
-  if (named.task !== '' && !joined.seen.some(([task]) => task === named.task)) {
-    found.push(['task', named.task])
-  }
-  if (named.model !== '' && named.model !== joined.model) {
-    found.push(['model', named.model])
-    const document = seen.files.get(named.model)
-    if (document !== undefined) found.push(...arraysIn(document, state))
-  }
-  return found
+function namedFiles(state: State, joined: Joined, { index: names, files }: Published): (readonly [Kind, string])[] {
+  const found: (readonly [Kind, string])[] = names.catalogue === joined.catalogue ? [] : [['catalogue', names.catalogue]]
+  // The rest is about items that are not here.
+  if (found.length > 0 && !files.has(names.catalogue)) return found
+  if (names.keys !== joined.keysDigest) found.push(['keys', names.keys])
+  if (!joined.seen.some(([task]) => task === names.task)) found.push(['task', names.task])
+  if (names.model === joined.model) return found
+  const document = files.get(names.model)
+  return [...found, ['model', names.model], ...(document === undefined ? [] : arraysIn(document, state))]
 }
 
 function arraysIn(document: Bytes, state: State): (readonly ['array', string])[] {
   try {
     return Object.values(readModel(document).arrays)
-      .filter((array) => !(array.sha256 in state.files))
-      .map((array) => ['array', array.sha256] as const)
+      .filter((array) => !(array.sha256 in state.files)).map((array) => ['array', array.sha256] as const)
   } catch (error) {
     if (error instanceof ProtocolError) return [] // it is refused when it is taken
     throw error
@@ -107,9 +97,8 @@ function arraysIn(document: Bytes, state: State): (readonly ['array', string])[]
 }
 
 function mostBytes(kind: Kind, state: State, joined: Joined): number {
-  if (kind === 'catalogue' || joined.catalogue === '') return MOST_CATALOGUE
-  if (kind === 'keys') return MOST_KEYS
-  return FREE + PER_ITEM * itemsOf(state, joined).ids.length
+  if (kind === 'catalogue' || joined.catalogue === '') return MAX_CATALOGUE
+  return kind === 'keys' ? MAX_KEYS : FREE + PER_ITEM * itemsOf(state, joined).ids.length
 }
 
 export function checkDigest(kind: Kind, digest: string, data: Bytes): void {
@@ -120,32 +109,21 @@ export function checkDigest(kind: Kind, digest: string, data: Bytes): void {
 // Catalogues
 
 const table = object({
-  audiences: list(text()),
-  genres: list(list(text())),
-  ids: list(text(), 1, MAX_ITEMS),
-  integer_ids: flag,
-  scale_high: numberFrom(-MAX_RATING, MAX_RATING),
-  scale_low: numberFrom(-MAX_RATING, MAX_RATING),
-  scale_step: orNull(numberFrom(Number.MIN_VALUE, 2 * MAX_RATING)),
-  titles: list(text()),
-  type: only('items'),
-  version: only(VERSION),
-  years: list(orNull(whole(Number.MIN_SAFE_INTEGER))),
+  audiences: list(text()), genres: list(list(text())), ids: list(text(), 1, MAX_ITEMS), integer_ids: flag,
+  scale_high: numberFrom(-MAX_RATING, MAX_RATING), scale_low: numberFrom(-MAX_RATING, MAX_RATING),
+  scale_step: orNull(numberFrom(Number.MIN_VALUE, 2 * MAX_RATING)), titles: list(text()), type: only('items'),
+  version: only(VERSION), years: list(orNull(whole(Number.MIN_SAFE_INTEGER))),
 })
-export type Table = ReturnType<typeof table>
-
 const link = object({
-  content: text(), items: whole(), number: whole(), previous: text(), retired: list(whole()),
-  signature: text(),
+  content: text(), items: whole(), number: whole(), previous: text(), retired: list(whole()), signature: text(),
 })
-
 const catalogue = object({
   key: text(), links: list(link, 1, 4096), table, type: only('catalogue'), version: only(VERSION),
 })
 type Catalogue = ReturnType<typeof catalogue>
 
 /** The items of a catalogue. */
-export interface Items extends Table {
+export interface Items extends ReturnType<typeof table> {
   /** The digest of the newest version. */
   readonly fingerprint: string
   /** All versions, the first one first: their digests, and how many of the items they have. */
@@ -156,40 +134,36 @@ export interface Items extends Table {
 
 const digestOf = (of: Catalogue['links'][number]): Bytes =>
   labelledDigest('catalogue version', utf8(canonical({ ...of, signature: '' })))
+const scaleOf = ({ scale_low, scale_high, scale_step }: Catalogue['table']) => [scale_low, scale_high, scale_step]
 
 function readCatalogue(data: Bytes): Catalogue {
   const found = readDocument(catalogue, data)
   const { table: items, links } = found
-  const count = items.ids.length
-  require(new Set(items.ids).size === count, 'item ids do not differ')
-  for (const facts of [items.titles, items.genres, items.years, items.audiences]) {
-    require(facts.length === 0 || facts.length === count, 'facts are one per item or none')
-  }
+  const { ids, scale_step: step } = items
+  require(new Set(ids).size === ids.length, 'item ids do not differ')
+  const facts = [items.titles, items.genres, items.years, items.audiences].map(({ length }) => length)
+  require(facts.every((length) => length === 0 || length === ids.length), 'facts are one per item or none')
   const width = items.scale_high - items.scale_low
-  const step = items.scale_step
   require(width > 0 && (step === null || (step <= width && width / step <= 10_000)), 'no scale')
-  require(!items.integer_ids || items.ids.every((id) => /^(0|-?[1-9]\d{0,17})$/.test(id)),
-    'ids are not written as integers are')
-  require(links[links.length - 1].items === count, 'the last version does not have all items')
+  require(!items.integer_ids || ids.every((id) => /^(0|-?[1-9]\d{0,17})$/.test(id)), 'ids are not written as integers')
+  require(links[links.length - 1].items === ids.length, 'the last version does not have all items')
   return found
 }
 
 /** Raise ProtocolError unless the versions follow from each other and are signed. */
 async function checkChain({ table: items, links, key }: Catalogue): Promise<void> {
   const spelled = fromBase64(key, 32)
-  const head = [items.integer_ids, items.scale_low, items.scale_high, items.scale_step]
   const lines = items.ids.map((id, at) => {
     const facts = [id, items.titles[at] ?? '', items.genres[at] ?? [], items.years[at] ?? null]
-    const audience = items.audiences[at] ?? ''
-    return utf8(`\n${canonical(audience === '' ? facts : [...facts, audience])}`)
+    return utf8(`\n${canonical(items.audiences[at] ? [...facts, items.audiences[at]] : facts)}`)
   })
+  const head = utf8(canonical([items.integer_ids, ...scaleOf(items)]))
   const retired = new Set<number>()
   let [before, count] = ['', 0]
   for (const [at, version] of links.entries()) {
     const right = version.number === at + 1 && version.previous === before &&
       version.items >= Math.max(count, 1) && version.items <= items.ids.length &&
-      (version.items > count || version.retired.length > 0) &&
-      (at > 0 || version.retired.length === 0)
+      (at > 0 ? version.items > count || version.retired.length > 0 : version.retired.length === 0)
     require(right, `version ${at + 1} of the catalogue does not follow from the one before it`)
     for (const [place, position] of version.retired.entries()) {
       const able = position < version.items && !retired.has(position) &&
@@ -197,23 +171,22 @@ async function checkChain({ table: items, links, key }: Catalogue): Promise<void
       require(able, `version ${at + 1} retires what it cannot`)
       retired.add(position)
     }
-    const content = sha256(utf8(canonical(head)), concat(...lines.slice(0, version.items)))
-    require(toBase64(content) === version.content, `version ${at + 1} is about other items`)
+    const content = toBase64(sha256(head, ...lines.slice(0, version.items)))
+    require(content === version.content, `version ${at + 1} is about other items`)
     const digest = digestOf(version)
-    require(await verifies(spelled, fromBase64(version.signature, 64), digest),
-      `version ${at + 1} is not signed by the key of the catalogue`)
-    before = toBase64(digest)
-    count = version.items
+    const good = await verifies(spelled, fromBase64(version.signature, 64), digest)
+    require(good, `version ${at + 1} is not signed by the key of the catalogue`)
+    ;[before, count] = [toBase64(digest), version.items]
   }
 }
 
-const read = new WeakMap<Bytes, Items>()
+const known = new WeakMap<Bytes, Items>()
 
 /** Return the items of a recommender; ProtocolError before its catalogue has come. */
 export function itemsOf(state: State, joined: Joined): Items {
   const data = state.files[joined.catalogue]
   require(data !== undefined, 'no catalogue is here yet')
-  let found = read.get(data)
+  let found = known.get(data)
   if (found === undefined) {
     const { table: items, links } = readCatalogue(data)
     const versions = links.map((each) => [toBase64(digestOf(each)), each.items] as const)
@@ -224,40 +197,34 @@ export function itemsOf(state: State, joined: Joined): Items {
       retired: new Set(links.flatMap((each) => each.retired)),
       positions: new Map(items.ids.map((id, at) => [id, at])),
     }
-    read.set(data, found)
+    known.set(data, found)
   }
   return found
 }
 
 /** Take a catalogue that is the first one, or follows from the one that is here. */
-export async function takeCatalogue(state: State, joined: Joined, data: Bytes): Promise<State> {
+export async function takeCatalogue(state: State, joined: Joined, digest: string, data: Bytes): Promise<State> {
   const offered = readCatalogue(data)
   await checkChain(offered)
   if (joined.catalogue !== '') {
-    const known = readCatalogue(state.files[joined.catalogue])
-    const [ours, theirs] = [known, offered].map((each) => each.links.map(digestOf).map(toBase64))
-    require(theirs.length >= ours.length, 'an older catalogue than the one that is pinned here')
-    require(ours.every((digest, at) => digest === theirs[at]), 'another catalogue is pinned here')
+    const pinned = readCatalogue(state.files[joined.catalogue])
+    const [ours, theirs] = [pinned, offered].map((each) => each.links.map(digestOf).map(toBase64))
+    require(ours.every((one, at) => one === theirs[at]), 'an older catalogue than the pinned one, or another one')
     if (theirs.length === ours.length) return state
-    require(known.key === offered.key, 'the catalogue is signed by another key')
-    const scales = [known, offered].map(({ table: { scale_low, scale_high, scale_step } }) =>
-      [scale_low, scale_high, scale_step])
-    require(isSame(scales[0], scales[1]), 'the catalogue is for another scale')
+    require(pinned.key === offered.key, 'the catalogue is signed by another key')
+    require(isSame(scaleOf(pinned.table), scaleOf(offered.table)), 'the catalogue is for another scale')
   }
-  const [next, name] = withFile(state, data)
-  return withJoined(next, { ...joined, catalogue: name })
+  const files = { ...state.files, [digest]: data }
+  return withJoined({ ...state, files }, { ...joined, catalogue: digest })
 }
 
 // The servers' keys
 
 const keyList = object({ configs: text(), not_after: whole(), serial: whole() })
-const signedList = object({
-  keys: keyList, signature: text(), type: only('key list'), version: only(VERSION),
-})
 type KeyList = ReturnType<typeof keyList>
+const signedList = object({ keys: keyList, signature: text(), type: only('key list'), version: only(VERSION) })
 const publishedKeys = object({
-  helper: orNull(signedList), leader: orNull(signedList), type: only('keys'),
-  version: only(VERSION),
+  helper: orNull(signedList), leader: orNull(signedList), type: only('keys'), version: only(VERSION),
 })
 
 /** A server's HPKE key; the algorithms are X25519, HKDF-SHA256 and AES-128-GCM. */
@@ -279,44 +246,37 @@ async function checkList(data: Bytes, server: Server): Promise<KeyList> {
 function configsIn(keys: KeyList): HpkeConfig[] {
   const data = fromBase64(keys.configs)
   const number = (at: number): number => data[at] * 256 + data[at + 1]
-  const malformed = "a server's list of keys is malformed"
-  require(data.length > 2 && number(0) === data.length - 2, malformed)
   const found = []
   let at = 2
-  while (at < data.length) {
-    require(at + 9 <= data.length, malformed)
-    const size = number(at + 7)
-    require(size > 0 && at + 9 + size <= data.length, malformed)
+  while (at + 9 <= data.length && number(at + 7) > 0) {
+    const end = at + 9 + number(at + 7)
     const plain = number(at + 1) === 0x20 && number(at + 3) === 1 && number(at + 5) === 1
-    if (plain && size === 32) found.push({ id: data[at], key: data.slice(at + 9, at + 9 + size) })
-    at += 9 + size
+    if (plain && end - at === 41) found.push({ id: data[at], key: data.slice(at + 9, end) })
+    at = end
   }
+  const whole = data.length > 2 && number(0) === data.length - 2 && at === data.length
+  require(whole, "a server's list of keys is malformed")
   return found
 }
 
 /** Follow the lists that both servers have signed; one that is missing stays. */
-export async function takeKeys(
-  state: State, joined: Joined, digest: string, data: Bytes,
-): Promise<State> {
-  const offered = readDocument(publishedKeys, data, MOST_KEYS)
+export async function takeKeys(state: State, joined: Joined, digest: string, data: Bytes): Promise<State> {
+  const offered = readDocument(publishedKeys, data, MAX_KEYS)
   const follow = async (place: 0 | 1, role: 'leader' | 'helper'): Promise<Bytes> => {
     const server = joined.invitation.servers[role]
-    let known: Bytes = new Uint8Array(0)
-    let serial = -1
+    let before: { readonly list: Bytes; readonly keys: KeyList } | null = null
     // What another recommender has shown of the same server counts as well.
-    for (const other of state.joined) {
-      const list = other.keys[place]
-      if (other.invitation.servers[role].signing !== server.signing || list.length === 0) continue
+    for (const { keys: { [place]: list }, invitation: { servers } } of state.joined) {
+      if (servers[role].signing !== server.signing || list.length === 0) continue
       const keys = await checkList(list, server)
-      if (keys.serial > serial) [known, serial] = [list, keys.serial]
+      if (before === null || keys.serial > before.keys.serial) before = { list, keys }
     }
     const signed = offered[role]
-    if (signed === null) return known
+    if (signed === null) return before?.list ?? NONE
     const spelled = utf8(canonical(signed))
     const keys = await checkList(spelled, server)
-    const same = known.length > 0 && isSame(keys, (await checkList(known, server)))
-    require(same || keys.serial > serial,
-      "a server's list of keys is older than the one before, or another one of the same number")
+    const follows = before === null || keys.serial > before.keys.serial || isSame(keys, before.keys)
+    require(follows, "a server's list of keys is older than the one before, or another one of the same number")
     return spelled
   }
   const taken = [await follow(0, 'leader'), await follow(1, 'helper')] as const
@@ -340,16 +300,15 @@ const SIZES = { f2: 2, f4: 4, u2: 2, u4: 4, i1: 1, i8: 8 } as const
 const array = object({
   kind: only('f2', 'f4', 'u2', 'u4', 'i1', 'i8'), sha256: digestText, shape: list(whole(), 1, 2),
 })
-type ArrayFile = ReturnType<typeof array>
-
 const model = object({
-  arrays: named(array), catalogue: text(), mean: numberFrom(-Infinity, Infinity),
-  reports: list(whole()), run: text(), type: only('model'), version: only(VERSION),
+  arrays: named(array), catalogue: text(), mean: numberFrom(-Infinity, Infinity), reports: list(whole()), run: text(),
+  type: only('model'), version: only(VERSION),
 })
 
+/** What came of a run; its arrays are files. */
 export type Model = ReturnType<typeof model>
 
-const readModel = (data: Bytes): Model => {
+function readModel(data: Bytes): Model {
   const found = readDocument(model, data)
   fromBase64(found.run, 16)
   return found
@@ -358,53 +317,47 @@ const readModel = (data: Bytes): Model => {
 /** Return the document of the last model that a recommender has published. */
 export const modelOf = (state: State, joined: Joined): Model => readModel(state.files[joined.model])
 
-function checkArray({ kind, shape, sha256: digest }: ArrayFile, data: Bytes): void {
+function checkArray({ kind, shape, sha256: digest }: ReturnType<typeof array>, data: Bytes): void {
   const count = shape.reduce((all, each) => all * each, 1)
   const right = data.length === count * SIZES[kind] && fileDigest(data) === digest
   require(right, 'a file is not the array that its document names')
   if (kind !== 'f4' && kind !== 'f2') return
   const upper = kind === 'f4' ? 0x7f80 : 0x7c00 // all ones: no finite number
   for (let at = SIZES[kind] - 2; at < data.length; at += SIZES[kind]) {
-    const finite = ((data[at] | (data[at + 1] << 8)) & upper) !== upper
-    require(finite, 'an array has a number that is not finite')
+    require(((data[at] | (data[at + 1] << 8)) & upper) !== upper, 'an array has a number that is not finite')
   }
 }
 
 /** Take a model with all of its arrays. */
-export function takeModel(
-  state: State, joined: Joined, digest: string, files: ReadonlyMap<string, Bytes>,
-): State {
-  const document = files.get(digest) as Bytes
-  const arrays = new Map(Object.values(readModel(document).arrays).map((each) => [each.sha256, each]))
-  const kept: Record<string, Bytes> = { [digest]: document }
-  for (const [name, each] of arrays) {
-    const data = files.get(name) ?? state.files[name]
+export function takeModel(state: State, joined: Joined, digest: string, read: ReadonlyMap<string, Bytes>): State {
+  const document = read.get(digest) as Bytes
+  const files: Record<string, Bytes> = { ...state.files, [digest]: document }
+  const arrays = Object.values(readModel(document).arrays)
+  for (const each of arrays) {
+    const data = read.get(each.sha256) ?? state.files[each.sha256]
     if (data === undefined) throw new NotNowError('an array of the model has not come')
     checkArray(each, data)
-    kept[name] = data
+    files[each.sha256] = data
   }
-  const next = { ...state, files: { ...state.files, ...kept } }
-  return withJoined(next, { ...joined, model: digest, arrays: [...arrays.keys()] })
+  const names = [...new Set(arrays.map((each) => each.sha256))]
+  return withJoined({ ...state, files }, { ...joined, model: digest, arrays: names })
 }
 
 // Tasks
 
 /** Return the task in a document that a device may answer: by all that is public, nobody refuses. */
-export function readAsked(
-  state: State, joined: Joined, document: Bytes, now: number,
-): readonly [Bytes, Task] {
+export function readAsked(state: State, joined: Joined, document: Bytes, now: number): readonly [Bytes, Task] {
   const task = readTask(document)
   const id = taskId(document)
   if (joined.seen.some(([old]) => old === toBase64(id))) throw new NotNowError('taken before')
   const items = itemsOf(state, joined)
-  const known: Known = {
+  const rule = refusedBy(task, {
     servers: joined.invitation.servers,
     collector: joined.collector ?? task.collector,
     catalogue: items.fingerprint,
     items: items.ids.length,
-    stars: items.scale_low !== 0 || items.scale_high !== 1 || items.scale_step !== null,
-  }
-  const rule = refusedBy(task, known, now)
+    stars: !isChosen(items),
+  }, now)
   const today = joined.seen.filter(([, taken]) => taken + DAY > now).length
   if (today >= MOST_TASKS || now < task.begin) throw new NotNowError('its time has not come')
   if (rule !== null) throw new ProtocolError(`rule ${rule}`)

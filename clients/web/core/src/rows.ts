@@ -1,54 +1,42 @@
 /**
  * The owner's row for a task: whole numbers made of ratings, wishes and public parameters.
  *
- * The same numbers as Python's (`privacy/pairs.py`, `spec/vectors/rows.json`): every step is either
- * on whole numbers or one that IEEE 754 defines to the bit, in the same order.
+ * The same numbers as Python's (`privacy/pairs.py`, `spec/vectors/rows.json`): every step is either on whole numbers or
+ * one that IEEE 754 defines to the bit, in the same order.
  */
 
 import { WHOLE } from './ledger.ts'
-import type { Sums } from './task.ts'
+import { type Sums, entriesOf } from './task.ts'
 
 const KAPPA_OF_VALUES = 2
 const STEP = 2 ** 32
 const [HEIGHT, WISH] = [16, 1024]
-const MIDDLE = 3
-const OWN_MEAN = 4
-const REACH = 1.5
-const GAIN = 1.5
-const MEAN_ENTRY = 128
+const [MIDDLE, OWN_MEAN, REACH, GAIN, MEAN_ENTRY] = [3, 4, 1.5, 1.5, 128]
 
-export interface Scale {
-  readonly low: number
-  readonly high: number
-  readonly step: number | null
-}
-
-/** A rating of an item that the catalogue has, in stars from 1 to 5. */
+/** A rating of an item that the catalogue has, in stars from 1 to 5; its weight in thousandths. */
 export interface Starred {
   readonly position: number
   readonly stars: number
-  /** The item's, in thousandths. */
   readonly weight: number
 }
 
-/** Return a rating on any scale as one to five stars. */
-export function toStars(value: number, scale: Scale): number {
-  // Somebody chose it, which is no rating.
-  if (scale.low === 0 && scale.high === 1 && scale.step === null) return 5
-  const width = scale.high - scale.low
-  return (value - Math.fround(scale.low)) * Math.fround(4 / width) + 1
+interface Scale {
+  readonly scale_low: number
+  readonly scale_high: number
+  readonly scale_step: number | null
 }
 
-/** Return so many zeros as a task's row has numbers. */
-export const zeroRow = (sums: Sums): number[] =>
-  Array(sums.type === 'pairs' ? sums.heads.length : entriesOf(sums)).fill(0)
+/** Tell whether items are chosen and not rated. */
+export const isChosen = ({ scale_low, scale_high, scale_step }: Scale): boolean =>
+  scale_low === 0 && scale_high === 1 && scale_step === null
 
-const entriesOf = (sums: Extract<Sums, { type: 'linear' }>): number =>
-  sums.items + (sums.values > 0 ? sums.items + 1 : 0)
+/** Return a rating on any scale as one to five stars. */
+export const toStars = (value: number, scale: Scale): number => (isChosen(scale) ? 5
+  : (value - Math.fround(scale.scale_low)) * Math.fround(4 / (scale.scale_high - scale.scale_low)) + 1)
 
 /** Return the owner's row; ratings are in the order of their items, and have weights above 0. */
 export function rowOf(sums: Sums, rated: readonly Starred[], wish: number): number[] {
-  const row = zeroRow(sums)
+  const row: number[] = Array(entriesOf(sums)).fill(0)
   const beta = wish / WHOLE
   if (sums.type === 'pairs') {
     const places = new Map(sums.heads.map((position, place) => [position, place]))
@@ -73,9 +61,7 @@ export function rowOf(sums: Sums, rated: readonly Starred[], wish: number): numb
     const caps = gammas.map((gamma) => Math.floor(gamma * beta * reach))
     return [caps, filled(weights, caps, limit)]
   }
-  linear(1 / sums.cap)[1].forEach((entry, at) => {
-    row[rated[at].position] = entry
-  })
+  linear(1 / sums.cap)[1].forEach((entry, at) => { row[rated[at].position] = entry })
   if (sums.values > 0) {
     const own = sum(rated.map((each, at) => gammas[at] * (each.stars - MIDDLE)))
     const mean = own / (sum(gammas) + OWN_MEAN)
@@ -87,16 +73,13 @@ export function rowOf(sums: Sums, rated: readonly Starred[], wish: number): numb
     const room = beta * Math.sqrt(sums.bound - MEAN_ENTRY ** 2)
     const length = Math.sqrt(sum(values.map((value) => value * value)))
     const shorter = Math.min(1, room / Math.max(length, 1e-9))
-    values.forEach((value, at) => {
-      row[sums.items + rated[at].position] = Math.trunc(value * shorter) + 0
-    })
+    values.forEach((value, at) => { row[sums.items + rated[at].position] = Math.trunc(value * shorter) + 0 })
     row[row.length - 1] = Math.trunc((mean / 2) * beta * MEAN_ENTRY) + 0
   }
   return row
 }
 
 const sum = (values: readonly number[]): number => values.reduce((all, each) => all + each, 0)
-
 const clipped = (value: number, most: number): number => Math.min(Math.max(value, -most), most)
 
 /** Return the nearest whole number, of two the even one. */
@@ -109,36 +92,28 @@ function nearest(value: number): number {
 /**
  * Return entries that grow together until the next unit would be too much.
  *
- * At time t an entry is `min(cap, t weight / 2^32)`, rounded down; units that come at the same time
- * come in the order of the row.
+ * At time t an entry is `min(cap, t weight / 2^32)`, rounded down; units that come at the same time come in the order
+ * of the row.
  */
-export function filled(
-  given: readonly number[], caps: readonly number[], limit: number,
-): number[] {
+function filled(given: readonly number[], caps: readonly number[], limit: number): number[] {
   const weights = given.map((weight) => Math.max(weight, 1))
-  if (weights.length === 0) return []
   const at = (time: number): number[] => {
     const [upper, lower] = [Math.floor(time / STEP), time % STEP]
     // Both products are below 2^53.
-    return weights.map((weight, place) =>
-      Math.min(caps[place], upper * weight + Math.floor((lower * weight) / STEP)))
+    return weights.map((weight, place) => Math.min(caps[place], upper * weight + Math.floor((lower * weight) / STEP)))
   }
   const squares = (entries: readonly number[]): number => sum(entries.map((each) => each * each))
-  let low = 0
-  let high = 1 + weights.reduce(
-    (late, weight, place) => Math.max(late, Math.ceil((caps[place] * STEP) / weight)), 0,
-  )
+  const full = weights.map((weight, place) => Math.ceil((caps[place] * STEP) / weight))
+  let [low, high] = [0, 1 + full.reduce((late, each) => Math.max(late, each), 0)]
   while (high - low > 1) {
     const middle = Math.floor((low + high) / 2)
-    if (squares(at(middle)) <= limit) low = middle
-    else high = middle
+    ;[low, high] = squares(at(middle)) <= limit ? [middle, high] : [low, middle]
   }
   const [entries, after] = [at(low), at(high)]
-  const room = limit - squares(entries)
-  let added = 0
+  let room = limit - squares(entries)
   return entries.map((entry, place) => {
     if (after[place] <= entry) return entry
-    added += 2 * entry + 1
-    return added <= room ? after[place] : entry
+    room -= 2 * entry + 1
+    return room >= 0 ? after[place] : entry
   })
 }

@@ -1,11 +1,12 @@
 /** Everything that a device knows, as one value: read once, decided on, committed once. PRIVATE. */
 
-import { PrivacyError, fileDigest, object, require, text } from './documents.ts'
-import type { Limits, Line } from './ledger.ts'
-import { WHOLE } from './ledger.ts'
-import { random } from './platform.ts'
-import { type Collector, type Servers, servers } from './task.ts'
-import type { Bytes } from './xof.ts'
+import {
+  DIGEST_SIZE, PrivacyError, canonical, fileDigest, fromBase64, isSame, labelledDigest, matching, object, readDocument,
+  require, text, toHex,
+} from './documents.ts'
+import { type Limits, type Line, WHOLE } from './ledger.ts'
+import { type Bytes, random, utf8 } from './platform.ts'
+import { type Collector, type Server, type Servers, servers } from './task.ts'
 
 export const DAY = 86_400
 
@@ -36,13 +37,12 @@ export interface Answer {
   readonly done: boolean
 }
 
-export const invitation = object({ address: text(300), authority: text(), name: text(), servers })
-export interface Invitation {
-  readonly address: string
-  readonly authority: string
-  readonly name: string
-  readonly servers: Servers
-}
+const address = matching(/^(?=.{1,300}$)https:\/\/[a-z0-9.:[\]-]+(\/[\w.~/-]*)?(?<!\/)$/,
+  "a recommender's address is like https://host:port")
+const invitation = object({ address, authority: text(), name: text(), servers })
+
+/** Who asks, and by which two servers. */
+export type Invitation = ReturnType<typeof invitation>
 
 /** A recommender that the owner has joined, what is pinned of it, and its public files here. */
 export interface Joined {
@@ -84,19 +84,12 @@ export interface State {
   readonly kept: Readonly<Record<string, unknown>>
 }
 
+/** Return the state of a new device. */
 export const newState = (limits: Limits, wish = WHOLE): State => ({
-  identity: random(32),
-  seed: random(32),
-  limits,
-  wish,
-  joined: [],
-  ledger: [],
-  ratings: {},
-  files: {},
-  kept: {},
+  identity: random(32), seed: random(32), limits, wish, joined: [], ledger: [], ratings: {}, files: {}, kept: {},
 })
 
-const NONE: Bytes = new Uint8Array(0)
+export const NONE: Bytes = new Uint8Array(0)
 
 /** Return a recommender that was joined. */
 export function of(state: State, address: string): Joined {
@@ -117,37 +110,24 @@ export function withJoined(state: State, joined: Joined): State {
   return { ...state, joined: all, files: Object.fromEntries(files) }
 }
 
-/** Return the state with a public file, and its digest. */
-export function withFile(state: State, data: Bytes): readonly [State, string] {
-  const name = fileDigest(data)
-  return [{ ...state, files: { ...state.files, [name]: data } }, name]
-}
-
 /** Return the state with a recommender joined, and its servers pinned. */
 export function join(state: State, given: unknown, proof = ''): State {
-  const found: Invitation = invitation(given)
-  require(/^https:\/\/[a-z0-9.:[\]-]+(\/[\w.~/-]*)?(?<!\/)$/.test(found.address),
-    "a recommender's address is like https://host:port")
-  const hosts = [found.servers.leader, found.servers.helper].map(hostOf)
-  require(hosts[0] !== hosts[1], 'both servers are on one host, whose operator would see everything')
-  const before = state.joined.find((each) => each.invitation.address === found.address)
-  if (before === undefined) return withJoined(state, fresh(found, proof))
-  const pinned = JSON.stringify([before.invitation.servers, before.invitation.authority])
-  if (pinned === JSON.stringify([found.servers, found.authority])) {
-    return withJoined(state, { ...before, invitation: found, left: false, proof })
-  }
-  require(before.left, 'other servers are pinned of this recommender; leave it first')
-  return withJoined(state, {
-    ...before, invitation: found, left: false, proof, keys: [NONE, NONE], keysDigest: '', collector: null,
-  })
+  const found = invitation(given)
+  const { leader, helper } = found.servers
+  require(hostOf(leader) !== hostOf(helper), 'both servers are on one host, whose operator would see everything')
+  const before = state.joined.find((each) => each.invitation.address === found.address) ?? fresh(found)
+  const same = isSame(before.invitation.servers, found.servers)
+  require(same || before.left, 'other servers are pinned of this recommender; leave it first')
+  const pinned = same ? before : { ...before, keys: [NONE, NONE], keysDigest: '', collector: null } as const
+  return withJoined(state, { ...pinned, invitation: found, left: false, proof })
 }
 
-const hostOf = (server: { readonly url: string }): string =>
-  (/^https:\/\/(\[[^\]]*\]|[^/:]*)/.exec(server.url)?.[1] ?? '').toLowerCase().replace(/\.$/, '')
+const hostOf = ({ url }: Server): string =>
+  (/^https:\/\/(\[[^\]]*\]|[^/:]*)/.exec(url)?.[1] ?? '').toLowerCase().replace(/\.$/, '')
 
-const fresh = (found: Invitation, proof: string): Joined => ({
-  invitation: found, left: false, enrolled: false, enrolAt: 0, proof, catalogue: '', model: '', arrays: [], keys: [NONE, NONE],
-  keysDigest: '', collector: null, answer: null, seen: [], refused: [], day: 0, read: 0,
+const fresh = (found: Invitation): Joined => ({
+  invitation: found, left: false, enrolled: false, enrolAt: 0, proof: '', catalogue: '', model: '', arrays: [],
+  keys: [NONE, NONE], keysDigest: '', collector: null, answer: null, seen: [], refused: [], day: 0, read: 0,
 })
 
 /** Return the state with a recommender left: nothing is read of it or sent any more. */
@@ -167,3 +147,40 @@ export const readToday = (joined: Joined, now: number): number =>
 export const refusing = (joined: Joined, digest: string, now: number): Joined => ({
   ...joined, refused: [...joined.refused, [digest, now] as const].slice(-MOST_REFUSED),
 })
+
+// Links
+
+const MOST_LINK = 300
+const MOST = 64 * 2 ** 10
+
+export interface Link {
+  readonly address: string
+  /** Where the invitation is; it has at most so many bytes. */
+  readonly url: string
+  readonly most: number
+  readonly digest: string
+  /** Lets one person in, once; empty for none. */
+  readonly secret: string
+}
+
+/** Return what a link to an invitation says. What is behind its # is told to nobody. */
+export function readLink(text: string): Link {
+  const plain = text.trim()
+  const found = /^(https:\/\/[^#\s]+)\/join#([\w-]{43})(?:\.([\w-]{32}))?$/.exec(plain)
+  require(found !== null && plain.length <= MOST_LINK, 'this is no link to an invitation, or it is cut off')
+  const [, address, digest, secret = ''] = found
+  fromBase64(digest, DIGEST_SIZE)
+  return { address, url: `${address}/invitation.json`, most: MOST, digest, secret }
+}
+
+/** Return the invitation of a link, which is all that the recommender may show for it. */
+export function opened(link: Link, data: Bytes): Invitation {
+  require(fileDigest(data) === link.digest, 'the recommender shows another invitation than that of this link')
+  const found = readDocument(invitation, data, MOST)
+  require(found.address === link.address, 'the invitation is of another address than its link')
+  return found
+}
+
+/** Return the digest of two servers that people compare, in groups of four. */
+export const serversDigest = (servers: Servers): string =>
+  (toHex(labelledDigest('servers', utf8(canonical(servers))).slice(0, 16)).match(/.{4}/g) ?? []).join(' ')

@@ -12,10 +12,7 @@ export interface Held<T = State> {
 export interface Store<T = State> {
   /** Return what was kept last; null if there is nothing. */
   load(): Promise<Held<T> | null>
-  /**
-   * Keep a state, durably, if the last version is still `expected` (0: there is none).
-   * Return false, and change nothing, if it is another.
-   */
+  /** Keep a state, durably, if the last version is still `expected` (0: there is none); else return false. */
   commit(next: T, expected: number): Promise<boolean>
   /** Forget everything. */
   erase(): Promise<void>
@@ -60,46 +57,18 @@ export class MemoryStore<T = State> implements Store<T> {
   }
 }
 
-type Event = (() => void) | null
-
-interface Request<T = unknown> {
-  readonly result: T
-  readonly error: unknown
-  onsuccess: Event
-  onerror: Event
-  onupgradeneeded?: Event
-}
-
-interface Table {
-  get(key: string): Request<Held<any> | undefined>
-  put(value: Held<unknown>, key: string): Request
-  delete(key: string): Request
-}
-
-interface Transaction {
-  readonly error: unknown
-  oncomplete: Event
-  onabort: Event
-  objectStore(name: string): Table
-}
-
-interface Database {
-  createObjectStore(name: string): unknown
-  transaction(name: string, mode: string, options: { durability: string }): Transaction
-}
-
-/** As much of IndexedDB as is used. */
+/** A browser's `indexedDB`; the compiler has no names of browsers here. */
 export interface Databases {
-  open(name: string, version: number): Request<Database>
+  open(name: string, version: number): any
 }
 
 const [TABLE, KEY] = ['device', 'state']
 
 /** A store in IndexedDB; what it has kept is on disk. */
 export class IndexedStore<T = State> implements Store<T> {
-  private constructor(private readonly database: Database) {}
+  private constructor(private readonly database: any) {}
 
-  /** Open a database, `indexedDB` being the host's. */
+  /** Open a database of this name. */
   static async open<T = State>(databases: Databases, name: string): Promise<IndexedStore<T>> {
     const request = databases.open(name, 1)
     request.onupgradeneeded = () => request.result.createObjectStore(TABLE)
@@ -109,36 +78,34 @@ export class IndexedStore<T = State> implements Store<T> {
     }))
   }
 
-  load(): Promise<Held<T> | null> {
-    return this.within<Held<T> | null>('readonly', (table, give) => {
-      const request = table.get(KEY)
-      request.onsuccess = () => give(request.result ?? null)
-    }, null)
+  async load(): Promise<Held<T> | null> {
+    return (await this.within<Held<T>>('readonly', (_, held, give) => give(held))) ?? null
   }
 
-  commit(next: T, expected: number): Promise<boolean> {
-    return this.within('readwrite', (table, give) => {
-      const request = table.get(KEY)
-      request.onsuccess = () => {
-        if ((request.result?.version ?? 0) !== expected) return
-        table.put({ state: next, version: expected + 1 }, KEY)
-        give(true)
-      }
-    }, false)
+  async commit(next: T, expected: number): Promise<boolean> {
+    return (await this.within<true>('readwrite', (table, held, give) => {
+      if ((held?.version ?? 0) !== expected) return
+      table.put({ state: next, version: expected + 1 }, KEY)
+      give(true)
+    })) ?? false
   }
 
   async erase(): Promise<void> {
-    await this.within('readwrite', (table) => table.delete(KEY), null)
+    await this.within('readwrite', (table) => table.delete(KEY))
   }
 
-  /** Return what is given within a transaction, once it is on disk. */
-  private within<R>(mode: string, work: (table: Table, give: (found: R) => void) => void, none: R): Promise<R> {
+  /** Return what is given of what was held, once the transaction is on disk. */
+  private within<R>(
+    mode: string, work: (table: any, held: Held<T> | undefined, give: (found?: R) => void) => void,
+  ): Promise<R | undefined> {
     return new Promise((resolve, reject) => {
       const transaction = this.database.transaction(TABLE, mode, { durability: 'strict' })
-      let found = none
-      transaction.oncomplete = () => resolve(found)
+      const table = transaction.objectStore(TABLE)
+      let given: R | undefined
+      transaction.oncomplete = () => resolve(given)
       transaction.onabort = () => reject(transaction.error)
-      work(transaction.objectStore(TABLE), (given) => { found = given })
+      const request = table.get(KEY)
+      request.onsuccess = () => work(table, request.result, (found) => { given = found })
     })
   }
 }

@@ -9,10 +9,9 @@ import { shake256 } from '@noble/hashes/sha3.js'
 
 import { require, sha256, toBase64, toHex } from './documents.ts'
 import { power } from './field.ts'
-import { utf8 } from './platform.ts'
+import { type Bytes, bigEndian, concat, utf8 } from './platform.ts'
 import type { Answer } from './state.ts'
 import { type Task, readTokenKey } from './task.ts'
-import { type Bytes, bigEndian, concat } from './xof.ts'
 
 const TYPE = Uint8Array.of(0, 2)
 const SIZE = 256 // bytes of a signature

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 
 import { answered, decide } from '../src/decide.ts'
 import { readDocument, toHex } from '../src/documents.ts'
-import { bothPrices, matrixPrice, promise, total, vectorPrice } from '../src/ledger.ts'
+import { priceOf, promise, total } from '../src/ledger.ts'
 import { type Risk, percentOf, personOf, shareOf } from '../src/person.ts'
 import { type Published, readIndex } from '../src/published.ts'
 import { rowOf, toStars } from '../src/rows.ts'
@@ -76,7 +76,10 @@ test('rows are the same whole numbers as Python’s', () => {
   const { cases } = read(ours(), 'rows.json')
   for (const { sums, scale, rated, wish, row } of cases) {
     const starred = rated.map(([position, value, weight]: number[]) =>
-      ({ position, stars: toStars(value, scale), weight }))
+      ({
+        position, weight,
+        stars: toStars(value, { scale_low: scale.low, scale_high: scale.high, scale_step: scale.step }),
+      }))
     const found = rowOf(sums, starred, wish)
     expect(Object.fromEntries(found.flatMap((each, at) => (each ? [[String(at), each]] : [])))).toEqual(row)
   }
@@ -88,12 +91,7 @@ test('the ledger’s histories come to the same numbers as Python’s', () => {
   for (const { limits, asked, expected } of cases) {
     const lines: ReturnType<typeof promise>[] = []
     for (const one of asked) {
-      const presence = () => vectorPrice(one.bound, one.presence, false, one.items)
-      const price = one.part === 'pairs'
-        ? matrixPrice(one.bound, one.deviation, one.heads)
-        : one.values === 0
-          ? presence()
-          : bothPrices(presence(), vectorPrice(one.bound, one.values, true, one.items))
+      const price = priceOf({ sums: { ...one, type: one.part, heads: Array(one.heads) } })
       const about = { at: one.at, recommender: 'a', task: String(lines.length), part: one.part }
       lines.push(promise(limits, lines, price, one.wish, about))
     }

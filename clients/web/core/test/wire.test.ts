@@ -1,12 +1,11 @@
 import { expect, test } from 'vitest'
 
 import { labelledDigest, sha256, toBase64, toHex } from '../src/documents.ts'
-import { signed } from '../src/platform.ts'
+import { concat, signed } from '../src/platform.ts'
 import { configOf } from '../src/published.ts'
 import type { Answer } from '../src/state.ts'
-import { configurationOf, prioOf, readTask, refusedBy, taskId } from '../src/task.ts'
+import { configurationOf, readTask, refusedBy, taskId } from '../src/task.ts'
 import { headerOf, reportId, tokenIn } from '../src/tokens.ts'
-import { concat } from '../src/xof.ts'
 import { type Entry, ours, read, unhex } from './files.ts'
 
 const given = read(ours('wire'), 'documents.json')
@@ -19,7 +18,7 @@ test('tasks have the ids and configurations of the specification, and nobody ref
     const task = readTask(bytes(document))
     const found = taskId(bytes(document))
     expect(toBase64(found)).toBe(id)
-    expect(toHex(configurationOf(task, found, prioOf(task, found)))).toBe(configuration)
+    expect(toHex(configurationOf(task, found))).toBe(configuration)
     expect(refusedBy(task, given.known, given.now, RHO)).toBeNull()
   }
 })
