@@ -8,8 +8,9 @@ interface Asked {
   readonly send?: { readonly url: string; readonly body: Uint8Array<ArrayBuffer> }
 }
 
-const world = MadeUp.begin({ now: Date.now() / 1000, task: 8 * 60, items: 600 })
-Object.assign(globalThis, { world })
+/** Set by tests: the number of the model, another one on another day. */
+const { model = 1 } = globalThis as { model?: number }
+const world = MadeUp.begin({ now: Date.now() / 1000, task: 8 * 60, items: 600, model })
 
 addEventListener('message', ({ data: { core } }: MessageEvent<{ core: MessagePort }>) => {
   core.onmessage = async ({ data: { id, read, send } }: MessageEvent<Asked>) => {

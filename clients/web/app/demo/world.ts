@@ -35,8 +35,8 @@ export interface Wishes {
   readonly items?: number
   /** Unix seconds. */
   readonly now: number
-  /** A model is there from the beginning. */
-  readonly model?: boolean
+  /** The number of the model that is there from the beginning; 0: there is none. */
+  readonly model?: number
   /** The task that is under way takes so many seconds; 0: there is none. */
   readonly task?: number
 }
@@ -63,7 +63,7 @@ export class MadeUp implements Carrier {
   }
 
   private async publishAll(): Promise<void> {
-    const { name = 'Lantern Film Club', now, model = true, task = 0 } = this.wishes
+    const { name = 'Lantern Film Club', now, model = 1, task = 0 } = this.wishes
     const signing = [secretOf('leader'), secretOf('helper')] as const
     const card = async (organisation: string, url: string, key: Bytes): Promise<Server> => ({
       authority: '', identity: toBase64(secretOf(organisation)), organisation, signing: await publicOf(key), url,
@@ -77,7 +77,7 @@ export class MadeUp implements Carrier {
     const catalogue = await this.catalogue()
     const keys = await this.keys(signing)
     this.index = { catalogue, keys, model: '', name, servers: '', task: '', type: 'index', version: 2 }
-    if (model) this.publishModel(1)
+    if (model > 0) this.publishModel(model)
     if (task > 0) await this.ask(now, task)
     this.publishIndex()
   }

@@ -39,11 +39,11 @@ export interface Opened {
   readonly errors: string[]
 }
 
-/** Open the app; `#LINK` is how an invitation reaches it. */
+/** Open the app on a new device; `#LINK` is how an invitation reaches it. */
 export async function opened(browser: Browser, address: string, {
   width = 390, height = 844, dark = false, link = '', language = 'en',
 } = {}): Promise<Opened> {
-  const page = await browser.newPage()
+  const page = await (await browser.createBrowserContext()).newPage()
   const errors: string[] = []
   page.on('pageerror', (error) => errors.push(String(error)))
   page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()) })

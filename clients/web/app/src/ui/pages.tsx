@@ -43,8 +43,7 @@ export function Invitation({ invited, speech, act }: With & { readonly invited: 
       <button type="button" class="quiet" onClick={() => act({ do: 'back' })}><Picture of="back" /> {say('back')}</button>
       <h1>{say('invited.title', { name })}</h1>
       <Text speech={speech} of="invited.what" values={{ name }} />
-      <h2>{say('invited.who')}</h2>
-      <ul class="who">
+      <ul class="who" aria-label={say('invited.who')}>
         <li><b>{name}</b><small><span class="domain">{domain}</span> · {say('invited.asks')}</small></li>
         <Servers servers={servers} speech={speech} />
       </ul>
@@ -92,9 +91,11 @@ function Picks({ pick, genres, decades, speech, act }: With & {
   )
 }
 
-const Rows = ({ titles, stars, speech, act }: With & { readonly titles: readonly Title[]; readonly stars: boolean }): VNode => (
-  <ul class="rows">{titles.map((title) => <Row key={title.id} title={title} stars={stars} speech={speech} act={act} />)}</ul>
-)
+const Rows = ({ titles, ...row }: With & {
+  readonly titles: readonly Title[]
+  readonly stars: boolean
+  readonly deep?: boolean
+}): VNode => <ul class="rows">{titles.map((title) => <Row key={title.id} title={title} {...row} />)}</ul>
 
 const More = ({ more, speech, act }: With & { readonly more: boolean }): VNode | null =>
   more ? <button type="button" class="plain wide" onClick={() => act({ do: 'more' })}>{speech.say('list.more')}</button> : null
@@ -125,7 +126,7 @@ export function ListPage({ view, shown, speech, act }: With & { readonly view: A
       {fresh.length > 0 && before !== null && (
         <section class="news">
           <h2>{say('list.new', { day: speech.day(before, Date.now() / 1000) })}</h2>
-          <Rows titles={fresh} stars={view.stars} speech={speech} act={act} />
+          <Rows titles={fresh} stars={view.stars} speech={speech} act={act} deep />
         </section>
       )}
       <Rows titles={titles.filter(({ id }) => !newer.has(id))} stars={view.stars} speech={speech} act={act} />
@@ -166,7 +167,7 @@ export function RatePage({ view, shown, speech, act }: With & { readonly view: A
         {titles.map((title) => (
           <li key={title.id} class={title.stars === null ? 'tile' : 'tile rated'}>
             <Cover {...title} />
-            <h3 class="unseen">{title.title}, {about(title)}</h3>
+            <h2 class="unseen">{title.title}, {about(title)}</h2>
             <Stars title={title} stars={view.stars} speech={speech} act={act} />
           </li>
         ))}
@@ -180,12 +181,15 @@ export function RatePage({ view, shown, speech, act }: With & { readonly view: A
 /** The list as it is now, in sight while rating. */
 export function Strip({ view, shown, speech, act }: With & { readonly view: AppView; readonly shown: RateView }): VNode {
   const { say } = speech
-  if (shown.strip.length === 0) return <div class="strip"><small>{say('rate.stripEmpty')}</small></div>
   return (
-    <button type="button" class="strip" onClick={() => act({ do: 'tab', tab: 'list' })}>
-      <small><b>{say('rate.strip')}</b>{view.sent === 0 && <> · {say('rate.nothingLeft')}</>}</small>
-      <ol>{shown.strip.map((title) => <li key={title.id}><Cover {...title} small /><span>{title.title}</span></li>)}</ol>
-    </button>
+    <section class="strip" aria-label={say('rate.strip')}>
+      {shown.strip.length === 0 ? <small>{say('rate.stripEmpty')}</small> : (
+        <button type="button" onClick={() => act({ do: 'tab', tab: 'list' })}>
+          <small><b>{say('rate.strip')}</b>{view.sent === 0 && <> · {say('rate.nothingLeft')}</>}</small>
+          <ol>{shown.strip.map((title) => <li key={title.id}><Cover {...title} small /><span>{title.title}</span></li>)}</ol>
+        </button>
+      )}
+    </section>
   )
 }
 
@@ -211,7 +215,7 @@ export function SavedPage({ view, shown, speech, act }: With & { readonly view: 
 export function Ask({ asked, speech, act }: With & { readonly asked: Asked }): VNode {
   const { say } = speech
   const { before, after, month, life, name, rated, servers } = asked
-  const then = (from: string, to: string): string => say('gauge.then', { before: from, after: to })
+  const then = (from: string, to: string): string => say('gauge.then', { from, to })
   return (
     <main class="page narrow ask" id="main">
       <h1>{say('ask.title')}</h1>

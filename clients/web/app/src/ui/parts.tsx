@@ -86,7 +86,13 @@ export const about = ({ year, genres }: Title): string =>
   [year === null ? '' : String(year), genres.slice(0, 2).join(', ')].filter((each) => each !== '').join(' · ')
 
 /** A title of a list: cover, what it is, why it is here, and stars. */
-export function Row({ title, stars, speech, act }: With & { readonly title: Title; readonly stars: boolean }): VNode {
+export function Row({ title, stars, speech, act, deep = false }: With & {
+  readonly title: Title
+  readonly stars: boolean
+  /** Another heading stands above it, besides the page's. */
+  readonly deep?: boolean
+}): VNode {
+  const Heading = deep ? 'h3' : 'h2'
   const { say } = speech
   const named = { title: title.title }
   if (title.hidden) {
@@ -101,7 +107,7 @@ export function Row({ title, stars, speech, act }: With & { readonly title: Titl
     <li class="row">
       <Cover {...title} small />
       <div class="what">
-        <h3>{title.title}</h3>
+        <Heading>{title.title}</Heading>
         <p class="about">
           {title.fresh && <mark>{say('list.badge')}</mark>}
           {about(title)}
@@ -151,6 +157,7 @@ export function Levels({ levels, level, speech, choose }: Pick<With, 'speech'> &
   const { name: chosen, risk } = levels.find(({ name }) => name === level) ?? levels[0]
   return (
     <>
+      <small>{say('level.what')}</small>
       <div class="levels" role="radiogroup" aria-label={say('invited.level')}>
         {levels.map(({ name, risk: { other } }) => (
           <label key={name} class={name === level ? 'level chosen' : 'level'}>

@@ -35,9 +35,10 @@ export const de: Words = {
   'level.gain.careful': 'Nimmt an den wenigsten Summen teil.',
   'level.gain.middle': 'Nimmt an mehr Summen teil.',
   'level.gain.open': 'Nimmt an den meisten teil.',
-  'level.of': 'von 100',
+  'level.what': 'Wie oft ein Tipp über dich stimmt, höchstens. Eine Münze: 50 von 100.',
+  'level.of': 'von 100, höchstens',
   'level.sentence': 'Wer sonst alles über dich weiß und rät, welche von zwei Geschichten deine ist, hat in deinem ganzen Leben höchstens {right} von 100 Mal recht: {adjective}.',
-  'level.noise': 'Eine Münze hat 50 Mal recht. Dich schützt das Rauschen, nicht die Zahl der Leute.',
+  'level.noise': 'Dich schützt das Rauschen, nicht die Zahl der Leute.',
 
   'odds.coin': 'kaum besser als eine Münze',
   'odds.little': 'etwas besser als eine Münze',
@@ -66,7 +67,6 @@ export const de: Words = {
 
   'title.rate': '{title} bewerten',
   'title.star': '{n} {n|Stern|Sterne}',
-  'title.take': 'Bewertung zurücknehmen',
   'title.know': 'Kenne ich',
   'title.save': '{title} merken',
   'title.hide': '{title} ausblenden',
@@ -112,7 +112,7 @@ export const de: Words = {
   'gauge.month': 'Dein Budget für 30 Tage, verbraucht',
   'gauge.life': 'Dein Budget fürs Leben, verbraucht',
   'gauge.percent': '{n} %',
-  'gauge.then': '{before}, dann {after}',
+  'gauge.then': '{from}, dann {to}',
 
   'privacy.title': 'Privat',
   'privacy.spent': 'Was hinausging, verrät',

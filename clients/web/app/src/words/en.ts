@@ -33,9 +33,10 @@ export const en = {
   'level.gain.careful': 'Takes part in the fewest sums.',
   'level.gain.middle': 'Takes part in more of them.',
   'level.gain.open': 'Takes part in the most.',
-  'level.of': 'of 100',
+  'level.what': 'How often a guess about you is right, at most. A coin: 50 of 100.',
+  'level.of': 'of 100, at most',
   'level.sentence': 'Whoever knows everything else about you and guesses which of two histories is yours is right at most {right} times in 100, in your whole life: {adjective}.',
-  'level.noise': 'A coin is right 50 times. What protects you is noise, not the number of people.',
+  'level.noise': 'What protects you is noise, not the number of people.',
 
   'odds.coin': 'hardly better than a coin',
   'odds.little': 'a little better than a coin',
@@ -64,7 +65,6 @@ export const en = {
 
   'title.rate': 'Rate {title}',
   'title.star': '{n} {n|star|stars}',
-  'title.take': 'Take the rating back',
   'title.know': 'I know it',
   'title.save': 'Remember {title}',
   'title.hide': 'Hide {title}',
@@ -110,7 +110,7 @@ export const en = {
   'gauge.month': 'Your budget of 30 days, used',
   'gauge.life': 'Your budget for life, used',
   'gauge.percent': '{n} %',
-  'gauge.then': '{before}, then {after}',
+  'gauge.then': '{from}, then {to}',
 
   'privacy.title': 'Privacy',
   'privacy.spent': 'What has left tells',
