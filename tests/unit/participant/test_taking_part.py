@@ -84,6 +84,24 @@ def test_the_servers_sum_what_devices_send(make: Make, sums: Any) -> None:
     assert not rows[2].any()
 
 
+def test_what_was_read_is_kept_when_the_owner_changes_something_meanwhile(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, file = published_in(task=task()), make(state())
+    commit = file.commit
+
+    def late(state: State, expected: int) -> Committed:
+        monkeypatch.undo()
+        file.change(lambda held: held.with_rating(FILMS, ITEMS[0], Rated(5.0)))
+        return commit(state, expected)
+
+    monkeypatch.setattr(file, "commit", late)
+    participant(file, outside).step()
+    held = file.load().state
+    assert held.only().answer is not None
+    assert held.ratings_of(FILMS)[ITEMS[0]].value == 5.0
+
+
 def test_a_used_up_budget_sends_zeros(make: Make) -> None:
     asked = task()
     outside = published_in(task=asked)

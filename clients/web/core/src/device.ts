@@ -4,7 +4,7 @@
  * A step either works on ratings or sends: a report is made before its moment, and leaves at it.
  */
 
-import { type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
+import { type Decision, type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
 import { PrivacyError, ProtocolError } from './documents.ts'
 import { exported, imported } from './lock.ts'
 import { type Bytes, random } from './platform.ts'
@@ -102,7 +102,7 @@ export class Device {
   }
 
   private async decided(now: number): Promise<void> {
-    const { store, say } = this.platform
+    const { store } = this.platform
     let published: ReadonlyMap<string, Published> = new Map()
     // Or the clock was put back.
     const { every = POLL_EVERY } = this.platform
@@ -110,18 +110,25 @@ export class Device {
       published = await this.look(Math.floor(now))
       this.lookAt = now + every * (0.5 + random(1)[0] / 256)
     }
-    const held = await this.held()
-    const decision = await decide(held.state, published, Math.floor(this.platform.now()))
-    const committed = await Committed.commit(store, decision.state, held.version)
-    if (committed === null) return // the owner was here; it is decided again at the next step
+    for (let tries = 0; tries < 16; tries++) {
+      const held = await this.held()
+      const decision = await decide(held.state, published, Math.floor(this.platform.now()))
+      const committed = await Committed.commit(store, decision.state, held.version)
+      if (committed !== null) return this.made(committed, decision, Math.floor(now))
+      // The owner was here: it is decided again, on what was read.
+    }
+  }
+
+  /** Make what is to be sent, of what was decided. */
+  private async made(committed: Committed, { said, sending }: Decision, now: number): Promise<void> {
     this.version = committed.version
-    decision.said.forEach((each) => say?.(each))
-    for (const sending of decision.sending) {
+    said.forEach((each) => this.platform.say?.(each))
+    for (const each of sending) {
       try {
-        this.ready.push({ sending, sealed: await seal(committed, sending, Math.floor(now)) })
+        this.ready.push({ sending: each, sealed: await seal(committed, each, now) })
       } catch (error) {
         if (!(error instanceof ProtocolError)) throw error
-        await this.take(sending, null)
+        await this.take(each, null)
       }
     }
   }

@@ -6,7 +6,9 @@ import { priceOf, promise, total } from '../src/ledger.ts'
 import { type Risk, percentOf, personOf, shareOf } from '../src/person.ts'
 import { type Published, readIndex } from '../src/published.ts'
 import { rowOf, toStars } from '../src/rows.ts'
-import { type Joined, type State, join, newState } from '../src/state.ts'
+import { Device } from '../src/device.ts'
+import { type Joined, type State, join, newState, rate } from '../src/state.ts'
+import { MemoryStore } from '../src/store.ts'
 import { type Entry, ours, read, unhex } from './files.ts'
 
 const NAMES = {
@@ -126,4 +128,32 @@ test('a document has one spelling', () => {
     '{"a":"\\u00e9"}', '{"a":1}\n', '\ufeff{"a":1}', '{"a":1e21}']) {
     expect(() => readNumber(bad), bad).toThrow(/refused/)
   }
+})
+
+test('what was read is kept when the owner changes something meanwhile', async () => {
+  const { begin, steps } = read(ours(), 'decide.json').cases[0]
+  const step = steps.find((each: Entry) => each.published)
+  const { index, files } = step.published
+  const address = begin.invitation.address
+  const store = new MemoryStore()
+  const commit = store.commit.bind(store)
+  const carrier = {
+    async read(url: string) {
+      const digest = /-([\w-]{43})\.\w+$/.exec(url)?.[1]
+      return digest === undefined ? new TextEncoder().encode(index) : unhex(files[digest])
+    },
+    async date() { return null },
+    async send() { throw new Error('nothing is due') },
+  }
+  const fresh = { ...newState(begin.limits, begin.wish), seed: unhex(begin.seed) }
+  const device = await Device.open({ store, carrier, now: () => step.now }, join(fresh, begin.invitation))
+  store.commit = async (next, expected) => {
+    store.commit = commit
+    await device.change((state) => rate(state, address, 'a', { value: 5, weight: 1000, at: step.now }))
+    return commit(next, expected)
+  }
+  await device.step()
+  const { state } = await device.held()
+  expect(state.joined[0].catalogue).not.toBe('')
+  expect(Object.keys(state.ratings[address])).toEqual(['a'])
 })

@@ -22,6 +22,7 @@ POLL_EVERY = 300.0
 """Seconds, about, between two looks at what is published."""
 
 _SOON = 1.0
+_TRIES = 16
 _OS = secrets.SystemRandom()
 
 
@@ -84,12 +85,16 @@ class Participant:
         if now >= self._look_at or self._look_at > now + 3 * self._every:
             published = self._look(int(now))
             self._look_at = now + self._every * (0.5 + _OS.random())
-        held = self._file.load()
-        decision = decide(held.state, published, int(self._clock()))
-        try:
-            committed = self._file.commit(decision.state, held.version)
-        except ChangedError:
-            return  # the owner was here; it is decided again at the next step
+        for _ in range(_TRIES):
+            held = self._file.load()
+            decision = decide(held.state, published, int(self._clock()))
+            try:
+                committed = self._file.commit(decision.state, held.version)
+                break
+            except ChangedError:
+                continue  # the owner was here: it is decided again, on what was read
+        else:
+            return
         self._version = committed.version
         self._say(decision.said)
         for sending in decision.sending:
