@@ -8,9 +8,9 @@ interface Asked {
   readonly send?: { readonly url: string; readonly body: Uint8Array<ArrayBuffer> }
 }
 
-/** Set by tests: the number of the model, another one on another day. */
-const { model = 1 } = globalThis as { model?: number }
-const world = MadeUp.begin({ now: Date.now() / 1000, task: 8 * 60, items: 600, model })
+/** Set by tests: the number of the model, another one on another day; and how many titles there are. */
+const { model = 1, items = 600 } = globalThis as { model?: number; items?: number }
+const world = MadeUp.begin({ now: Date.now() / 1000, task: 8 * 60, items, model })
 
 addEventListener('message', ({ data: { core } }: MessageEvent<{ core: MessagePort }>) => {
   core.onmessage = async ({ data: { id, read, send } }: MessageEvent<Asked>) => {

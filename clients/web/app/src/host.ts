@@ -119,10 +119,10 @@ export class Host {
         this.look = { ...FIRST_LOOK, tab: this.look.tab }
         return this.visit()
       case 'tab': return this.turnTo(act.tab)
-      case 'pick': this.look = { ...this.look, pick: act.pick, count: PAGE, pinned: new Map() }; return
+      case 'pick': this.look = { ...this.look, pick: act.pick, count: PAGE, still: [] }; return
       case 'search': this.look = { ...this.look, search: act.text.slice(0, 100), count: PAGE }; return
       case 'mine': this.look = { ...this.look, mine: act.on, search: '', count: PAGE }; return
-      case 'more': this.look = { ...this.look, count: this.look.count + PAGE }; return
+      case 'more': this.look = { ...this.look, count: this.look.count + PAGE, still: [] }; return
       case 'rate': return this.rate(act.id, act.stars)
       case 'save': return this.mark('saved', act.id, act.on)
       case 'hide': return this.mark('hidden', act.id, act.on)
@@ -192,13 +192,16 @@ export class Host {
       if (!(error instanceof ProtocolError)) throw error
       return this.say('other servers')
     }
-    this.open = null
-    this.adding = false
-    this.address = invitation.address
+    this.busy = true
+    await this.draw()
     // A new device looks at once at what is published.
     this.device = await deviceOf(this.outside, this.store, () => void this.draw())
     this.tellOrigins((await this.device.held()).state)
     await this.device.step()
+    this.busy = false
+    this.open = null
+    this.adding = false
+    this.address = invitation.address
     await this.visit()
     await this.turnTo('rate')
     this.wake()
@@ -207,7 +210,7 @@ export class Host {
   private async turnTo(tab: Look['tab']): Promise<void> {
     const { state } = await this.device.held()
     this.look = {
-      ...this.look, tab, pick: NO_PICK, search: '', mine: false, count: PAGE, pinned: new Map(),
+      ...this.look, tab, pick: NO_PICK, search: '', mine: false, count: PAGE, still: [],
       ratedBefore: new Set(Object.keys(state.ratings[this.address] ?? {})),
     }
     if (tab === 'list') await this.visit()
@@ -218,7 +221,7 @@ export class Host {
     const at = Math.floor(this.outside.now())
     const { items } = await this.shelves()
     if (items === null || !items.positions.has(id)) return
-    await this.pin(id)
+    await this.still()
     const rated = stars === null ? null : { value: valueOf(stars, items), weight: WHOLE, at }
     await this.change((state) => {
       const saved = keptIn(state).saved
@@ -230,18 +233,18 @@ export class Host {
 
   private async mark(what: 'saved' | 'hidden', id: string, on: boolean): Promise<void> {
     const { address } = this
-    if (what === 'hidden' && on) await this.pin(id)
+    if (what === 'hidden' && on) await this.still()
     await this.change((state) => {
       const marks = keptIn(state)[what]
       return withKept(state, { [what]: { ...marks, [address]: toggled(marks[address] ?? [], id, on) } })
     })
   }
 
-  /** Let a title stay where it is in the list, so that nothing jumps under a thumb. */
-  private async pin(id: string): Promise<void> {
-    if (this.look.tab !== 'list') return
-    const at = (await this.shelves()).list().titles.findIndex((each) => each.id === id)
-    if (at >= 0) this.look = { ...this.look, pinned: new Map([...this.look.pinned, [id, at]]) }
+  /** Let the list stay as it is, so that nothing jumps under a thumb. */
+  private async still(): Promise<void> {
+    if (this.look.tab !== 'list' || this.look.still.length > 0) return
+    const { titles } = (await this.shelves()).list()
+    this.look = { ...this.look, still: titles.map((each) => each.id) }
   }
 
   /** Remember what the list shows, and, where the last look is long ago, what it showed then. */
@@ -339,7 +342,7 @@ export class Host {
     const { state } = await this.device.held()
     const shown = { host: this.outside.host, language: keptIn(state).language, notice: this.notice }
     if (this.open !== null) {
-      return { ...shown, page: 'invited', invited: invitedOf(this.open.invitation, state, this.level) }
+      return { ...shown, page: 'invited', invited: invitedOf(this.open.invitation, state, this.level, this.busy) }
     }
     const members = active(state)
     const joined = members.find(({ invitation }) => invitation.address === this.address)

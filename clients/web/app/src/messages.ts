@@ -72,6 +72,8 @@ export interface Invited {
   readonly level: LevelName
   /** The level is of the person, for all recommenders: it was chosen before. */
   readonly chosenBefore: boolean
+  /** Public files are being read. */
+  readonly busy: boolean
 }
 
 /** A report that the next sum would have of the person, if they say yes. */

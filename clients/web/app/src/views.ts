@@ -5,7 +5,7 @@ import {
   WHOLE, itemsOf, ownRow, personOf, priceOf, promise, readTask, toHex, total,
   worstWithin,
 } from '@hdpmf/core'
-import { Lists, type Reason } from '@hdpmf/core/lists'
+import { Lists, type Reason, type Recommended } from '@hdpmf/core/lists'
 
 import { type Seen, keptIn } from './kept.ts'
 import {
@@ -24,14 +24,14 @@ export interface Look {
   readonly count: number
   /** What had been rated when the wall was opened: it is not on it again. */
   readonly ratedBefore: ReadonlySet<string>
-  /** Where titles stood that were rated or hidden in the list: they stay there until it is left. */
-  readonly pinned: ReadonlyMap<string, number>
+  /** The list as it was when something in it was rated or hidden: so it stays until it is left. */
+  readonly still: readonly string[]
 }
 
 export const PAGE = 24
 export const NO_PICK: Pick = { genre: '', decade: null }
 export const FIRST_LOOK: Look = {
-  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(), pinned: new Map(),
+  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(), still: [],
 }
 const STRIP = 5
 const NEW_AMONG = 24
@@ -51,16 +51,16 @@ const serverOf = ({ organisation, url }: Card): Server => {
   return { organisation, domain, known: isKnown(organisation, domain) }
 }
 
-export const serversOf = ({ invitation: { servers } }: Pick2): readonly Server[] =>
+const serversOf = ({ servers }: Joined['invitation']): readonly Server[] =>
   [serverOf(servers.leader), serverOf(servers.helper)]
-type Pick2 = { readonly invitation: Joined['invitation'] }
 
 export const invitedOf = (
-  invitation: Joined['invitation'], state: State, level: LevelName,
+  invitation: Joined['invitation'], state: State, level: LevelName, busy: boolean,
 ): Invited => ({
+  busy,
   name: invitation.name,
   domain: domainOf(invitation.address),
-  servers: serversOf({ invitation }),
+  servers: serversOf(invitation),
   levels: levels(),
   level,
   chosenBefore: keptIn(state).levelChosen,
@@ -113,12 +113,13 @@ export class Shelves {
   }
 
   list(): ListView {
-    const { since, fresh, look: { pick, count, pinned } } = this
-    const found = this.best(count + 1, pick)
-    const titles = found.slice(0, count).map(({ item, stars, reason }) => this.title(item, stars, reason))
-    for (const [id, at] of [...pinned].sort(([, one], [, other]) => one - other)) {
-      if (titles.every((each) => each.id !== id)) titles.splice(at, 0, this.title(id))
-    }
+    const { since, fresh, look: { pick, count, still } } = this
+    const found = this.best(Math.max(count + 1, 2 * still.length), pick)
+    const drawn = (each: Recommended): Title => this.title(each.item, each.stars, each.reason)
+    const titles = still.length === 0 ? found.slice(0, count).map(drawn) : still.map((id) => {
+      const here = found.find(({ item }) => item === id)
+      return here === undefined ? this.title(id) : drawn(here)
+    })
     const unpicked = pick.genre === '' && pick.decade === null
     return {
       tab: 'list', ...this.choices(), pick, before: since?.at ?? null,
@@ -157,7 +158,7 @@ export class Shelves {
     return this.lists?.choices ?? { genres: this.items === null ? [] : genresOf(this.items), decades: [] }
   }
 
-  private best(n: number, { genre, decade }: Pick): ReturnType<Lists['recommend']> {
+  private best(n: number, { genre, decade }: Pick): Recommended[] {
     if (this.lists === null) return []
     const only = {
       ...(genre === '' ? {} : { genres: [genre] }),
@@ -263,7 +264,7 @@ export function askedOf(state: State, joined: Joined, now: number): Asked | null
   const { limits } = state
   return {
     name: joined.invitation.name,
-    servers: serversOf(joined),
+    servers: serversOf(joined.invitation),
     rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
     before: personOf(spent),
     after: personOf(after),
@@ -294,7 +295,7 @@ const memberOf = (state: State, joined: Joined): Member => ({
   address: joined.invitation.address,
   name: joined.invitation.name,
   domain: domainOf(joined.invitation.address),
-  servers: serversOf(joined),
+  servers: serversOf(joined.invitation),
   enrolled: joined.enrolled,
   left: joined.left,
   rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,

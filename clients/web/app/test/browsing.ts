@@ -41,7 +41,7 @@ export interface Opened {
 
 /** Open the app on a new device; `#LINK` is how an invitation reaches it. */
 export async function opened(browser: Browser, address: string, {
-  width = 390, height = 844, dark = false, link = '', language = 'en',
+  width = 390, height = 844, dark = false, link = '', language = 'en', items = 600,
 } = {}): Promise<Opened> {
   const page = await (await browser.createBrowserContext()).newPage()
   const errors: string[] = []
@@ -49,9 +49,10 @@ export async function opened(browser: Browser, address: string, {
   page.on('console', (message) => { if (message.type() === 'error') errors.push(message.text()) })
   await page.setViewport({ width, height, deviceScaleFactor: 1 })
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }]).catch(() => undefined)
-  await page.evaluateOnNewDocument((tag: string) => {
+  await page.evaluateOnNewDocument((tag: string, count: number) => {
     Object.defineProperty(navigator, 'language', { get: () => tag })
-  }, language)
+    Object.assign(globalThis, { items: count })
+  }, language, items)
   await page.goto(`${address}/${link === '' ? '' : `#${link}`}`)
   const ui = await cell(page, 'ui.html')
   await ui.waitForSelector('h1')

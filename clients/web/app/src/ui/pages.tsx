@@ -36,7 +36,7 @@ export function Start({ busy, speech, act, onBack }: With & { readonly busy: boo
 
 export function Invitation({ invited, speech, act }: With & { readonly invited: Invited }): VNode {
   const { say } = speech
-  const { name, domain, servers, levels, level, chosenBefore } = invited
+  const { name, domain, servers, levels, level, chosenBefore, busy } = invited
   const unknown = servers.filter(({ known }) => !known)
   return (
     <main class="page narrow" id="main">
@@ -56,7 +56,7 @@ export function Invitation({ invited, speech, act }: With & { readonly invited: 
         : <Levels levels={levels} level={level} speech={speech} choose={(each) => act({ do: 'level', level: each })} />}
       <div class="foot">
         <small>{say('invited.joins')}</small>
-        <button type="button" class="strong" onClick={() => act({ do: 'join' })}>{say('invited.join')}</button>
+        <button type="button" class="strong" disabled={busy} onClick={() => act({ do: 'join' })}>{say(busy ? 'invited.busy' : 'invited.join')}</button>
       </div>
     </main>
   )

@@ -26,6 +26,7 @@ export const de: Words = {
   'invited.level': 'Wie privat, ein Leben lang?',
   'invited.chosen': 'Deine Stufe, für alle Empfehler zusammen: {level}. Du änderst sie unter Privat.',
   'invited.join': 'Mitmachen',
+  'invited.busy': 'Die Titel kommen …',
   'invited.joins': 'Damit sagst du, dass dieses Gerät dabei ist. Bewertungen gehen nur hinaus, wenn du später zustimmst.',
   'back': 'Zurück',
 

@@ -24,6 +24,7 @@ export const en = {
   'invited.level': 'How private, for a whole life?',
   'invited.chosen': 'Your level, for all recommenders together: {level}. Change it under Privacy.',
   'invited.join': 'Join',
+  'invited.busy': 'Getting the titles …',
   'invited.joins': 'Joining says that this device takes part. Nothing you rate leaves unless you agree later.',
   'back': 'Back',
 
