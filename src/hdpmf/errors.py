@@ -236,6 +236,11 @@ _HINTS: dict[str, dict[Language, str]] = {
         "shell": "--duplicates last (or mean)",
         "toml": 'duplicates = "last" (or mean)',
     },
+    "file": {
+        "python": "read it with Ratings.read",
+        "shell": "give it with --train",
+        "toml": 'name it as file = "..." under [data.NAME]',
+    },
 }
 
 

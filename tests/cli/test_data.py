@@ -32,6 +32,13 @@ def test_list(call: Call) -> None:
     assert all(one["title"] in shown for one in found)
 
 
+def test_a_file_is_no_data_set(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "own.csv").touch()
+    for more in (), ("--scale", 1, 10):
+        result = call("train", "hdp-sum", "--data", tmp_path / "own.csv", "--out", "m", *more)
+        assert "own.csv is a file and no data set; give it with --train" in result.err
+
+
 def test_info(call: Call) -> None:
     found = call("data", "info", "synthetic", "--json").json
     assert (found["users"], found["items"], found["ratings"]) == (600, 400, 40_000)

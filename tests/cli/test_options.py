@@ -136,7 +136,7 @@ def test_what_is_recorded_is_what_ran(call: Call, files: tuple[Path, Path]) -> N
     assert (paid["epochs"], paid["learning_rate"], paid["solver"]) == (50, 0.1, "batch")
     assert paid["mse"] != call("evaluate", "hdpmf-paid", *source).json["mse"]
     assert paid["mse"] == call("evaluate", "hdpmf-paid", "--set", "epochs=50", *source).json["mse"]
-    sums = call("evaluate", "hdp-sum", "--set", "features=false", *source).json
+    sums = call("evaluate", "hdp-sum", "--set", "features=off", *source).json
     assert sums["features"] is False
     assert not {"n_factors", "learning_rate", "reg", "epochs", "solver", "h", "noise"} & sums.keys()
     once = call("evaluate", "hdpmf", "--epochs", 1, "--set", "noise=once", *source).json

@@ -44,7 +44,10 @@ def model(tmp_path_factory: pytest.TempPathFactory, weights: PrivacyWeights) -> 
 def test_a_folder_that_is_not_there_is_named(call: Call, model: Path, tmp_path: Path) -> None:
     result = call("privacy", "statement", model, "--out", tmp_path / "none" / "page.html")
     assert f"make the folder {tmp_path / 'none'} or choose another" in result.err
-    assert "free space" not in result.err
+    (tmp_path / "file").touch()
+    other = call("privacy", "statement", model, "--out", tmp_path / "file" / "page.html")
+    assert "choose another folder" in other.err
+    assert "free space" not in result.err + other.err
 
 
 def test_whole_people_cost_what_their_own_weights_cost(

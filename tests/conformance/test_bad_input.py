@@ -190,6 +190,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         UUIDS, UUIDS, [1, 2]), users=dict.fromkeys(UUIDS, 0.5)), "OK PrivacyWeights"),
     "dates beside columns": (lambda: told(Ratings.from_arrays([1], [1], [2], timestamps=[
         dt.date(2021, 1, 1)])), "[1609459200]"),
+    "a file for a data set": (lambda: load_dataset(__file__), "read it with Ratings.read"),
     "a data set that is near": (lambda: load_dataset("ml-20m"), "did you mean"),
     "no title, no genre": (lambda: ItemTable.of(ITEMS.assign(
         title=["One", np.nan], genres=[np.nan, "a|b"])).genres, "OK ((), ('a', 'b'))"),

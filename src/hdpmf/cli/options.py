@@ -193,7 +193,7 @@ MERGING = ("error", "last", "last-row", "mean")
 Duplicates = Annotated[
     str | None,
     data_option(
-        "Which of several ratings of one item by one user counts; last and first go by time.",
+        "Which of several ratings of one item by one user counts; last goes by time.",
         "|".join(MERGING),
         default="error",
         words=MERGING,
@@ -284,7 +284,7 @@ _SET = model_option(
     "--set",
 )
 
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_TRUTH = dict.fromkeys(("true", "yes", "on"), True) | dict.fromkeys(("false", "no", "off"), False)
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 

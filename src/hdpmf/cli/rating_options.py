@@ -62,6 +62,9 @@ class RatingsOptions:
             raise ConfigError("give the ratings: --train FILE or --data NAME")
         scaled = self.scale or self.step
         if self.data is not None and (scaled or self.duplicates or self.column or self.implicit):
+            from hdpmf.common.data import dataset_info
+
+            dataset_info(self.data)  # or it is a file
             raise ConfigError(
                 "--scale, --step, --column, --duplicates and --implicit describe files; a data set "
                 "of --data knows its own"

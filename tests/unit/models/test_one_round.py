@@ -5,10 +5,12 @@ import pytest
 
 from hdpmf.common.data import Ratings, RatingScale, synthetic_world
 from hdpmf.common.data.item_features import fingerprint
+from hdpmf.common.methods import METHODS
 from hdpmf.common.model.public_model import read_part, write_part
 from hdpmf.common.privacy import PrivacyWeights
+from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.errors import ConfigError, ModelFileError, PrivacyError, RatingsError
-from hdpmf.models import HDPBit, HDPPairs, HDPSum, ItemFeatures, hdp_bit, load_model
+from hdpmf.models import HDPBit, HDPPairs, HDPSum, ItemFeatures, hdp_bit, load_model, make_model
 
 KINDS = [HDPSum(rng=0), HDPSum(features=False, rng=0), HDPBit(rng=0), HDPPairs(rng=0)]
 IDS = ["sums", "no features", "bits", "pairs"]
@@ -220,3 +222,38 @@ def test_lists_are_trained_in_fit_unless_nobody_wants_them(monkeypatch):
     assert len(trained) == 1
     assert later.recommend(1, n=5) == now.recommend(1, n=5)
     assert len(trained) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "implicit", "words"),
+    [
+        ("hdp-sum", False, "every item of the catalogue two whole numbers"),
+        ("hdp-sum", True, "(of choices without ratings, one)"),
+        ("private-popular", False, "every item of the catalogue one whole number, once"),
+        ("hdp-pairs", False, "every item of the catalogue (with stars, two, and one for all"),
+        ("hdp-pairs", True, "first one for every item"),
+    ],
+)
+def test_a_run_releases_the_sums_that_its_claim_counts(name, implicit, words, monkeypatch):
+    """Each released number has noise of its own: another sum, or one by groups, has more of it."""
+    drawn = []
+
+    def counting(draw):
+        def counted(self, *arguments):
+            noise = draw(self, *arguments)
+            drawn.append(noise.size)
+            return noise
+
+        return counted
+
+    for law in ("discrete_laplace", "discrete_gaussian"):
+        monkeypatch.setattr(SeededNoise, law, counting(getattr(SeededNoise, law)))
+    world = synthetic_world(60, 40, 900, rng=3, implicit=implicit)
+    model, n, form = make_model(name, rng=0).fit(world), world.n_items, METHODS[name].form
+    rows = n if implicit or name == "private-popular" else 2 * n + 1
+    if name == "hdp-pairs":
+        heads = model.plan(world).heads
+        rows = 2 * (rows + heads * (heads + 1) // 2)  # two servers add their noise
+    assert sum(drawn) == rows
+    assert words in form.sent
+    assert form.claims["sums"].sees.startswith("one sum over devices")

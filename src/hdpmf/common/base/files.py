@@ -6,6 +6,7 @@ imported where they are needed, so that the library can be imported anywhere.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -75,8 +76,10 @@ def atomic_write(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o644
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         reason = error.strerror or type(error).__name__
-        remedy = "free space or choose another folder"
-        if isinstance(error, FileNotFoundError):
+        remedy = "choose another folder"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "free space or choose another folder"
+        elif isinstance(error, FileNotFoundError):
             remedy = f"make the folder {target.parent} or choose another"
         raise StorageError(
             f"could not write {target}: {reason}. Nothing was changed there; {remedy}, then run "

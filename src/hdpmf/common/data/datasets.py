@@ -22,7 +22,7 @@ from hdpmf.common.data.dataset_formats import (
 )
 from hdpmf.common.data.synthetic import synthetic_world
 from hdpmf.common.data.table import Ratings
-from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError
+from hdpmf.errors import ConfigError, DatasetError, RatingsError, StorageError, hint
 
 _KNOWN = (
     DatasetInfo(
@@ -115,6 +115,8 @@ def dataset_info(name: str) -> DatasetInfo:
     Raises:
         DatasetError: There is none of that name.
     """
+    if name not in REGISTRY and os.path.isfile(name):
+        raise DatasetError(f"{name} is a file and no data set; {hint('file')}")
     return REGISTRY.named(name)
 
 

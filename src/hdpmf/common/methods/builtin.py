@@ -56,7 +56,6 @@ USER_MEAN = Method(
         sent="Nothing. Each device predicts with the mean of its own ratings.",
         stays_open="Nothing is sent, so nothing is left to protect.",
         rounds=0,
-        sums=0,
     ),
     audited=True,
     colour="#2f9fd8",
@@ -131,7 +130,6 @@ PRIVATE_POPULAR = Method(
         stays_open="Visible: who takes part. Needs: sums that nobody sees into. Nothing that is "
         "sent depends on the value of a rating.",
         rounds=1,
-        sums=1,
     ),
     headline="sums",
     lists_only=True,
@@ -431,13 +429,13 @@ HDP_SUM = Method(
                 0.75,
             ),
         },
-        sent="For every item of the catalogue two whole numbers, once, only into a secure sum over "
-        "all users. Nobody sees one user's numbers. Each of the two servers that sum adds the "
+        sent="For every item of the catalogue two whole numbers (of choices without ratings, one), "
+        "and with ratings one for all items together: once, only into a secure sum over all users. "
+        "Nobody sees one user's numbers. Each of the two servers that sum adds the "
         "whole noise; in the library the sum has it once.",
         stays_open="Visible: who takes part. Needs: two servers, of which one is honest. "
         + _presence(0.75),
         rounds=1,
-        sums=1,
     ),
     headline="sums",
     audited=True,
@@ -485,16 +483,16 @@ HDP_PAIRS = Method(
             ),
         },
         sent="Twice a row of whole numbers, only into secure sums over all users: first one for "
-        "every item of the catalogue (with stars, two) and then the products of all pairs of one "
-        "over the heads, the items that the first sum shows to be popular. Nobody sees one user's "
-        "numbers. A device scales its rows so that all of it is within the budget of its person.",
+        "every item of the catalogue (with stars, two, and one for all together) and then the "
+        "products of all pairs of one over the heads, the items that the first sum shows to be "
+        "popular. Nobody sees one user's numbers. A device scales its rows so that all of it is "
+        "within the budget of its person.",
         stays_open="Visible: who takes part. Needs: two servers, of which one is honest. Epsilon "
         "is for a person's history against none; one history against another costs more "
         "(proofs/hdp-pairs.md). With the usual cap the presence of one rating of weight 1 costs "
         "about a quarter of the person's, in zero-concentrated privacy, and a lighter one less, if "
         "not in proportion: with stars rounding is a part of it.",
         rounds=2,
-        sums=2,
     ),
     headline="sums",
     colour="#b07d00",
@@ -542,7 +540,6 @@ HDP_BIT = Method(
         "privacy weight). The model is made of that, so that anybody who downloads it can tell: a "
         "stranger who knows three rare items of a person names most of the others.",
         rounds=1,
-        sums=0,
     ),
     audited=True,
     version=3,

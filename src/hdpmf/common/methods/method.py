@@ -76,14 +76,12 @@ class Form:
         sent: What leaves the device, in sentences.
         stays_open: What is not protected and what the protection needs, in sentences.
         rounds: How often devices are asked for numbers; None: once in every epoch.
-        sums: Secure sums in a run; None: one in every round.
     """
 
     claims: Mapping[View, Claim]
     sent: str
     stays_open: str
     rounds: int | None = None
-    sums: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
