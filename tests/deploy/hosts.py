@@ -75,6 +75,7 @@ class Hosts:
         environment: Added to the environment of all commands.
         delay: Seconds from host to host.
         loss: The share of packets that are lost.
+        programs: The folder with the hdpmf that is run.
 
     Attributes:
         router: Carries what they say to each other.
@@ -88,10 +89,11 @@ class Hosts:
         *,
         delay: float = DELAY,
         loss: float = LOSS,
+        programs: Path = Path(sys.executable).parent,
     ) -> None:
         self._folder, self._names = folder, names
         self._environment = {**os.environ, **environment, "HOME": HOME}
-        self._environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._environment["PATH"] = f"{programs}:{os.environ['PATH']}"
         self._prefix = f"hdpmf-{os.getpid()}-"
         self._stack = ExitStack()
         self._running: dict[str, subprocess.Popen[bytes]] = {}

@@ -43,6 +43,15 @@ def section(title: int | str) -> list[Line]:
     return [Line(match[1], match[2]) for match in lines if match is not None]
 
 
+def file_of(title: str, word: str) -> str:
+    """The file of a section that has this word in its first line."""
+    found = re.search(rf"^## {re.escape(title)}\n.*?(?=^## )", PAGE.read_text("utf-8"), re.S | re.M)
+    assert found is not None
+    files = re.findall(r"^```\n(.*?)^```$", found[0], re.DOTALL | re.MULTILINE)
+    (file,) = (file for file in files if word in file.splitlines()[0])
+    return str(file)
+
+
 def unit_command(unit: str) -> str:
     """What ``systemctl start`` of a unit runs; "hdpmf-NAME" is deploy/NAME.service."""
     text = (ROOT / "deploy" / f"{unit.removeprefix('hdpmf-')}.service").read_text("utf-8")
