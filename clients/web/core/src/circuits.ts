@@ -32,174 +32,152 @@ function bitsOf(value: number, largest: number): number[] {
   return [...Array.from({ length: below }, (_, bit) => Math.floor(rest / 2 ** bit) % 2), top]
 }
 
-export class RankOne implements Circuit {
-  readonly identifier = 0xffff1002
-  readonly parameters: Bytes
-  readonly degree = 2
-  readonly length: number
-  readonly randomLength: number
-  readonly arity: number
-  readonly calls: number
-  private readonly entries: readonly number[]
-  private readonly bits: number
-  private readonly chunk: number
+/** Rank one: products of one row of so many heads, each at most `largest`, whose squares are at most `bound`. */
+export function rankOne(heads: number, largest: number, bound: number): Circuit {
+  const entries = weightsOf(largest)
+  const bits = heads * entries.length + weightsOf(bound).length
+  const chunk = bestChunk(bits + 1, 2, 2)
+  const calls = Math.ceil((bits + 1) / chunk)
+  return {
+    identifier: 0xffff1002,
+    parameters: stated(heads, largest, bound),
+    degree: 2,
+    length: bits + (heads * (heads + 1)) / 2,
+    randomLength: 1 + heads,
+    arity: 2 * chunk,
+    calls,
 
-  constructor(private readonly heads: number, private readonly largest: number, private readonly bound: number) {
-    this.parameters = stated(heads, largest, bound)
-    this.entries = weightsOf(largest)
-    this.bits = heads * this.entries.length + weightsOf(bound).length
-    this.length = this.bits + (heads * (heads + 1)) / 2
-    this.randomLength = 1 + heads
-    this.chunk = bestChunk(this.bits + 1, 2, this.degree)
-    this.calls = Math.ceil((this.bits + 1) / this.chunk)
-    this.arity = 2 * this.chunk
-  }
-
-  encode(row: readonly number[]): Vector {
-    const rest = restOf(row, this.heads, 0, this.largest, this.bound)
-    const each = row.map((value) => bitsOf(value, this.largest))
-    const values = this.entries.flatMap((_, plane) => each.map((bits) => bits[plane]))
-    values.push(...bitsOf(rest, this.bound))
-    row.forEach((first, at) => {
-      for (let other = at; other < row.length; other++) values.push(first * row[other])
-    })
-    return secretVector(values)
-  }
-
-  /** For each bit, and for u a: it times its power of the randomness, and it less 1. */
-  wires(vector: Vector, joint: Vector): Vector {
-    const { heads, bits, calls, chunk } = this
-    const numbers = zeros(calls * chunk)
-    numbers.set(vector.subarray(0, 2 * bits))
-    const counts = vectorOf(this.entries)
-    const [term, sum] = [zeros(1), zeros(1)]
-    for (let head = 0; head < heads; head++) {
-      sum.fill(0)
-      this.entries.forEach((_, plane) => {
-        mulAt(term, 0, vector, plane * heads + head, counts, plane)
-        addAt(sum, 0, sum, 0, term, 0)
+    encode(row) {
+      const rest = restOf(row, heads, 0, largest, bound)
+      const each = row.map((value) => bitsOf(value, largest))
+      const values = [...entries.flatMap((_, plane) => each.map((own) => own[plane])), ...bitsOf(rest, bound)]
+      row.forEach((first, at) => {
+        for (let other = at; other < row.length; other++) values.push(first * row[other])
       })
-      mulAt(term, 0, sum, 0, joint, 1 + head)
-      addAt(numbers, bits, numbers, bits, term, 0)
-    }
-    const factors = powers(joint, 0, chunk)
-    const one = vectorOf([1])
-    const out = zeros(calls * this.arity)
-    for (let at = 0; at < calls * chunk; at++) {
-      mulAt(out, 2 * at, numbers, at, factors, at % chunk)
-      subAt(out, 2 * at + 1, numbers, at, one, 0)
-    }
-    return out
-  }
+      return secretVector(values)
+    },
 
-  /** The sum over pairs of wires of their products. */
-  gadget(points: readonly Vector[], count: number): Vector {
-    const [out, term] = [zeros(count), zeros(1)]
-    for (let wire = 0; wire < points.length; wire += 2) {
-      for (let at = 0; at < count; at++) {
-        mulAt(term, 0, points[wire], at, points[wire + 1], at)
-        addAt(out, at, out, at, term, 0)
+    // For each bit, and for u a: it times its power of the randomness, and it less 1.
+    wires(vector, joint) {
+      const numbers = zeros(calls * chunk)
+      numbers.set(vector.subarray(0, 2 * bits))
+      const counts = vectorOf(entries)
+      const [term, sum] = [zeros(1), zeros(1)]
+      for (let head = 0; head < heads; head++) {
+        sum.fill(0)
+        entries.forEach((_, plane) => {
+          mulAt(term, 0, vector, plane * heads + head, counts, plane)
+          addAt(sum, 0, sum, 0, term, 0)
+        })
+        mulAt(term, 0, sum, 0, joint, 1 + head)
+        addAt(numbers, bits, numbers, bits, term, 0)
       }
-    }
-    return out
+      const factors = powers(joint, 0, chunk)
+      const one = vectorOf([1])
+      const out = zeros(2 * calls * chunk)
+      for (let at = 0; at < calls * chunk; at++) {
+        mulAt(out, 2 * at, numbers, at, factors, at % chunk)
+        subAt(out, 2 * at + 1, numbers, at, one, 0)
+      }
+      return out
+    },
+
+    // The sum over pairs of wires of their products.
+    gadget(points, count) {
+      const [out, term] = [zeros(count), zeros(1)]
+      for (let wire = 0; wire < points.length; wire += 2) {
+        for (let at = 0; at < count; at++) {
+          mulAt(term, 0, points[wire], at, points[wire + 1], at)
+          addAt(out, at, out, at, term, 0)
+        }
+      }
+      return out
+    },
   }
 }
 
 const LARGEST_HALF = 16 // a gadget of degree 33
 
-export class BoundedVector implements Circuit {
-  readonly identifier = 0xffff1003
-  readonly parameters: Bytes
-  readonly randomLength = 1
-  readonly length: number
-  readonly arity: number
-  readonly degree: number
-  readonly calls: number
-  private readonly reach: number
-  private readonly half: number
-  private readonly items: number
-  private readonly slots: number
-  private readonly fill: number
+/** A vector of numbers up to `largest`, of either sign or not, whose squares are at most `bound`. */
+export function boundedVector(entries: number, largest: number, bound: number, signed: boolean): Circuit {
+  const reached = (half: number): number => (signed ? 2 : 4) * half * (half + 1)
+  let half = 0
+  while (half <= LARGEST_HALF && reached(half) < largest) half++
+  if (half > LARGEST_HALF) throw new RangeError('the largest entry is too large')
+  const reach = reached(half)
+  const degree = 2 * half + 1
+  const fill = Math.floor(bound / reach ** 2) + mostRoots(reach ** 2 - 1)
+  const items = entries + fill
+  const slots = bestChunk(items, 2, degree)
+  const calls = Math.ceil(items / slots)
+  const arity = 2 * slots
+  return {
+    identifier: 0xffff1003,
+    parameters: stated(entries, largest, bound, Number(signed)),
+    degree,
+    length: 2 * items + calls,
+    randomLength: 1,
+    arity,
+    calls,
 
-  constructor(
-    private readonly entries: number, private readonly largest: number, private readonly bound: number,
-    private readonly signed: boolean,
-  ) {
-    const reached = (half: number): number => (signed ? 2 : 4) * half * (half + 1)
-    let half = 0
-    while (half <= LARGEST_HALF && reached(half) < largest) half++
-    if (half > LARGEST_HALF) throw new RangeError('the largest entry is too large')
-    this.parameters = stated(entries, largest, bound, Number(signed))
-    this.half = half
-    this.reach = reached(half)
-    this.fill = Math.floor(bound / this.reach ** 2) + mostRoots(this.reach ** 2 - 1)
-    this.degree = 2 * half + 1
-    this.items = entries + this.fill
-    this.slots = bestChunk(this.items, 2, this.degree)
-    this.calls = Math.ceil(this.items / this.slots)
-    this.arity = 2 * this.slots
-    this.length = 2 * this.items + this.calls
-  }
-
-  encode(row: readonly number[]): Vector {
-    let rest = restOf(row, this.entries, this.signed ? -this.largest : 0, this.largest, this.bound)
-    const every = [...row]
-    for (let at = 0; at < this.fill; at++) {
-      const root = Math.min(Math.floor(Math.sqrt(rest)), this.reach)
-      every.push(root)
-      rest -= root * root
-    }
-    const offset = this.signed ? this.half : 0
-    const shifted = every.map((each) => each + offset * (this.degree + 1))
-    const upper = shifted.map((each) => Math.floor(each / this.degree) - offset)
-    const lower = shifted.map((each) => (each % this.degree) - offset)
-    const subtotals: number[] = Array(this.calls).fill(0)
-    every.forEach((each, at) => { subtotals[Math.floor(at / this.slots)] += each * each })
-    return secretVector([...lower, ...upper, ...subtotals])
-  }
-
-  /** For each call, its items' lower digits and then their upper ones. */
-  wires(vector: Vector): Vector {
-    const { items, slots, calls } = this
-    const out = zeros(calls * this.arity)
-    for (let at = 0; at < items; at++) {
-      const to = Math.floor(at / slots) * this.arity + (at % slots)
-      out.set(vector.subarray(2 * at, 2 * at + 2), 2 * to)
-      out.set(vector.subarray(2 * (items + at), 2 * (items + at) + 2), 2 * (to + slots))
-    }
-    return out
-  }
-
-  /** Both digits' constraints and the square of the entry, each with its factor, over all slots. */
-  gadget(points: readonly Vector[], count: number, joint: Vector): Vector {
-    const { slots, half } = this
-    const factors = powers(joint, 0, this.arity + 1)
-    const constants = vectorOf([this.signed ? 0 : half, this.degree])
-    const squares = vectorOf(Array.from({ length: half }, (_, k) => (k + 1) ** 2))
-    const [out, product, square, term] = [zeros(count), zeros(1), zeros(1), zeros(1)]
-    const digit = (wire: Vector, at: number, factor: number): void => {
-      subAt(product, 0, wire, at, constants, 0)
-      mulAt(square, 0, product, 0, product, 0)
-      for (let k = 0; k < half; k++) {
-        subAt(term, 0, square, 0, squares, k)
-        mulAt(product, 0, product, 0, term, 0)
+    encode(row) {
+      let rest = restOf(row, entries, signed ? -largest : 0, largest, bound)
+      const every = [...row]
+      for (let at = 0; at < fill; at++) {
+        const root = Math.min(Math.floor(Math.sqrt(rest)), reach)
+        every.push(root)
+        rest -= root * root
       }
-      mulAt(product, 0, product, 0, factors, factor)
-      addAt(out, at, out, at, product, 0)
-    }
-    for (let slot = 0; slot < slots; slot++) {
-      const [lower, upper] = [points[slot], points[slots + slot]]
-      for (let at = 0; at < count; at++) {
-        digit(lower, at, slot)
-        digit(upper, at, slots + slot)
-        mulAt(term, 0, upper, at, constants, 1)
-        addAt(term, 0, term, 0, lower, at)
-        mulAt(term, 0, term, 0, term, 0)
-        mulAt(term, 0, term, 0, factors, 2 * slots)
-        addAt(out, at, out, at, term, 0)
+      const offset = signed ? half : 0
+      const shifted = every.map((each) => each + offset * (degree + 1))
+      const upper = shifted.map((each) => Math.floor(each / degree) - offset)
+      const lower = shifted.map((each) => (each % degree) - offset)
+      const subtotals: number[] = Array(calls).fill(0)
+      every.forEach((each, at) => { subtotals[Math.floor(at / slots)] += each * each })
+      return secretVector([...lower, ...upper, ...subtotals])
+    },
+
+    // For each call, its items' lower digits and then their upper ones.
+    wires(vector) {
+      const out = zeros(calls * arity)
+      for (let at = 0; at < items; at++) {
+        const to = Math.floor(at / slots) * arity + (at % slots)
+        out.set(vector.subarray(2 * at, 2 * at + 2), 2 * to)
+        out.set(vector.subarray(2 * (items + at), 2 * (items + at) + 2), 2 * (to + slots))
       }
-    }
-    return out
+      return out
+    },
+
+    // Both digits' constraints and the square of the entry, each with its factor, over all slots.
+    gadget(points, count, joint) {
+      const factors = powers(joint, 0, arity + 1)
+      const constants = vectorOf([signed ? 0 : half, degree])
+      const squares = vectorOf(Array.from({ length: half }, (_, k) => (k + 1) ** 2))
+      const [out, product, square, term] = [zeros(count), zeros(1), zeros(1), zeros(1)]
+      const digit = (wire: Vector, at: number, factor: number): void => {
+        subAt(product, 0, wire, at, constants, 0)
+        mulAt(square, 0, product, 0, product, 0)
+        for (let k = 0; k < half; k++) {
+          subAt(term, 0, square, 0, squares, k)
+          mulAt(product, 0, product, 0, term, 0)
+        }
+        mulAt(product, 0, product, 0, factors, factor)
+        addAt(out, at, out, at, product, 0)
+      }
+      for (let slot = 0; slot < slots; slot++) {
+        const [lower, upper] = [points[slot], points[slots + slot]]
+        for (let at = 0; at < count; at++) {
+          digit(lower, at, slot)
+          digit(upper, at, slots + slot)
+          mulAt(term, 0, upper, at, constants, 1)
+          addAt(term, 0, term, 0, lower, at)
+          mulAt(term, 0, term, 0, term, 0)
+          mulAt(term, 0, term, 0, factors, 2 * slots)
+          addAt(out, at, out, at, term, 0)
+        }
+      }
+      return out
+    },
   }
 }
 

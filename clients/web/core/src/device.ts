@@ -10,14 +10,16 @@ import { exported, imported } from './lock.ts'
 import { type Bytes, random } from './platform.ts'
 import { INDEX, type Published, readIndex, wanted } from './published.ts'
 import { type Carrier, type Sealed, seal, statusIn } from './seal.ts'
-import { type Joined, type State, leave, of } from './state.ts'
+import { type Joined, NONE, type State, leave, of } from './state.ts'
 import { Committed, type Held, type Store } from './store.ts'
 import { readTask } from './task.ts'
 import { tokenIn } from './tokens.ts'
 
 const TOLERANCE = 300 // seconds that a clock may be wrong
 const POLL_EVERY = 300 // seconds, about, between two looks
+const MOST_TRIES = 16
 
+/** What a host gives a device. */
 export interface Platform {
   readonly store: Store
   readonly carrier: Carrier
@@ -29,6 +31,7 @@ export interface Platform {
   say?(said: Said): void
 }
 
+/** A person's device: it takes part with every recommender that was joined, by `step`. */
 export class Device {
   private lookAt = 0
   private ready: { readonly sending: Sending; readonly sealed: Sealed }[] = []
@@ -42,31 +45,32 @@ export class Device {
     return new Device(platform)
   }
 
+  /** Return what was kept last. */
   async held(): Promise<Held> {
     const held = await this.platform.store.load()
     if (held === null) throw new PrivacyError('this device was erased')
     return held
   }
 
-  /** Commit a change of the state, by the owner or by what was answered. */
-  async change(make: (state: State) => State): Promise<Committed> {
-    for (let tries = 0; tries < 16; tries++) {
-      const held = await this.held()
-      const committed = await Committed.commit(this.platform.store, make(held.state), held.version)
+  /** Commit a change of the state; it is made again where another one was committed meanwhile. */
+  async change(make: (state: State) => State | Promise<State>): Promise<Committed> {
+    for (let tries = 0; tries < MOST_TRIES; tries++) {
+      const { state, version } = await this.held()
+      const committed = await Committed.commit(this.platform.store, await make(state), version)
       if (committed !== null) return committed
     }
     throw new PrivacyError('the store takes no change')
   }
 
   /**
-   * Return everything in a file that the passphrase opens, for another machine. This device leaves
-   * all recommenders, so that no two spend of one ledger; joining again is the owner's to decide.
+   * Return everything in a file that the passphrase opens, for another machine. This device leaves all recommenders, so
+   * that no two spend of one ledger; joining again is the owner's to decide.
    */
   async export(passphrase: string): Promise<Bytes> {
     let before = (await this.held()).state
     await this.change((state) => {
       before = state
-      return state.joined.reduce((all, { invitation: { address } }) => leave(all, address), state)
+      return state.joined.reduce((all, { invitation }) => leave(all, invitation.address), state)
     })
     return exported(before, passphrase)
   }
@@ -75,10 +79,8 @@ export class Device {
   async restore(file: Bytes, passphrase: string): Promise<void> {
     const taken = await imported(file, passphrase)
     const known = new Set(taken.ledger.map(({ task, zeros }) => `${task} ${zeros}`))
-    await this.change(({ ledger }) => ({
-      ...taken,
-      ledger: [...taken.ledger, ...ledger.filter(({ task, zeros }) => !known.has(`${task} ${zeros}`))],
-    }))
+    const more = ({ ledger }: State) => ledger.filter(({ task, zeros }) => !known.has(`${task} ${zeros}`))
+    await this.change((state) => ({ ...taken, ledger: [...taken.ledger, ...more(state)] }))
   }
 
   /** Forget everything, what was spent as well. */
@@ -95,40 +97,32 @@ export class Device {
     if (this.ready.length > 0) await this.sendDue(now)
     else await this.decided(now)
     const due = nextMoment((await this.held()).state)
-    const moments = this.ready.length > 0
-      ? this.ready.map(({ sending }) => sending.at)
-      : [this.lookAt, ...(due === null ? [] : [due])]
+    const moments = this.ready.length > 0 ? this.ready.map(({ sending }) => sending.at) : [this.lookAt, due ?? Infinity]
     return Math.max(Math.min(...moments) - this.platform.now(), 1)
   }
 
   private async decided(now: number): Promise<void> {
-    const { store } = this.platform
+    const { every = POLL_EVERY } = this.platform
     let published: ReadonlyMap<string, Published> = new Map()
     // Or the clock was put back.
-    const { every = POLL_EVERY } = this.platform
     if (now >= this.lookAt || this.lookAt > now + 3 * every) {
       published = await this.look(Math.floor(now))
       this.lookAt = now + every * (0.5 + random(1)[0] / 256)
     }
-    for (let tries = 0; tries < 16; tries++) {
-      const held = await this.held()
-      const decision = await decide(held.state, published, Math.floor(this.platform.now()))
-      const committed = await Committed.commit(store, decision.state, held.version)
-      if (committed !== null) return this.made(committed, decision, Math.floor(now))
-      // The owner was here: it is decided again, on what was read.
-    }
-  }
-
-  /** Make what is to be sent, of what was decided. */
-  private async made(committed: Committed, { said, sending }: Decision, now: number): Promise<void> {
+    let decision: Decision | undefined
+    const committed = await this.change(async (state) => {
+      decision = await decide(state, published, Math.floor(this.platform.now()))
+      return decision.state
+    })
+    const { said, sending: due } = decision as Decision
     this.version = committed.version
-    said.forEach((each) => this.platform.say?.(each))
-    for (const each of sending) {
+    this.say(said)
+    for (const sending of due) {
       try {
-        this.ready.push({ sending: each, sealed: await seal(committed, each, now) })
+        this.ready.push({ sending, sealed: await seal(committed, sending, Math.floor(now)) })
       } catch (error) {
         if (!(error instanceof ProtocolError)) throw error
-        await this.take(each, null)
+        await this.take(sending, null)
       }
     }
   }
@@ -144,12 +138,12 @@ export class Device {
 
   /** Send something; a report only where this clock and the leader's agree: it would not count. */
   private async sent({ what, address }: Sending, sealed: Sealed): ReturnType<Carrier['send']> {
-    const { carrier, now, say } = this.platform
+    const { carrier, now } = this.platform
     if (what === 'report') {
       const date = await carrier.date(sealed.url.replace(/tasks\/[^/]*\/reports$/, 'healthz'))
       const ahead = date === null ? 0 : now() - Date.parse(date) / 1000
       if (!(Math.abs(ahead) < TOLERANCE)) {
-        say?.({ what: 'clock', address, ahead })
+        this.say([{ what: 'clock', address, ahead }])
         throw new PrivacyError('the clock is wrong')
       }
     }
@@ -157,27 +151,30 @@ export class Device {
   }
 
   /** Commit what came of something that was sent. */
-  private async take(sending: Sending, status: number | null, body?: Bytes): Promise<void> {
+  private async take(sending: Sending, status: number | null, body: Bytes = NONE): Promise<void> {
     let said: readonly Said[] = []
     const now = Math.floor(this.platform.now())
-    const change = (state: State): State => {
-      let [told, token] = [status, undefined as Bytes | undefined]
+    const { version } = await this.change((state) => {
       const { answer } = of(state, sending.address)
-      const bearing = status === 200 && sending.what !== 'enrolment'
-      if (bearing && body !== undefined && answer !== null) {
-        try {
-          if (sending.what === 'report') told = statusIn(body)
-          else token = tokenIn(answer, readTask(answer.document), body)
-        } catch (error) {
-          if (!(error instanceof ProtocolError)) throw error
-          told = null // an answer that is none
+      let [told, token] = [status, NONE]
+      try {
+        if (status === 200 && sending.what === 'report') told = statusIn(body)
+        if (status === 200 && sending.what === 'token' && answer !== null) {
+          token = tokenIn(answer, readTask(answer.document), body)
         }
+      } catch (error) {
+        if (!(error instanceof ProtocolError)) throw error
+        told = null // an answer that is none
       }
       const decision = answered(state, sending, now, told, token)
       said = decision.said
       return decision.state
-    }
-    this.version = (await this.change(change)).version
+    })
+    this.version = version
+    this.say(said)
+  }
+
+  private say(said: readonly Said[]): void {
     said.forEach((each) => this.platform.say?.(each))
   }
 
@@ -185,12 +182,11 @@ export class Device {
   private async look(now: number): Promise<ReadonlyMap<string, Published>> {
     const { state } = await this.held()
     const found = new Map<string, Published>()
-    for (const joined of state.joined) {
-      if (joined.left) continue
+    for (const joined of state.joined.filter(({ left }) => !left)) {
       const { address } = joined.invitation
       try {
-        const data = await this.platform.carrier.read(`${address}/${INDEX.name}`, INDEX.most)
-        found.set(address, await this.files(state, joined, readIndex(data), now))
+        const index = readIndex(await this.platform.carrier.read(`${address}/${INDEX.name}`, INDEX.most))
+        found.set(address, await this.files(state, joined, index, now))
       } catch {
         continue // it could not be reached, or says nothing that can be read
       }
@@ -198,9 +194,7 @@ export class Device {
     return found
   }
 
-  private async files(
-    state: State, joined: Joined, index: Published['index'], now: number,
-  ): Promise<Published> {
+  private async files(state: State, joined: Joined, index: Published['index'], now: number): Promise<Published> {
     const files = new Map<string, Bytes>()
     const tried = new Set<string>()
     let read = 0
@@ -210,11 +204,10 @@ export class Device {
       if (waiting.length === 0) return seen
       for (const { name, digest, most } of waiting) {
         tried.add(name)
-        const url = `${joined.invitation.address}/${name}`
-        const data = await this.platform.carrier.read(url, most).catch(() => null)
+        const data = await this.platform.carrier.read(`${joined.invitation.address}/${name}`, most).catch(() => null)
         if (data === null) continue
         read += data.length
-        files.set(digest, data.length > most ? new Uint8Array(0) : data) // so that it is refused
+        files.set(digest, data.length > most ? NONE : data) // so that it is refused
       }
     }
   }

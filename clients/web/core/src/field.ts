@@ -51,32 +51,12 @@ export const encoded = (vector: Vector): Uint8Array<ArrayBuffer> =>
 
 /** out[o] = a[i] + b[j]. */
 export function addAt(out: Vector, o: number, a: Vector, i: number, b: Vector, j: number): void {
-  const al = a[2 * i] | 0
-  const ah = a[2 * i + 1] | 0
-  const bl = b[2 * j] | 0
-  const bh = b[2 * j + 1] | 0
-  const low = (al + bl) | 0
-  const carry = ((al & bl) | ((al | bl) & ~low)) >>> 31
-  const partial = (ah + bh) | 0
-  const high = (partial + carry) | 0
-  const over = (((ah & bh) | ((ah | bh) & ~partial)) >>> 31) | ((partial & ~high) >>> 31)
-  settle(out, o, low, high, over)
+  settle(out, o, a[2 * i] + b[2 * j], a[2 * i + 1] + b[2 * j + 1])
 }
 
 /** out[o] = a[i] - b[j]. */
 export function subAt(out: Vector, o: number, a: Vector, i: number, b: Vector, j: number): void {
-  const al = a[2 * i] | 0
-  const ah = a[2 * i + 1] | 0
-  const bl = b[2 * j] | 0
-  const bh = b[2 * j + 1] | 0
-  const low = (al - bl) | 0
-  const borrow = ((~al & bl) | (~(al ^ bl) & low)) >>> 31
-  const partial = (ah - bh) | 0
-  const high = (partial - borrow) | 0
-  const under = (((~ah & bh) | (~(ah ^ bh) & partial)) >>> 31) | ((~partial & high) >>> 31)
-  const lower = (low + under) | 0
-  out[2 * o] = lower
-  out[2 * o + 1] = high - under + ((low & ~lower) >>> 31)
+  settle(out, o, a[2 * i] - b[2 * j], a[2 * i + 1] - b[2 * j + 1])
 }
 
 /** out[o] = a[i] b[j]. */
@@ -100,26 +80,26 @@ export function mulAt(out: Vector, o: number, a: Vector, i: number, b: Vector, j
   const top = high1 + high2 + low3 + (middle - r1) * PART
   const r2 = top >>> 0
   const r3 = high3 + (top - r2) * PART
-  // 2^64 = 2^32 - 1 and 2^96 = -1.
-  let low = r0 - r2 - r3
-  let high = r1 + r2
-  const borrow = Math.floor(low * PART)
-  low -= borrow * WORD
-  high += borrow
+  settle(out, o, r0 - r2 - r3, r1 + r2) // 2^64 = 2^32 - 1 and 2^96 = -1
+}
+
+/** Store a number of two words, which may be too large or negative, as what it is modulo p. */
+function settle(out: Vector, o: number, lower: number, upper: number): void {
+  const borrow = Math.floor(lower * PART)
+  let low = lower - borrow * WORD
+  let high = upper + borrow
   const over = Math.floor(high * PART)
   high += over - over * WORD
   low -= over
   const last = Math.floor(low * PART)
-  settle(out, o, (low - last * WORD) | 0, (high + last) | 0, 0)
-}
-
-/** Store a number of two words, and 2^64 more if over is 1, less p where it is not below it. */
-function settle(out: Vector, o: number, low: number, high: number, over: number): void {
+  low = (low - last * WORD) | 0
+  high = (high + last) | 0
+  // Less p where it is not below it.
   const past = ~high
-  const above = over | ((~(past | -past) >>> 31) & ((low | -low) >>> 31))
-  const lower = (low - above) | 0
-  out[2 * o] = lower
-  out[2 * o + 1] = high + above - ((~low & lower) >>> 31)
+  const above = (~(past | -past) >>> 31) & ((low | -low) >>> 31)
+  const less = (low - above) | 0
+  out[2 * o] = less
+  out[2 * o + 1] = high + above - ((~low & less) >>> 31)
 }
 
 /** a - b, element by element. */
@@ -132,8 +112,7 @@ export function sub(a: Vector, b: Vector): Vector {
 /** So many powers of an element, from the first one on. */
 export function powers(base: Vector, at: number, count: number): Vector {
   const out = zeros(count)
-  out[0] = base[2 * at]
-  out[1] = base[2 * at + 1]
+  out.set(base.subarray(2 * at, 2 * at + (count > 0 ? 2 : 0)))
   for (let k = 1; k < count; k++) mulAt(out, k, out, k - 1, base, at)
   return out
 }
@@ -156,11 +135,8 @@ function roots(size: number): Vector {
   if (found === undefined) {
     const exponent = (MODULUS - 1n) / BigInt(Math.abs(size))
     const root = power(GENERATOR, size > 0 ? exponent : MODULUS - 1n - exponent, MODULUS)
-    const values = [1n]
-    while (values.length < Math.abs(size) / 2) {
-      values.push((values[values.length - 1] * root) % MODULUS)
-    }
-    found = vectorOf(values)
+    found = vectorOf([1, ...Array(Math.abs(size) / 2 - 1).fill(0)])
+    found.set(powers(vectorOf([root]), 0, Math.abs(size) / 2 - 1), 2)
     known.set(size, found)
   }
   return found
@@ -174,10 +150,8 @@ function transform(coefficients: Vector, count: number, size: number, root: Vect
   for (let block = 0; block < count; block++) {
     let from = 0
     for (let bit = 0; bit < bits; bit++) from |= ((block >> bit) & 1) << (bits - 1 - bit)
-    for (let at = block * half; at < (block + 1) * half; at++) {
-      out[2 * at] = coefficients[2 * from]
-      out[2 * at + 1] = coefficients[2 * from + 1]
-    }
+    const coefficient = coefficients.subarray(2 * from, 2 * from + 2)
+    for (let at = block * half; at < (block + 1) * half; at++) out.set(coefficient, 2 * at)
   }
   const product = zeros(1)
   for (; half < size; half *= 2) {

@@ -1,28 +1,24 @@
 /** A state under a passphrase: in a store, and in a file to take along. */
 
-import { PrivacyError, fromBase64, toBase64 } from './documents.ts'
+import { PrivacyError, fromBase64, sameBytes, toBase64 } from './documents.ts'
 import { type Bytes, type Key, concat, machine, random, textOf, utf8 } from './platform.ts'
 import type { State } from './state.ts'
 import type { Held, Store } from './store.ts'
 
 const ROUNDS = 600_000
-const [SALT_SIZE, IV_SIZE] = [16, 12]
-const FILE = utf8('hdpmf device 2\n')
+const HEAD = utf8('hdpmf device 2\n')
+const [SALT, IV, DATA] = [HEAD.length, HEAD.length + 16, HEAD.length + 28] // where they begin
 
 /** The passphrase is wrong or missing, or what it should open is damaged. */
 export class PassphraseError extends PrivacyError {}
 
-/** A state that a passphrase opens. */
-export interface Locked {
-  readonly salt: Bytes
-  readonly iv: Bytes
-  readonly data: Bytes
-}
+/** A state that a passphrase opens, as a file. */
+export type Locked = Bytes
 
 type Opener = { readonly salt: Bytes; readonly key: Key }
 
 /** Return the key of a passphrase (PBKDF2, AES-256-GCM), which the machine gives to nobody. */
-async function openerOf(passphrase: string, salt = random(SALT_SIZE)): Promise<Opener> {
+async function openerOf(passphrase: string, salt = random(IV - SALT)): Promise<Opener> {
   if (passphrase === '') throw new PassphraseError('a passphrase is needed')
   const { subtle } = machine.crypto
   const typed = await subtle.importKey('raw', utf8(passphrase.normalize('NFKC')), 'PBKDF2', false, ['deriveKey'])
@@ -31,23 +27,33 @@ async function openerOf(passphrase: string, salt = random(SALT_SIZE)): Promise<O
   return { salt, key: await subtle.deriveKey(slow, typed, gcm, false, ['encrypt', 'decrypt']) }
 }
 
-// A name that no text has which people can write.
+// Bytes are an object with one name, which no text has that people write.
 const MARK = '\u0000'
-const written = (state: State): Bytes => utf8(JSON.stringify(state, (_, value) =>
-  (value instanceof Uint8Array ? { [MARK]: toBase64(value) } : value)))
-const readState = (data: Uint8Array): State => JSON.parse(textOf(data), (_, value) =>
-  (typeof value?.[MARK] === 'string' ? fromBase64(value[MARK]) : value))
+const spelled = (_: string, value: unknown): unknown =>
+  (value instanceof Uint8Array ? { [MARK]: toBase64(value) } : value)
+const read = (_: string, value: any): unknown => (typeof value?.[MARK] === 'string' ? fromBase64(value[MARK]) : value)
 
 async function shut({ salt, key }: Opener, state: State): Promise<Locked> {
-  const iv = random(IV_SIZE)
-  const data = await machine.crypto.subtle.encrypt({ name: 'AES-GCM', iv }, key, written(state))
-  return { salt, iv, data: new Uint8Array(data) }
+  const iv = random(DATA - IV)
+  const plain = utf8(JSON.stringify(state, spelled))
+  return concat(HEAD, salt, iv, new Uint8Array(await machine.crypto.subtle.encrypt({ name: 'AES-GCM', iv }, key, plain)))
 }
 
-async function opened({ key }: Opener, { iv, data }: Locked): Promise<State> {
-  const plain = await machine.crypto.subtle.decrypt({ name: 'AES-GCM', iv }, key, data)
+async function opened({ key }: Opener, file: Locked): Promise<State> {
+  const gcm = { name: 'AES-GCM', iv: file.slice(IV, DATA) }
+  const plain = await machine.crypto.subtle.decrypt(gcm, key, file.slice(DATA))
     .catch(() => { throw new PassphraseError('this passphrase does not open it, or it is damaged') })
-  return readState(new Uint8Array(plain))
+  return JSON.parse(textOf(new Uint8Array(plain)), read)
+}
+
+/** Return a state as a file that only the passphrase opens. */
+export const exported = async (state: State, passphrase: string): Promise<Locked> =>
+  shut(await openerOf(passphrase), state)
+
+/** Return the state in a file; PassphraseError where the passphrase is another one. */
+export async function imported(file: Bytes, passphrase: string): Promise<State> {
+  if (!sameBytes(file.slice(0, SALT), HEAD)) throw new PrivacyError('this is no file of a device')
+  return opened(await openerOf(passphrase, file.slice(SALT, IV)), file)
 }
 
 /** A store whose state is sealed by a passphrase, if its owner wants that. */
@@ -59,8 +65,8 @@ export class LockedStore implements Store {
   /** Open a store; PassphraseError where the passphrase is another one, or is missing. */
   static async open(inner: Store<State | Locked>, passphrase = ''): Promise<LockedStore> {
     const state = (await inner.load())?.state
-    const sealed = state !== undefined && 'data' in state
-    const store = new LockedStore(inner, sealed ? await openerOf(passphrase, state.salt) : null)
+    const opener = state instanceof Uint8Array ? await openerOf(passphrase, state.slice(SALT, IV)) : null
+    const store = new LockedStore(inner, opener)
     await store.load()
     return store
   }
@@ -74,7 +80,7 @@ export class LockedStore implements Store {
     const held = await this.inner.load()
     if (held === null || held.version === this.last?.version) return held && this.last
     const { state, version } = held
-    if (!('data' in state)) return { state, version }
+    if (!(state instanceof Uint8Array)) return { state, version }
     if (this.opener === null) throw new PassphraseError('a passphrase was set; open the store anew')
     this.last = { state: await opened(this.opener, state), version }
     return this.last
@@ -94,23 +100,9 @@ export class LockedStore implements Store {
     const opener = passphrase === null ? null : await openerOf(passphrase)
     const held = await this.load()
     if (held === null) throw new PrivacyError('there is nothing to protect yet')
-    const { state, version } = held
-    const kept = await this.inner.commit(opener === null ? state : await shut(opener, state), version)
+    const next = opener === null ? held.state : await shut(opener, held.state)
+    const kept = await this.inner.commit(next, held.version)
     if (!kept) throw new PrivacyError('something was changed meanwhile; try again')
     this.opener = opener
   }
-}
-
-/** Return a state as a file that only the passphrase opens. */
-export async function exported(state: State, passphrase: string): Promise<Bytes> {
-  const { salt, iv, data } = await shut(await openerOf(passphrase), state)
-  return concat(FILE, salt, iv, data)
-}
-
-/** Return the state in a file; PassphraseError where the passphrase is another one. */
-export async function imported(file: Bytes, passphrase: string): Promise<State> {
-  if (!FILE.every((byte, at) => file[at] === byte)) throw new PrivacyError('this is no file of a device')
-  const rest = file.slice(FILE.length)
-  const [salt, iv] = [rest.slice(0, SALT_SIZE), rest.slice(SALT_SIZE, SALT_SIZE + IV_SIZE)]
-  return opened(await openerOf(passphrase, salt), { salt, iv, data: rest.slice(SALT_SIZE + IV_SIZE) })
 }

@@ -78,34 +78,33 @@ export class IndexedStore<T = State> implements Store<T> {
     }))
   }
 
-  async load(): Promise<Held<T> | null> {
-    return (await this.within<Held<T>>('readonly', (_, held, give) => give(held))) ?? null
+  load(): Promise<Held<T> | null> {
+    return this.within('readonly', (_, held) => held ?? null)
   }
 
-  async commit(next: T, expected: number): Promise<boolean> {
-    return (await this.within<true>('readwrite', (table, held, give) => {
-      if ((held?.version ?? 0) !== expected) return
-      table.put({ state: next, version: expected + 1 }, KEY)
-      give(true)
-    })) ?? false
+  commit(next: T, expected: number): Promise<boolean> {
+    return this.within('readwrite', (table, held) => {
+      const same = (held?.version ?? 0) === expected
+      if (same) table.put({ state: next, version: expected + 1 }, KEY)
+      return same
+    })
   }
 
-  async erase(): Promise<void> {
-    await this.within('readwrite', (table) => table.delete(KEY))
+  erase(): Promise<void> {
+    return this.within('readwrite', (table) => void table.delete(KEY))
   }
 
-  /** Return what is given of what was held, once the transaction is on disk. */
-  private within<R>(
-    mode: string, work: (table: any, held: Held<T> | undefined, give: (found?: R) => void) => void,
-  ): Promise<R | undefined> {
+  /** Return what is made of what was held, once the transaction is on disk. */
+  private within<R>(mode: string, work: (table: any, held: Held<T> | undefined) => R): Promise<R> {
     return new Promise((resolve, reject) => {
       const transaction = this.database.transaction(TABLE, mode, { durability: 'strict' })
       const table = transaction.objectStore(TABLE)
-      let given: R | undefined
-      transaction.oncomplete = () => resolve(given)
-      transaction.onabort = () => reject(transaction.error)
       const request = table.get(KEY)
-      request.onsuccess = () => work(table, request.result, (found) => { given = found })
+      request.onsuccess = () => {
+        const made = work(table, request.result)
+        transaction.oncomplete = () => resolve(made)
+      }
+      transaction.onabort = () => reject(transaction.error)
     })
   }
 }

@@ -1,6 +1,6 @@
 /** Tasks of hdp-pairs, the cards in them, and what a participant refuses, by public numbers alone. */
 
-import { BoundedVector, RankOne } from './circuits.ts'
+import { boundedVector, rankOne } from './circuits.ts'
 import {
   type Read, VERSION, fromBase64, isSame, labelledDigest, list, matching, object, only, readDocument, require, text,
   toBase64, toHex, whole,
@@ -110,9 +110,9 @@ export const entriesOf = (of: Sums): number =>
 /** The circuit of a task. */
 export function circuitOf({ sums: of }: Task): Circuit {
   const largest = 2 ** of.bits - 1
-  if (of.type === 'pairs') return new RankOne(of.heads.length, largest, of.bound)
+  if (of.type === 'pairs') return rankOne(of.heads.length, largest, of.bound)
   const signed = of.values > 0
-  return new BoundedVector(entriesOf(of), largest, signed ? 2 * of.bound : of.bound, signed)
+  return boundedVector(entriesOf(of), largest, signed ? 2 * of.bound : of.bound, signed)
 }
 
 /** Return whether a participant with this secret is asked to report; it depends on no rating. */

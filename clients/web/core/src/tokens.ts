@@ -9,7 +9,7 @@ import { shake256 } from '@noble/hashes/sha3.js'
 
 import { require, sha256, toBase64, toHex } from './documents.ts'
 import { power } from './field.ts'
-import { type Bytes, bigEndian, concat, utf8 } from './platform.ts'
+import { type Bytes, bigEndian, concat, sized, utf8 } from './platform.ts'
 import type { Answer } from './state.ts'
 import { type Task, readTokenKey } from './task.ts'
 
@@ -19,31 +19,20 @@ const EXPONENT = 65_537n
 const [NONCE_SIZE, SALT_SIZE, TOKEN_SIZE] = [32, 48, 2 + 32 + 32 + 32 + SIZE]
 const REPORT_ID_SIZE = 16
 
-interface Blinded {
-  readonly request: Bytes
-  readonly input: Bytes
-  readonly encoded: bigint
-  readonly inverse: bigint
-  readonly modulus: bigint
-}
-
 /** Return the request for a token: the same bytes each time. */
 export const tokenRequest = (answer: Answer, task: Task): Bytes => blinded(answer, task).request
 
-function blinded(answer: Answer, task: Task): Blinded {
+function blinded(answer: Answer, task: Task) {
   const { encoded: key, modulus } = readTokenKey(task.token_key)
+  const drawn = (what: string, size: number): Bytes =>
+    new Uint8Array(shake256(concat(utf8(`hdpmf token ${what}`), answer.secret), { dkLen: size }))
   const keyId = sha256(key)
-  const input = concat(TYPE, drawn(answer, 'nonce', NONCE_SIZE), challenge(task, answer.task), keyId)
-  const encoded = numberOf(encodedPss(input, drawn(answer, 'salt', SALT_SIZE)))
-  for (let attempt = 0; attempt < 2 ** 16; attempt++) {
-    const factor = numberOf(drawn(answer, `factor${attempt}`, SIZE))
-    const inverse = factor > 0n && factor < modulus ? inverseOf(factor, modulus) : null
-    if (inverse === null) continue
-    const hidden = (encoded * power(factor, EXPONENT, modulus)) % modulus
-    const request = concat(TYPE, keyId.slice(-1), bigEndian(hidden, SIZE))
-    return { request, input, encoded, inverse, modulus }
-  }
-  throw new Error("the task's key for tokens is none")
+  const input = concat(TYPE, drawn('nonce', NONCE_SIZE), challenge(task, answer.task), keyId)
+  const encoded = numberOf(encodedPss(input, drawn('salt', SALT_SIZE)))
+  const factor = numberOf(drawn('factor', SIZE + 16)) % modulus
+  const hidden = (encoded * power(factor, EXPONENT, modulus)) % modulus
+  const request = concat(TYPE, keyId.slice(-1), bigEndian(hidden, SIZE))
+  return { request, input, encoded, modulus, inverse: inverseOf(factor, modulus) }
 }
 
 /** Return the token that the issuer's answer brings; ProtocolError if it has not signed it. */
@@ -68,14 +57,8 @@ export function headerOf(token: Bytes): string {
 }
 
 /** Return the digest of a `TokenChallenge` (RFC 9577), which binds a token to a task. */
-function challenge(task: Task, id: Bytes): Bytes {
-  const sized = (data: Bytes, size: number): Bytes => concat(bigEndian(data.length, size), data)
-  const issuer = sized(utf8(task.collector.identity), 2)
-  return sha256(TYPE, issuer, sized(id, 1), sized(utf8(task.servers.leader.identity), 2))
-}
-
-const drawn = (answer: Answer, what: string, size: number): Bytes =>
-  new Uint8Array(shake256(concat(utf8(`hdpmf token ${what}`), answer.secret), { dkLen: size }))
+const challenge = ({ collector, servers }: Task, id: Bytes): Bytes =>
+  sha256(TYPE, sized(utf8(collector.identity), 2), sized(id, 1), sized(utf8(servers.leader.identity), 2))
 
 const numberOf = (data: Bytes): bigint => BigInt(`0x${toHex(data)}`)
 
@@ -94,9 +77,10 @@ function encodedPss(message: Bytes, salt: Bytes): Bytes {
   return concat(block, digest, Uint8Array.of(0xbc))
 }
 
-/** Return what times a number is 1; null if there is none. */
-function inverseOf(number: bigint, modulus: bigint): bigint | null {
+/** Return what times a number is 1. */
+function inverseOf(number: bigint, modulus: bigint): bigint {
   let [a, b, x, y] = [number, modulus, 1n, 0n]
   while (b > 0n) [a, b, x, y] = [b, a % b, y, x - (a / b) * y]
-  return a === 1n ? ((x % modulus) + modulus) % modulus : null
+  if (a !== 1n) throw new Error('two numbers have a common factor, which nobody can find')
+  return x < 0n ? x + modulus : x
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 
-import { BoundedVector, RankOne } from '../src/circuits.ts'
+import { boundedVector, rankOne } from '../src/circuits.ts'
 import {
   MODULUS, type Vector, addAt, encoded, mulAt, powers, secretVector, subAt, vectorOf, zeros,
 } from '../src/field.ts'
@@ -50,8 +50,8 @@ function checkShares(circuit: Circuit, given: Entry): number {
 
 const circuitOf = (name: string, given: Entry): Circuit =>
   (name.startsWith('Prio3RankOne')
-    ? new RankOne(given.heads, given.largest, given.bound)
-    : new BoundedVector(given.entries, given.largest, given.bound, given.signed))
+    ? rankOne(given.heads, given.largest, given.bound)
+    : boundedVector(given.entries, given.largest, given.bound, given.signed))
 
 const OURS = ours('prio3')
 
@@ -65,14 +65,14 @@ describe('vectors of our circuits', () => {
   })
 
   test('nothing is shared of rows that break a rule', () => {
-    const rows = new RankOne(6, 100, 20_000)
+    const rows = rankOne(6, 100, 20_000)
     for (const bad of [[101, 0, 0, 0, 0, 0], [-1, 0, 0, 0, 0, 0], [0.5, 0, 0, 0, 0, 0], [1],
       [100, 100, 1, 0, 0, 0]]) expect(() => rows.encode(bad)).toThrow(/nothing was shared/)
     expect(rows.encode([100, 100, 0, 0, 0, 0]).length).toBeGreaterThan(0)
-    const unsigned = new BoundedVector(2, 24, 500, false)
+    const unsigned = boundedVector(2, 24, 500, false)
     expect(() => unsigned.encode([-1, 0])).toThrow(/nothing was shared/)
     expect(() => unsigned.encode([24, 1])).toThrow(/nothing was shared/)
-    expect(new BoundedVector(2, 24, 600, true).encode([-24, 4])).toBeDefined()
+    expect(boundedVector(2, 24, 600, true).encode([-24, 4])).toBeDefined()
   })
 })
 

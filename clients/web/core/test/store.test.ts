@@ -44,8 +44,8 @@ test('a store under a passphrase opens by it, and keeps nothing that can be read
   expect(JSON.stringify(await inner.load())).toContain('film 7')
   await store.protect('correct horse')
   const kept = (await inner.load())?.state as Locked
-  expect(Object.keys(kept)).toEqual(['salt', 'iv', 'data'])
-  expect(new TextDecoder().decode(kept.data)).not.toContain('film')
+  expect(kept).toBeInstanceOf(Uint8Array)
+  expect(new TextDecoder().decode(kept)).not.toContain('film')
   expect(await store.commit({ ...state, wish: 5 }, 2)).toBe(true)
   expect(await store.commit(state, 2)).toBe(false)
   await expect(LockedStore.open(inner)).rejects.toThrow(PassphraseError)

@@ -57,12 +57,12 @@ test('sources import each other, and one audited package of hashes', () => {
 })
 
 test('a whole report has the sizes that the servers expect', async () => {
-  const { BoundedVector, RankOne } = await import('../src/circuits.ts')
+  const { boundedVector, rankOne } = await import('../src/circuits.ts')
   const { RANDOM_SIZE, shard } = await import('../src/prio3.ts')
   const random = (size: number) => globalThis.crypto.getRandomValues(new Uint8Array(size))
   const begin = process.cpuUsage()
   const both = [
-    new BoundedVector(7413, 255, 2 * (2 ** 20 - 1), true), new RankOne(300, 1023, 2 ** 24 - 1),
+    boundedVector(7413, 255, 2 * (2 ** 20 - 1), true), rankOne(300, 1023, 2 ** 24 - 1),
   ]
   const sizes = both.map((circuit, at) => {
     const row = Array.from({ length: at === 0 ? 7413 : 300 }, (_, place) => (place % 40 === 0 ? 9 : 0))
