@@ -1,15 +1,10 @@
-/**
- * The two circuits: "rank one, bounded trace" (products of one row) and "vector, bounded squares".
- *
- * What they prove, and how soundly, is in Python's `prio/rank_one.py` and `prio/bounded_vector.py`.
- */
+/** The two circuits; what they prove, and how soundly, is in Python's `prio/{rank_one,bounded_vector}.py`. */
 
 import { type Vector, addAt, mulAt, powers, secretVector, subAt, vectorOf, zeros } from './field.ts'
 import { type Bytes, bigEndian, concat } from './platform.ts'
 import { type Circuit, bestChunk, bitLength } from './prio3.ts'
 
-const stated = (...parameters: readonly number[]): Bytes =>
-  concat(...parameters.map((number) => bigEndian(number, 8)))
+const stated = (...parameters: readonly number[]): Bytes => concat(...parameters.map((each) => bigEndian(each, 8)))
 
 /** Return what is left of the bound; RangeError, with nothing shared, if the row is off its range. */
 function restOf(row: readonly number[], length: number, lowest: number, largest: number, bound: number): number {

@@ -1,9 +1,9 @@
 /**
  * What a device does next: a pure function of its state, of what is published, and of the time.
  *
- * Nothing here reads a clock or a rating, and nothing is drawn: moments follow from a secret of the state. Whether a
- * device answers depends on documents and on limits that are the same for everybody; when, on the secret; how long it
- * takes, on nothing. The owner's limits decide between their row and zeros, which nobody can tell apart.
+ * Nothing here reads a clock or a rating, and nothing is drawn. Whether a device answers depends on documents and on
+ * limits that are the same for everybody; when, on a secret of the state; how long it takes, on nothing. The owner's
+ * limits decide between their row and zeros, which nobody can tell apart.
  */
 
 import { NotNowError, ProtocolError, sameBytes, sha256, toBase64, toHex } from './documents.ts'
@@ -19,11 +19,10 @@ const LEAD = 10
 const [FIRST_WAIT, LONGEST_WAIT] = [15, 3600]
 const LATEST = 9 // tenths of what is left of a task, in which moments lie
 
-/** What is to be sealed and sent, once the decision is committed; not before `at`. */
+/** What is to be sealed and sent, once the decision is committed; not before `at`. An enrolment is of no task. */
 export interface Sending {
   readonly what: 'enrolment' | 'token' | 'report'
   readonly address: string
-  /** Empty for an enrolment. */
   readonly task: Bytes
   readonly at: number
 }
@@ -45,14 +44,10 @@ export interface Decision {
 }
 
 /** Take what is published, by recommenders' addresses, and bring answers forward. */
-export async function decide(
-  state: State, published: ReadonlyMap<string, Published>, now: number,
-): Promise<Decision> {
-  const sending: Sending[] = []
-  const said: Said[] = []
+export async function decide(state: State, published: ReadonlyMap<string, Published>, now: number): Promise<Decision> {
+  const [sending, said]: [Sending[], Said[]] = [[], []]
   let next = state
-  for (const { invitation: { address }, left } of state.joined) {
-    if (left) continue
+  for (const { invitation: { address } } of state.joined.filter(({ left }) => !left)) {
     const seen = published.get(address)
     if (seen !== undefined) next = await learned(next, address, seen, now, said)
     const { enrolled, enrolAt } = of(next, address)
@@ -138,9 +133,7 @@ export function drawn(secret: Bytes, what: string, first: number, last: number):
   return first + Number((number * BigInt(last - first)) >> 64n)
 }
 
-function broughtForward(
-  state: State, address: string, now: number, said: Said[],
-): readonly [State, readonly Sending[]] {
+function broughtForward(state: State, address: string, now: number, said: Said[]): readonly [State, readonly Sending[]] {
   const joined = of(state, address)
   const { answer } = joined
   if (answer === null || answer.done) return [state, []]

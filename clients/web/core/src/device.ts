@@ -1,17 +1,15 @@
 /**
- * Taking part: read what is public, decide, commit, seal, send, and take the answer.
- *
- * A step either works on ratings or sends: a report is made before its moment, and leaves at it.
+ * Taking part: read what is public, decide, commit, seal, send, and take the answer. A step either works on ratings or
+ * sends: a report is made before its moment, and leaves at it.
  */
 
 import { type Decision, type Said, type Sending, answered, decide, nextMoment } from './decide.ts'
 import { PrivacyError, ProtocolError } from './documents.ts'
-import { exported, imported } from './lock.ts'
 import { type Bytes, random } from './platform.ts'
 import { INDEX, type Published, readIndex, wanted } from './published.ts'
 import { type Carrier, type Sealed, seal, statusIn } from './seal.ts'
 import { type Joined, NONE, type State, leave, of } from './state.ts'
-import { Committed, type Held, type Store } from './store.ts'
+import { type Held, type Store, commit, exported, imported } from './store.ts'
 import { readTask } from './task.ts'
 import { tokenIn } from './tokens.ts'
 
@@ -53,10 +51,10 @@ export class Device {
   }
 
   /** Commit a change of the state; it is made again where another one was committed meanwhile. */
-  async change(make: (state: State) => State | Promise<State>): Promise<Committed> {
+  async change(make: (state: State) => State | Promise<State>): Promise<Held> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
       const { state, version } = await this.held()
-      const committed = await Committed.commit(this.platform.store, await make(state), version)
+      const committed = await commit(this.platform.store, await make(state), version)
       if (committed !== null) return committed
     }
     throw new PrivacyError('the store takes no change')
@@ -175,7 +173,7 @@ export class Device {
   }
 
   private say(said: readonly Said[]): void {
-    said.forEach((each) => this.platform.say?.(each))
+    for (const each of said) this.platform.say?.(each)
   }
 
   /** Read what is published. What is read depends on nothing but what is public. */

@@ -1,12 +1,10 @@
 /** Documents of the wire: canonical JSON (RFC 8785), ids, labelled digests; and what is in them. */
 
 import { sha256 as hashed } from '@noble/hashes/sha2.js'
-
 import { type Bytes, concat, machine, textOf, utf8 } from './platform.ts'
 
 export const VERSION = 2
 export const DIGEST_SIZE = 32
-
 const MAX_DOCUMENT = 64 * 2 ** 20
 
 /** What was published or answered is not what the wire says. */

@@ -1,15 +1,13 @@
 /**
  * Field64 of the draft, p = 2^64 - 2^32 + 1, and polynomials by their values at roots of unity.
  *
- * A vector has two words of 32 bits per element, the lower first, so that its bytes are its encoding.
- * Shares are secret: nothing here branches or looks up by value. JavaScript promises no more than
- * that about time.
+ * A vector has two words of 32 bits per element, the lower first, so that its bytes are its encoding. Shares are secret:
+ * nothing here branches or looks up by value. JavaScript promises no more than that about time.
  */
 
 export type Vector = Uint32Array<ArrayBuffer>
 
 export const MODULUS = (1n << 64n) - (1n << 32n) + 1n
-
 const WORD = 2 ** 32
 const PART = 2 ** -32
 const OFFSET = 2 ** 52
@@ -22,15 +20,8 @@ if (new Uint8Array(new Uint32Array([1]).buffer)[0] !== 1) {
 export const zeros = (count: number): Vector => new Uint32Array(2 * count)
 
 /** Public whole numbers, negative ones too, as elements. */
-export function vectorOf(values: readonly (bigint | number)[]): Vector {
-  const out = zeros(values.length)
-  values.forEach((value, at) => {
-    const number = (((BigInt(value) % MODULUS) + MODULUS) % MODULUS)
-    out[2 * at] = Number(number & 0xffffffffn)
-    out[2 * at + 1] = Number(number >> 32n)
-  })
-  return out
-}
+export const vectorOf = (values: readonly (bigint | number)[]): Vector => new Uint32Array(
+  BigUint64Array.from(values, (value) => ((BigInt(value) % MODULUS) + MODULUS) % MODULUS).buffer)
 
 /** Secret whole numbers below 2^52 as elements: the same steps whatever their sign. */
 export function secretVector(values: ArrayLike<number>): Vector {
@@ -46,8 +37,7 @@ export function secretVector(values: ArrayLike<number>): Vector {
 }
 
 /** Return a vector's bytes, little-endian. */
-export const encoded = (vector: Vector): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength)
+export const encoded = ({ buffer, byteOffset, byteLength }: Vector) => new Uint8Array(buffer, byteOffset, byteLength)
 
 /** out[o] = a[i] + b[j]. */
 export function addAt(out: Vector, o: number, a: Vector, i: number, b: Vector, j: number): void {

@@ -1,16 +1,12 @@
 /**
- * What the core uses of the machine it runs in, and nothing else; and bytes.
- *
- * The compiler knows no DOM here: `fetch`, `WebSocket`, `Worker` and the like are no names, and `npm run types`
- * fails where somebody writes one.
+ * What the core uses of the machine it runs in, and nothing else; and bytes. The compiler knows no DOM here: `fetch`,
+ * `WebSocket`, `Worker` and the like are no names, and `npm run types` fails where somebody writes one.
  */
 
 export type Bytes = Uint8Array<ArrayBuffer>
 
 /** A key that the machine keeps. */
-export interface Key {
-  readonly type: string
-}
+export type Key = { readonly type: string }
 
 interface Machine {
   readonly crypto: {
@@ -26,7 +22,6 @@ interface Machine {
 export const machine = globalThis as unknown as Machine
 const encoder = new machine.TextEncoder()
 const decoder = new machine.TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-
 export const random = (size: number): Bytes => machine.crypto.getRandomValues(new Uint8Array(size))
 export const utf8 = (text: string): Bytes => encoder.encode(text)
 /** Return the text in these bytes; TypeError if it is none. */

@@ -1,12 +1,10 @@
 /**
- * Prio3 (draft-irtf-cfrg-vdaf-20), the device's part: a vector in two shares with proofs.
- *
- * A circuit calls one gadget, a polynomial of low degree, several times on wires that are affine in the vector. The
- * proof is the gadget of the wires' polynomials, by its values at roots of unity.
+ * Prio3 (draft-irtf-cfrg-vdaf-20), the device's part: a vector in two shares with proofs. A circuit calls one gadget, a
+ * polynomial of low degree, several times on wires that are affine in the vector; a proof is the gadget of the wires'
+ * polynomials, by its values at roots of unity.
  */
 
 import { turboshake128 } from '@noble/hashes/sha3-addons.js'
-
 import { type Vector, encoded, extended, sub, zeros } from './field.ts'
 import { type Bytes, bigEndian, concat } from './platform.ts'
 
@@ -38,16 +36,10 @@ export interface Circuit {
   gadget(points: readonly Vector[], count: number, joint: Vector): Vector
 }
 
-export interface Shares {
-  readonly publicShare: Bytes
-  readonly leader: Bytes
-  readonly helper: Bytes
-}
-
 /** Share a row. Shares of one context are refused in another. */
 export function shard(
   circuit: Circuit, context: Bytes, row: readonly number[], nonce: Bytes, random: Bytes, proofs = 3,
-): Shares {
+): Readonly<Record<'publicShare' | 'leader' | 'helper', Bytes>> {
   if (nonce.length !== NONCE_SIZE || random.length !== RANDOM_SIZE) throw new Error('randomness of another size')
   const tag = (usage: number): Bytes => concat(Uint8Array.of(VERSION, 0), bigEndian(circuit.identifier, 4),
     bigEndian(usage, 2), context, circuit.parameters)

@@ -1,7 +1,6 @@
 /**
- * What recommenders publish: which files a device reads, and what it takes of them.
- *
- * None of it is trusted, and what is refused is refused for what is public alone.
+ * What recommenders publish: which files a device reads, and what it takes of them. None of it is trusted, and what is
+ * refused is refused for what is public alone.
  */
 
 import {
@@ -21,8 +20,7 @@ const MAX_KEYS = 2 * MAX_LIST + 64
 const [FREE, PER_ITEM] = [2 ** 21, 4096] // bytes of another file, and for each item
 const MAX_ITEMS = 2 ** 20
 const MAX_RATING = 10 ** 6
-
-export type Kind = 'catalogue' | 'keys' | 'task' | 'model' | 'array'
+type Kind = 'catalogue' | 'keys' | 'task' | 'model' | 'array'
 
 const digestText: Read<string> = (value) => {
   const found = text(43)(value)
@@ -53,12 +51,7 @@ export function readIndex(data: Bytes): Index {
 }
 
 /** A file to read, and how long it may be. */
-export interface Wanted {
-  readonly name: string
-  readonly digest: string
-  readonly most: number
-}
-
+export type Wanted = Readonly<Record<'name' | 'digest', string>> & { readonly most: number }
 export const INDEX: Wanted = { name: 'index.json', digest: '', most: MAX_INDEX }
 
 /** Return the files to read next, of those that the index names and that are not here. */
@@ -68,11 +61,9 @@ export function wanted(state: State, joined: Joined, seen: Published, now: numbe
   return namedFiles(state, joined, seen)
     .filter(([, digest]) => digest !== '' && !refused.has(digest) && !seen.files.has(digest))
     .map(([kind, digest]) => ({
-      name: `${kind}-${digest}.${kind === 'array' ? 'bin' : 'json'}`,
-      digest,
+      name: `${kind}-${digest}.${kind === 'array' ? 'bin' : 'json'}`, digest,
       most: Math.min(mostBytes(kind, state, joined), left),
-    }))
-    .filter(({ most }) => most > 0)
+    })).filter(({ most }) => most > 0)
 }
 
 function namedFiles(state: State, joined: Joined, { index: names, files }: Published): (readonly [Kind, string])[] {
@@ -165,17 +156,14 @@ async function checkChain({ table: items, links, key }: Catalogue): Promise<void
       version.items >= Math.max(count, 1) && version.items <= items.ids.length &&
       (at > 0 ? version.items > count || version.retired.length > 0 : version.retired.length === 0)
     require(right, `version ${at + 1} of the catalogue does not follow from the one before it`)
-    for (const [place, position] of version.retired.entries()) {
-      const able = position < version.items && !retired.has(position) &&
-        (place === 0 || version.retired[place - 1] < position)
-      require(able, `version ${at + 1} retires what it cannot`)
-      retired.add(position)
-    }
+    const able = version.retired.every((position, place, all) => position < version.items && !retired.has(position) &&
+      (place === 0 || all[place - 1] < position))
+    require(able, `version ${at + 1} retires what it cannot`)
+    version.retired.forEach((position) => retired.add(position))
     const content = toBase64(sha256(head, ...lines.slice(0, version.items)))
     require(content === version.content, `version ${at + 1} is about other items`)
     const digest = digestOf(version)
-    const good = await verifies(spelled, fromBase64(version.signature, 64), digest)
-    require(good, `version ${at + 1} is not signed by the key of the catalogue`)
+    require(await verifies(spelled, fromBase64(version.signature, 64), digest), `version ${at + 1} is not signed`)
     ;[before, count] = [toBase64(digest), version.items]
   }
 }
@@ -190,13 +178,9 @@ export function itemsOf(state: State, joined: Joined): Items {
   if (found === undefined) {
     const { table: items, links } = readCatalogue(data)
     const versions = links.map((each) => [toBase64(digestOf(each)), each.items] as const)
-    found = {
-      ...items,
-      versions,
-      fingerprint: versions[versions.length - 1][0],
-      retired: new Set(links.flatMap((each) => each.retired)),
-      positions: new Map(items.ids.map((id, at) => [id, at])),
-    }
+    const positions = new Map(items.ids.map((id, at) => [id, at]))
+    const retired = new Set(links.flatMap((each) => each.retired))
+    found = { ...items, versions, fingerprint: versions[versions.length - 1][0], retired, positions }
     known.set(data, found)
   }
   return found
@@ -227,12 +211,6 @@ const publishedKeys = object({
   helper: orNull(signedList), leader: orNull(signedList), type: only('keys'), version: only(VERSION),
 })
 
-/** A server's HPKE key; the algorithms are X25519, HKDF-SHA256 and AES-128-GCM. */
-export interface HpkeConfig {
-  readonly id: number
-  readonly key: Bytes
-}
-
 async function checkList(data: Bytes, server: Server): Promise<KeyList> {
   const { keys, signature } = readDocument(signedList, data, MAX_LIST)
   const digest = labelledDigest('key list', utf8(canonical(keys)))
@@ -242,8 +220,8 @@ async function checkList(data: Bytes, server: Server): Promise<KeyList> {
   return keys
 }
 
-/** Return the keys of a list that we can encrypt to, the preferred ones first. */
-function configsIn(keys: KeyList): HpkeConfig[] {
+/** Return the keys of a list for X25519, HKDF-SHA256 and AES-128-GCM, the preferred ones first. */
+function configsIn(keys: KeyList): { readonly id: number; readonly key: Bytes }[] {
   const data = fromBase64(keys.configs)
   const number = (at: number): number => data[at] * 256 + data[at + 1]
   const found = []
@@ -284,7 +262,7 @@ export async function takeKeys(state: State, joined: Joined, digest: string, dat
 }
 
 /** Return the key to encrypt to, of a list that is valid now. */
-export async function configOf(server: Server, list: Bytes, now: number): Promise<HpkeConfig> {
+export async function configOf(server: Server, list: Bytes, now: number): Promise<ReturnType<typeof configsIn>[0]> {
   require(list.length > 0, "a server's list of keys has not come yet")
   const keys = await checkList(list, server)
   require(now < keys.not_after, "a server's list of keys is over, and no newer one has come")
@@ -295,11 +273,8 @@ export async function configOf(server: Server, list: Bytes, now: number): Promis
 
 // Models
 
-const SIZES = { f2: 2, f4: 4, u2: 2, u4: 4, i1: 1, i8: 8 } as const
-
-const array = object({
-  kind: only('f2', 'f4', 'u2', 'u4', 'i1', 'i8'), sha256: digestText, shape: list(whole(), 1, 2),
-})
+const KINDS = ['f2', 'f4', 'u2', 'u4', 'i1', 'i8'] as const // names end in their sizes
+const array = object({ kind: only(...KINDS), sha256: digestText, shape: list(whole(), 1, 2) })
 const model = object({
   arrays: named(array), catalogue: text(), mean: numberFrom(-Infinity, Infinity), reports: list(whole()), run: text(),
   type: only('model'), version: only(VERSION),
@@ -318,12 +293,12 @@ function readModel(data: Bytes): Model {
 export const modelOf = (state: State, joined: Joined): Model => readModel(state.files[joined.model])
 
 function checkArray({ kind, shape, sha256: digest }: ReturnType<typeof array>, data: Bytes): void {
-  const count = shape.reduce((all, each) => all * each, 1)
-  const right = data.length === count * SIZES[kind] && fileDigest(data) === digest
+  const size = Number(kind[1])
+  const right = data.length === shape.reduce((all, each) => all * each, size) && fileDigest(data) === digest
   require(right, 'a file is not the array that its document names')
-  if (kind !== 'f4' && kind !== 'f2') return
-  const upper = kind === 'f4' ? 0x7f80 : 0x7c00 // all ones: no finite number
-  for (let at = SIZES[kind] - 2; at < data.length; at += SIZES[kind]) {
+  if (kind[0] !== 'f') return
+  const upper = size === 4 ? 0x7f80 : 0x7c00 // all ones: no finite number
+  for (let at = size - 2; at < data.length; at += size) {
     require(((data[at] | (data[at + 1] << 8)) & upper) !== upper, 'an array has a number that is not finite')
   }
 }
@@ -351,11 +326,9 @@ export function readAsked(state: State, joined: Joined, document: Bytes, now: nu
   const id = taskId(document)
   if (joined.seen.some(([old]) => old === toBase64(id))) throw new NotNowError('taken before')
   const items = itemsOf(state, joined)
+  const { collector, invitation: { servers } } = joined
   const rule = refusedBy(task, {
-    servers: joined.invitation.servers,
-    collector: joined.collector ?? task.collector,
-    catalogue: items.fingerprint,
-    items: items.ids.length,
+    servers, collector: collector ?? task.collector, catalogue: items.fingerprint, items: items.ids.length,
     stars: !isChosen(items),
   }, now)
   const today = joined.seen.filter(([, taken]) => taken + DAY > now).length

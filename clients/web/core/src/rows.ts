@@ -6,6 +6,7 @@
  */
 
 import { WHOLE } from './ledger.ts'
+import type { Items } from './published.ts'
 import { type Sums, entriesOf } from './task.ts'
 
 const KAPPA_OF_VALUES = 2
@@ -14,17 +15,8 @@ const [HEIGHT, WISH] = [16, 1024]
 const [MIDDLE, OWN_MEAN, REACH, GAIN, MEAN_ENTRY] = [3, 4, 1.5, 1.5, 128]
 
 /** A rating of an item that the catalogue has, in stars from 1 to 5; its weight in thousandths. */
-export interface Starred {
-  readonly position: number
-  readonly stars: number
-  readonly weight: number
-}
-
-interface Scale {
-  readonly scale_low: number
-  readonly scale_high: number
-  readonly scale_step: number | null
-}
+export type Starred = Readonly<Record<'position' | 'stars' | 'weight', number>>
+type Scale = Pick<Items, 'scale_low' | 'scale_high' | 'scale_step'>
 
 /** Tell whether items are chosen and not rated. */
 export const isChosen = ({ scale_low, scale_high, scale_step }: Scale): boolean =>
@@ -90,10 +82,8 @@ function nearest(value: number): number {
 }
 
 /**
- * Return entries that grow together until the next unit would be too much.
- *
- * At time t an entry is `min(cap, t weight / 2^32)`, rounded down; units that come at the same time come in the order
- * of the row.
+ * Return entries that grow together until the next unit would be too much. At time t an entry is
+ * `min(cap, t weight / 2^32)`, rounded down; units that come at the same time come in the order of the row.
  */
 function filled(given: readonly number[], caps: readonly number[], limit: number): number[] {
   const weights = given.map((weight) => Math.max(weight, 1))

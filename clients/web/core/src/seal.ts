@@ -1,22 +1,21 @@
 /**
- * The one place where something is made that leaves a device.
- *
- * To see what can leave, read `seal`: an enrolment, a request for a blind token, or a report to two servers. They are
- * made of a committed state only, so that the ledger has a report before it exists. A report is a row, or zeros, in two
- * shares; its size, and the work to make it, depend on the task only.
+ * The one place where something is made that leaves a device: an enrolment, a request for a blind token, or a report to
+ * two servers, of a committed state only, so that the ledger has a report before it exists. A report is a row, or zeros,
+ * in two shares; its size, and the work to make it, depend on the task only.
  */
 
+import { expand, extract } from '@noble/hashes/hkdf.js'
+import { sha256 as sha256Hash } from '@noble/hashes/sha2.js'
 import {
   PrivacyError, VERSION, canonical, labelledDigest, require, sameBytes, sha256, toBase64, toHex,
 } from './documents.ts'
 import type { Sending } from './decide.ts'
-import { encryptTo } from './hpke.ts'
-import { type Bytes, bigEndian, concat, publicOf, random, signed, sized, utf8 } from './platform.ts'
+import { type Bytes, bigEndian, concat, machine, publicOf, random, signed, sized, utf8 } from './platform.ts'
 import { NONCE_SIZE, RANDOM_SIZE, shard } from './prio3.ts'
 import { configOf, itemsOf } from './published.ts'
 import { rowOf, toStars } from './rows.ts'
-import { type Answer, type Joined, type State, of } from './state.ts'
-import { Committed } from './store.ts'
+import { type Answer, type Joined, NONE, type State, of } from './state.ts'
+import { type Held, isCommitted } from './store.ts'
 import { DAP, type Task, circuitOf, configurationOf, entriesOf, readTask } from './task.ts'
 import { headerOf, reportId, tokenRequest } from './tokens.ts'
 
@@ -45,8 +44,8 @@ export interface Carrier {
 }
 
 /** Return what is to be sent, of a state that a store has kept. */
-export async function seal(committed: Committed, sending: Sending, now: number): Promise<Sealed> {
-  if (!Committed.is(committed)) throw new PrivacyError('nothing is made of a state that is not kept')
+export async function seal(committed: Held, sending: Sending, now: number): Promise<Sealed> {
+  if (!isCommitted(committed)) throw new PrivacyError('nothing is made of a state that is not kept')
   const { state } = committed
   const joined = of(state, sending.address)
   if (sending.what === 'enrolment') return sealedEnrolment(state, joined)
@@ -57,9 +56,7 @@ export async function seal(committed: Committed, sending: Sending, now: number):
   const task = readTask(answer.document)
   if (sending.what === 'token') return sealedRequest(state, joined, answer, task)
   const line = state.ledger.findLast((each) => each.task === toHex(answer.task))
-  if (!answer.promised || line === undefined) {
-    throw new PrivacyError('the ledger does not have this report; nothing is made of it')
-  }
+  if (!answer.promised || line === undefined) throw new PrivacyError('the ledger does not have this report')
   return sealedReport(joined, answer, task, ownRow(state, joined, task, line.zeros), now)
 }
 
@@ -115,9 +112,7 @@ async function sealedReport(
   const body = concat(metadata, sized(shares.publicShare, 4), await encrypted(0), await encrypted(1))
   const url = `${task.servers.leader.url.replace(/\/$/, '')}/tasks/${toBase64(answer.task)}/reports`
   // Nothing here names the device.
-  const headers = {
-    'content-type': 'application/ppm-dap;message=upload-req', authorization: headerOf(answer.token),
-  }
+  const headers = { 'content-type': 'application/ppm-dap;message=upload-req', authorization: headerOf(answer.token) }
   return new Sealed(KEY, url, headers, body)
 }
 
@@ -129,4 +124,36 @@ export function statusIn(body: Bytes): number {
   if (error === OUTDATED_CONFIG || error === REPORT_TOO_EARLY) return 503
   // Another encryption of the report came before: its answer was lost.
   return error === REPORT_REPLAYED ? 200 : 410
+}
+
+// HPKE (RFC 9180) in base mode, for one message: X25519, HKDF-SHA256 and AES-128-GCM
+
+const KEM = concat(utf8('KEM'), bigEndian(0x20, 2))
+const SUITE = concat(utf8('HPKE'), bigEndian(0x20, 2), bigEndian(1, 2), bigEndian(1, 2))
+
+/** Encrypt to the owner of a key. */
+async function encryptTo(key: Bytes, info: Bytes, aad: Bytes, plaintext: Bytes) {
+  const { subtle } = machine.crypto
+  const { publicKey, privateKey } = await subtle.generateKey('X25519', true, ['deriveBits'])
+  const enc = new Uint8Array(await subtle.exportKey('raw', publicKey))
+  const theirs = await subtle.importKey('raw', key, 'X25519', false, [])
+  const dh = new Uint8Array(await subtle.deriveBits({ name: 'X25519', public: theirs }, privateKey, 256))
+  if (dh.every((byte) => byte === 0)) throw new Error('a public key is none') // of small order
+  const shared = labelled(KEM, extractWith(KEM, NONE, 'eae_prk', dh), 'shared_secret', concat(enc, key), 32)
+  const ids = [extractWith(SUITE, NONE, 'psk_id_hash', NONE), extractWith(SUITE, NONE, 'info_hash', info)]
+  const context = concat(Uint8Array.of(0), ...ids)
+  const secret = extractWith(SUITE, shared, 'secret', NONE)
+  const iv = labelled(SUITE, secret, 'base_nonce', context, 12)
+  const raw = labelled(SUITE, secret, 'key', context, 16)
+  const gcm = await subtle.importKey('raw', raw, 'AES-GCM', false, ['encrypt'])
+  const algorithm = { name: 'AES-GCM', iv, additionalData: aad }
+  return { enc, payload: new Uint8Array(await subtle.encrypt(algorithm, gcm, plaintext)) }
+}
+
+const extractWith = (suite: Bytes, salt: Bytes, label: string, input: Bytes): Bytes =>
+  new Uint8Array(extract(sha256Hash, concat(utf8('HPKE-v1'), suite, utf8(label), input), salt))
+
+function labelled(suite: Bytes, secret: Bytes, label: string, info: Bytes, size: number): Bytes {
+  const whole = concat(bigEndian(size, 2), utf8('HPKE-v1'), suite, utf8(label), info)
+  return new Uint8Array(expand(sha256Hash, secret, whole, size))
 }

@@ -9,15 +9,12 @@ import { type Bytes, random, utf8 } from './platform.ts'
 import { type Collector, type Server, type Servers, servers } from './task.ts'
 
 export const DAY = 86_400
-
+export const NONE: Bytes = new Uint8Array(0)
 const MOST_REFUSED = 64
+const [MOST_LINK, MOST_INVITATION] = [300, 2 ** 16]
 
-export interface Rated {
-  readonly value: number
-  /** The item's, in thousandths: how much of the wish it may use. 0 is never sent. */
-  readonly weight: number
-  readonly at: number
-}
+/** A rating; its item's weight is how much of the wish it may use, in thousandths: 0 is never sent. */
+export type Rated = Readonly<Record<'value' | 'weight' | 'at', number>>
 
 /** This device's answer to a task: promised when the task was taken, sent once. */
 export interface Answer {
@@ -68,6 +65,7 @@ export interface Joined {
   readonly read: number
 }
 
+/** All of it. */
 export interface State {
   /** Secret of the key that signs requests for tokens. */
   readonly identity: Bytes
@@ -89,8 +87,6 @@ export const newState = (limits: Limits, wish = WHOLE): State => ({
   identity: random(32), seed: random(32), limits, wish, joined: [], ledger: [], ratings: {}, files: {}, kept: {},
 })
 
-export const NONE: Bytes = new Uint8Array(0)
-
 /** Return a recommender that was joined. */
 export function of(state: State, address: string): Joined {
   const found = state.joined.find((each) => each.invitation.address === address)
@@ -100,11 +96,8 @@ export function of(state: State, address: string): Joined {
 
 /** Return the state with a recommender as it is now, and without files that nobody needs. */
 export function withJoined(state: State, joined: Joined): State {
-  const { address } = joined.invitation
-  const here = state.joined.some((each) => each.invitation.address === address)
-  const all = here
-    ? state.joined.map((each) => (each.invitation.address === address ? joined : each))
-    : [...state.joined, joined]
+  const place = state.joined.findIndex((each) => each.invitation.address === joined.invitation.address)
+  const all = place < 0 ? [...state.joined, joined] : state.joined.with(place, joined)
   const needed = new Set(all.flatMap((each) => [each.catalogue, each.model, ...each.arrays]))
   const files = Object.entries(state.files).filter(([name]) => needed.has(name))
   return { ...state, joined: all, files: Object.fromEntries(files) }
@@ -150,18 +143,8 @@ export const refusing = (joined: Joined, digest: string, now: number): Joined =>
 
 // Links
 
-const MOST_LINK = 300
-const MOST = 64 * 2 ** 10
-
-export interface Link {
-  readonly address: string
-  /** Where the invitation is; it has at most so many bytes. */
-  readonly url: string
-  readonly most: number
-  readonly digest: string
-  /** Lets one person in, once; empty for none. */
-  readonly secret: string
-}
+/** Where an invitation is, of so many bytes at most; its secret lets one person in, once. */
+export type Link = Readonly<Record<'address' | 'url' | 'digest' | 'secret', string>> & { readonly most: number }
 
 /** Return what a link to an invitation says. What is behind its # is told to nobody. */
 export function readLink(text: string): Link {
@@ -170,13 +153,13 @@ export function readLink(text: string): Link {
   require(found !== null && plain.length <= MOST_LINK, 'this is no link to an invitation, or it is cut off')
   const [, address, digest, secret = ''] = found
   fromBase64(digest, DIGEST_SIZE)
-  return { address, url: `${address}/invitation.json`, most: MOST, digest, secret }
+  return { address, url: `${address}/invitation.json`, most: MOST_INVITATION, digest, secret }
 }
 
 /** Return the invitation of a link, which is all that the recommender may show for it. */
 export function opened(link: Link, data: Bytes): Invitation {
   require(fileDigest(data) === link.digest, 'the recommender shows another invitation than that of this link')
-  const found = readDocument(invitation, data, MOST)
+  const found = readDocument(invitation, data, MOST_INVITATION)
   require(found.address === link.address, 'the invitation is of another address than its link')
   return found
 }

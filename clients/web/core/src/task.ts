@@ -18,7 +18,6 @@ const EVERYBODY = 2 ** 16
 
 /** Of the draft of DAP: in HPKE's info, and before a task's id in a VDAF's application context. */
 export const DAP = utf8('dap-18')
-
 const key: Read<string> = (value) => toBase64(fromBase64(text()(value), 32))
 
 const hpkeConfig: Read<string> = (value) => {
@@ -51,7 +50,6 @@ export const servers: Read<{ readonly leader: Server; readonly helper: Server }>
 export type Servers = ReturnType<typeof servers>
 
 const plain = (name: string): string => name.normalize('NFKD').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '')
-
 const collector = object({ hpke: hpkeConfig, identity: key, organisation })
 export type Collector = ReturnType<typeof collector>
 

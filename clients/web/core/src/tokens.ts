@@ -1,12 +1,10 @@
 /**
- * Blind tokens (RFC 9578, type 2; RFC 9474): a leader takes one report of each, and learns of nobody.
- *
- * The nonce is blinded by a factor from the answer's secret: the same request each time.
+ * Blind tokens (RFC 9578, type 2; RFC 9474): a leader takes one report of each, and learns of nobody. The nonce is
+ * blinded by a factor from the answer's secret: the same request each time.
  */
 
 import { sha384 } from '@noble/hashes/sha2.js'
 import { shake256 } from '@noble/hashes/sha3.js'
-
 import { require, sha256, toBase64, toHex } from './documents.ts'
 import { power } from './field.ts'
 import { type Bytes, bigEndian, concat, sized, utf8 } from './platform.ts'

@@ -2,8 +2,8 @@ import { IDBFactory } from 'fake-indexeddb'
 import { expect, test } from 'vitest'
 
 import {
-  Committed, type Databases, Device, IndexedStore, LEVELS, type Line, type Locked, LockedStore, MemoryStore,
-  PassphraseError, PrivacyError, Sealed, type State, type Store, join, newState, rate, seal, total,
+  type Databases, Device, IndexedStore, LEVELS, type Line, type Locked, LockedStore, MemoryStore,
+  PassphraseError, PrivacyError, Sealed, type State, type Store, commit, join, newState, rate, seal, total,
 } from '../src/index.ts'
 import { ours, read } from './files.ts'
 
@@ -23,7 +23,7 @@ test.each<[string, () => Promise<Store>]>([
     store.commit({ ...state, wish: 1 }, 1), store.commit({ ...state, wish: 2 }, 1),
   ])
   expect(two).toEqual([true, false])
-  expect(await Committed.commit(store, state, 1)).toBeNull()
+  expect(await commit(store, state, 1)).toBeNull()
   expect((await store.load())?.state.wish).toBe(1)
 })
 
@@ -94,7 +94,7 @@ test('a file to take along opens by its passphrase; this device then takes part 
 test('nothing is sealed of a state that no store has kept, nor by anybody else', async () => {
   const state = newState(LEVELS.middle)
   const sending = { what: 'report', address: 'https://a.example', task: new Uint8Array(32), at: 0 } as const
-  const forged = Object.assign(Object.create(Committed.prototype), { state, version: 1 })
+  const forged = { state, version: 1 }
   await expect(seal(forged, sending, 0)).rejects.toThrow(PrivacyError)
   expect(() => new Sealed(Symbol('made by seal'), 'https://a.example', {}, new Uint8Array(0)))
     .toThrow(PrivacyError)
