@@ -124,10 +124,10 @@ export function digestOf(folder) {
 /**
  * Build everything into a folder; return each part's digest.
  * @param {string} out
- * @param {{entries?: Partial<typeof ENTRIES>, policies?: typeof POLICIES}} options
+ * @param {{entries?: Partial<typeof ENTRIES>, policies?: typeof POLICIES, every?: number}} options `every`: minutes between alarms
  * @returns {Promise<Record<string, string>>}
  */
-export async function buildAll(out, { entries = ENTRIES, policies = POLICIES } = {}) {
+export async function buildAll(out, { entries = ENTRIES, policies = POLICIES, every = 10 } = {}) {
   const given = { ...ENTRIES, ...entries }
   const worker = (await bundled(given.worker)).code
   const first = (await bundled(join(HERE, 'app/src/cell.ts'))).code
@@ -146,7 +146,7 @@ export async function buildAll(out, { entries = ENTRIES, policies = POLICIES } =
   }
   const inExtension = {
     ...common, 'worker.js': worker, 'shell.js': await shell({ file: 'worker.js' }),
-    'background.js': (await bundled(join(HERE, 'app/src/background.ts'))).code,
+    'background.js': (await bundled(join(HERE, 'app/src/background.ts'), { EVERY: `${every}` })).code,
     'index.html': shellOf(policies.extension),
   }
   const asBackground = { background: true }

@@ -29,6 +29,8 @@ function certificate(): { key: Buffer; cert: Buffer } {
 export class Adversary {
   /** What arrived, by context. */
   readonly hits = new Map<string, Set<string>>()
+  /** Reports that were sent to it, when each was. */
+  readonly reports: { readonly at: number; readonly body: Buffer }[] = []
   base = ''
   private readonly dones = new Map<string, URLSearchParams>()
   private readonly closing: (() => void)[] = []
@@ -68,10 +70,15 @@ export class Adversary {
   answer(request: IncomingMessage, response: ServerResponse): void {
     const { pathname, searchParams } = new URL(request.url ?? '/', this.base)
     this.count(pathname)
+    if (request.method === 'POST' && pathname.endsWith('/reports')) {
+      const parts: Buffer[] = []
+      request.on('data', (part) => parts.push(part))
+      request.on('end', () => this.reports.push({ at: Date.now(), body: Buffer.concat(parts) }))
+    }
     if (pathname.startsWith('/done/')) this.dones.set(decodeURIComponent(pathname.slice(6)), searchParams)
     response.writeHead(200, {
       'content-type': TYPES[pathname.split('.').at(-1)!] ?? 'application/octet-stream',
-      'access-control-allow-origin': '*', 'access-control-allow-headers': '*', 'access-control-allow-methods': '*',
+      'access-control-allow-origin': '*', 'access-control-allow-headers': 'authorization, *', 'access-control-allow-methods': '*',
     }).end()
   }
 

@@ -16,7 +16,7 @@ function path(name: Name): string {
   return found
 }
 
-export const launched = (name: Name): Promise<Browser> => name === 'chromium'
+export const launched = (name: Name, preferences: object = {}): Promise<Browser> => name === 'chromium'
   ? puppeteer.launch({
     executablePath: path(name), pipe: true, enableExtensions: true,
     // As people have it: what puppeteer turns off would be closed by puppeteer, not by the app.
@@ -37,6 +37,7 @@ export const launched = (name: Name): Promise<Browser> => name === 'chromium'
       'network.prefetch-next': true,
       'network.preconnect': true,
       'media.peerconnection.ice.loopback': true,
+      ...preferences,
     },
   })
 
