@@ -21,10 +21,9 @@ beforeAll(async () => {
     addEventListener('message', ({ data: { ui, shell, link, host } }) => {
       ui.postMessage({ link, host })
       // By itself: whoever drives a browser taps whenever they say or open something.
-      if (link === 'unasked') setTimeout(() => {
-        shell.postMessage({ save: { name: 'unasked.hdpmf', bytes: new Uint8Array(1) } })
-        ui.postMessage('unasked')
-      }, 1500)
+      if (link === 'unasked') {
+        setTimeout(() => shell.postMessage({ save: { name: 'unasked.hdpmf', bytes: new Uint8Array(1) } }), 1500)
+      }
       ui.onmessage = ({ data }) => shell.postMessage(data)
       shell.onmessage = ({ data }) => ui.postMessage(data)
     }, { once: true })`)
@@ -98,11 +97,13 @@ describe.each(NAMES)('%s', (name) => {
   })
 
   test('nothing is saved or opened unless the person tapped, or what is on no list', async () => {
-    const { page, told, say } = await app('#unasked')
-    const pages = (await browser.pages()).length
-    await until(async () => (await told()).includes('unasked'))
-    await soon()
+    const alone = await browser.newPage()
+    await alone.goto(`${host.address}/index.html#unasked`)
+    await soon(3500)
     expect(saved()).toEqual([])
+    await alone.close()
+    const { page, say } = await app()
+    const pages = (await browser.pages()).length
     for (const what of [
       { open: 'https://recommender.example/?rating=5' }, { open: 'javascript:alert(1)' }, { open: `${host.address}/index.html` },
       { save: { name: '../device.hdpmf', bytes: [1] } }, { save: { name: 'rating.exe', bytes: [1] } }, { save: { name: 'a.json' } },
