@@ -193,7 +193,7 @@ export class MadeUp implements Carrier {
     return data.slice(0, most + 1)
   }
 
-  async date(): Promise<null> {
+  async date(_: string): Promise<string | null> {
     return null
   }
 

@@ -6,7 +6,7 @@
  */
 
 import {
-  type Carrier, type Invitation, type Link, type Locked, type Platform, type State, type Store,
+  type Carrier, type Invitation, type Link, type Locked, type Platform, type Said, type State, type Store,
   Device, LEVELS, LockedStore, PassphraseError, PrivacyError, ProtocolError, WHOLE, join, leave, newState, opened, rate, readLink,
 } from '@hdpmf/core'
 
@@ -14,7 +14,7 @@ import { type Kept, keptIn, toggled, withKept } from './kept.ts'
 import type { Act, HostInfo, LevelName, Notice, View } from './messages.ts'
 import {
   FIRST_LOOK, type Look, NO_PICK, PAGE, Shelves, askedOf, invitedOf, levelOf, privacyOf, receiptsOf,
-  valueOf,
+  troubleOf, valueOf,
 } from './views.ts'
 
 export interface Outside {
@@ -68,7 +68,7 @@ export class Host {
   /** Open a device, by its passphrase if it has one. */
   static async open(outside: Outside, link = ''): Promise<Host> {
     const store = await unlocked(outside)
-    const host: Host = new Host(outside, store, await deviceOf(outside, store, () => void host.draw()))
+    const host: Host = new Host(outside, store, await deviceOf(outside, store, (said) => host.told(said)))
     const { state } = await host.device.held()
     host.level = levelOf(state)
     host.address = active(state)[0]?.invitation.address ?? ''
@@ -116,7 +116,7 @@ export class Host {
         return
       case 'member':
         this.address = act.address
-        this.look = { ...FIRST_LOOK, tab: this.look.tab }
+        this.look = { ...FIRST_LOOK, tab: this.look.tab, troubles: this.look.troubles }
         return this.visit()
       case 'tab': return this.turnTo(act.tab)
       case 'pick': this.look = { ...this.look, pick: act.pick, count: PAGE, still: [] }; return
@@ -195,7 +195,7 @@ export class Host {
     this.busy = true
     await this.draw()
     // A new device looks at once at what is published.
-    this.device = await deviceOf(this.outside, this.store, () => void this.draw())
+    this.device = await deviceOf(this.outside, this.store, (said) => this.told(said))
     this.tellOrigins((await this.device.held()).state)
     await this.device.step()
     this.busy = false
@@ -318,6 +318,15 @@ export class Host {
     await this.device.change(make)
   }
 
+  /** Take what the device says: some of it is trouble. */
+  private told(said: Said): void {
+    const trouble = troubleOf(said)
+    const others = [...this.look.troubles].filter(([address]) => address !== said.address)
+    const troubles = new Map(trouble === null ? others : [...others, [said.address, trouble] as const])
+    this.look = { ...this.look, troubles }
+    void this.draw()
+  }
+
   private say(what: Notice['what']): void {
     this.notice = { what, number: (this.notice?.number ?? 0) + 1 }
   }
@@ -364,7 +373,7 @@ export class Host {
       asking: this.asking && asked !== null,
       stars: shelves.stars,
       shown: tab === 'list' ? shelves.list() : tab === 'rate' ? shelves.rate()
-        : tab === 'saved' ? shelves.kept() : privacyOf(state, now, this.store.locked),
+        : tab === 'saved' ? shelves.kept() : privacyOf(state, now, this.store.locked, this.look),
     }
   }
 }
@@ -392,7 +401,9 @@ async function unlocked(outside: Outside): Promise<LockedStore> {
 }
 
 /** Nothing of a new device takes part before its owner has said so. */
-function deviceOf({ carrier, now }: Outside, store: Store, say: () => void): Promise<Device> {
+function deviceOf(
+  { carrier, now }: Outside, store: Store, say: (said: Said) => void,
+): Promise<Device> {
   const platform: Platform = { store, carrier, now, say }
   return Device.open(platform, newState(LEVELS.middle, 0))
 }

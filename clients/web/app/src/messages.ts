@@ -45,7 +45,8 @@ export interface Level {
   readonly risk: Risks
 }
 
-export interface Pick {
+/** What of a list is shown: all of it where both are empty. */
+export interface Picked {
   readonly genre: string
   readonly decade: number | null
 }
@@ -107,6 +108,11 @@ export interface Run {
   readonly zeros: boolean
 }
 
+/** Why something does not go on, until it does. */
+export type Trouble =
+  | { readonly what: 'clock'; readonly minutes: number }
+  | { readonly what: 'not enrolled' | 'again' | 'given up' | 'refused'; readonly why: string }
+
 export interface Member {
   readonly address: string
   readonly name: string
@@ -115,16 +121,18 @@ export interface Member {
   readonly enrolled: boolean
   readonly left: boolean
   readonly rated: number
+  readonly trouble: Trouble | null
 }
 
 export interface ListView extends Shelf {
   readonly tab: 'list'
   readonly genres: readonly string[]
   readonly decades: readonly number[]
-  readonly pick: Pick
+  readonly pick: Picked
   /** 'list': by the owner's ratings; 'known': by what many choose; 'none': no model has come. */
   readonly by: 'list' | 'known' | 'none'
   readonly fresh: readonly Title[]
+  readonly trouble: Trouble | null
   /** When the owner was here before; null on the first day. */
   readonly before: number | null
 }
@@ -132,7 +140,7 @@ export interface ListView extends Shelf {
 export interface RateView extends Shelf {
   readonly tab: 'rate'
   readonly genres: readonly string[]
-  readonly pick: Pick
+  readonly pick: Picked
   readonly search: string
   readonly mine: boolean
   /** Titles are in the order of how well known they are. */
@@ -207,7 +215,7 @@ export type Act =
   | { readonly do: 'back' }
   | { readonly do: 'tab'; readonly tab: Tab }
   | { readonly do: 'member'; readonly address: string }
-  | { readonly do: 'pick'; readonly pick: Pick }
+  | { readonly do: 'pick'; readonly pick: Picked }
   | { readonly do: 'search'; readonly text: string }
   | { readonly do: 'mine'; readonly on: boolean }
   | { readonly do: 'more' }

@@ -1,7 +1,7 @@
 /** Views of a device's state: what the UI cell draws. Pure, but for lists that are kept by ratings. */
 
 import {
-  type Items, type Joined, type Line, type Server as Card, type State, LEVELS, MONTH, UNIT,
+  type Items, type Joined, type Line, type Said, type Server as Card, type State, LEVELS, MONTH, UNIT,
   WHOLE, itemsOf, ownRow, personOf, priceOf, promise, readTask, toHex, total,
   worstWithin,
 } from '@hdpmf/core'
@@ -10,15 +10,15 @@ import { Lists, type Reason, type Recommended } from '@hdpmf/core/lists'
 import { type Seen, keptIn } from './kept.ts'
 import {
   type Asked, type Invited, type Level, type LevelName, type ListView, type Member, LEVEL_NAMES,
-  type Pick, type PrivacyView, type RateView, type Run, type SavedView, type Server,
-  type Tab, type Title,
+  type Picked, type PrivacyView, type RateView, type Run, type SavedView, type Server,
+  type Tab, type Title, type Trouble,
 } from './messages.ts'
 import { isKnown } from './operators.ts'
 
 /** What the person looks at; it is not kept. */
 export interface Look {
   readonly tab: Tab
-  readonly pick: Pick
+  readonly pick: Picked
   readonly search: string
   readonly mine: boolean
   readonly count: number
@@ -26,12 +26,13 @@ export interface Look {
   readonly ratedBefore: ReadonlySet<string>
   /** The list as it was when something in it was rated or hidden: so it stays until it is left. */
   readonly still: readonly string[]
+  readonly troubles: ReadonlyMap<string, Trouble>
 }
 
 export const PAGE = 24
-export const NO_PICK: Pick = { genre: '', decade: null }
+export const NO_PICK: Picked = { genre: '', decade: null }
 export const FIRST_LOOK: Look = {
-  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(), still: [],
+  tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(), still: [], troubles: new Map(),
 }
 const STRIP = 5
 const NEW_AMONG = 24
@@ -76,6 +77,7 @@ export class Shelves {
   private readonly since: Seen | null
   /** What is near the top and was not at the last visit. */
   private readonly fresh: ReadonlySet<string>
+  private readonly trouble: Trouble | null
 
   constructor(
     state: State, joined: Joined, now: number,
@@ -88,6 +90,7 @@ export class Shelves {
     this.own = state.ratings[address] ?? {}
     this.saved = new Set(kept.saved[address] ?? [])
     this.hidden = new Set(kept.hidden[address] ?? [])
+    this.trouble = look.troubles.get(address) ?? null
     this.since = kept.visits[address]?.since ?? null
     const known = new Set(this.since?.top)
     const near = this.since === null || look.tab !== 'list' ? [] : this.top(NEW_AMONG)
@@ -122,7 +125,7 @@ export class Shelves {
     })
     const unpicked = pick.genre === '' && pick.decade === null
     return {
-      tab: 'list', ...this.choices(), pick, before: since?.at ?? null,
+      tab: 'list', ...this.choices(), pick, before: since?.at ?? null, trouble: this.trouble,
       by: this.lists === null ? 'none' : this.rated === 0 ? 'known' : 'list',
       fresh: unpicked ? titles.filter(({ id }) => fresh.has(id)).slice(0, MOST_FRESH) : [],
       titles, more: found.length > count,
@@ -158,7 +161,7 @@ export class Shelves {
     return this.lists?.choices ?? { genres: this.items === null ? [] : genresOf(this.items), decades: [] }
   }
 
-  private best(n: number, { genre, decade }: Pick): Recommended[] {
+  private best(n: number, { genre, decade }: Picked): Recommended[] {
     if (this.lists === null) return []
     const only = {
       ...(genre === '' ? {} : { genres: [genre] }),
@@ -275,7 +278,9 @@ export function askedOf(state: State, joined: Joined, now: number): Asked | null
 
 const part = (amount: number, of: number): number => (of === 0 ? Number(amount > 0) : amount / of)
 
-export function privacyOf(state: State, now: number, passphrase: boolean): PrivacyView {
+export function privacyOf(
+  state: State, now: number, passphrase: boolean, { troubles }: Look,
+): PrivacyView {
   const spent = total(state.ledger)
   return {
     tab: 'privacy',
@@ -286,12 +291,12 @@ export function privacyOf(state: State, now: number, passphrase: boolean): Priva
     life: part(spent.none, state.limits.life),
     takesPart: state.wish > 0 ? true : keptIn(state).answer,
     runs: runsOf(state),
-    members: state.joined.map((each) => memberOf(state, each)),
+    members: state.joined.map((each) => memberOf(state, each, troubles)),
     passphrase,
   }
 }
 
-const memberOf = (state: State, joined: Joined): Member => ({
+const memberOf = (state: State, joined: Joined, troubles: Look['troubles']): Member => ({
   address: joined.invitation.address,
   name: joined.invitation.name,
   domain: domainOf(joined.invitation.address),
@@ -299,7 +304,20 @@ const memberOf = (state: State, joined: Joined): Member => ({
   enrolled: joined.enrolled,
   left: joined.left,
   rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
+  trouble: troubles.get(joined.invitation.address) ?? null,
 })
+
+/** What is told of something as trouble; null where it is none, so that an older one is over. */
+export function troubleOf(said: Said): Trouble | null {
+  switch (said.what) {
+    case 'clock': return { what: said.what, minutes: Math.round(said.ahead / 60) }
+    case 'refused': return { what: said.what, why: said.why }
+    case 'not enrolled': return { what: said.what, why: '' }
+    case 'again':
+    case 'given up': return { what: said.what, why: said.status === null ? '' : String(said.status) }
+    default: return null
+  }
+}
 
 /** The ledger as runs, the newest first: what a recommender asks of pairs follows its rows. */
 export function runsOf(state: State): Run[] {

@@ -68,3 +68,27 @@ export async function cell(page: Page, name: string): Promise<Frame> {
   }
   throw new Error(`no ${name}`)
 }
+
+/** Change what the store has, as another day would: `how` is a function's text. */
+export const changed = (page: Page, how: string): Promise<unknown> => page.evaluate(`new Promise((resolve, reject) => {
+  const opening = indexedDB.open('device', 1)
+  opening.onerror = reject
+  opening.onsuccess = () => {
+    const table = opening.result.transaction('device', 'readwrite').objectStore('device')
+    const asked = table.get('state')
+    asked.onsuccess = () => {
+      const { state, version } = asked.result
+      table.put({ state: (${how})(state), version: version + 1 }, 'state').onsuccess = () => { opening.result.close(); resolve() }
+    }
+  }
+})`)
+
+/** The text of a function that writes two reports into the ledger, of a day ago. */
+export const REPORTED = `(state) => {
+  const now = Math.floor(Date.now() / 1000)
+  for (const each of Object.values(state.kept.visits)) each.at -= 86400
+  const ledger = [['linear', 96e6, 294e6], ['pairs', 52e6, 104e6]].map(([part, none, other], at) => ({
+    at: now - 86400 + 3000 * at, recommender: state.joined[0].invitation.address, task: String(at + 3).repeat(64), part, price: none,
+    wish: 1000, cost: { none, other, grain: 40 }, zeros: false }))
+  return { ...state, ledger, wish: 1000, kept: { ...state.kept, answer: true } }
+}`

@@ -249,6 +249,15 @@ describe('taking part', () => {
     expect([shown.spent, shown.month, shown.life]).toEqual([after, month[1], life[1]])
   })
 
+  test('a clock that is wrong is said, and no report leaves', async () => {
+    const trial = await Trial.joined({ task: 3600 })
+    trial.world.date = async () => new Date((trial.clock - 1200) * 1000).toUTCString()
+    await trial.pass(3500)
+    expect(trial.sent).not.toContain('reports')
+    expect((await trial.turn('list')).trouble).toMatchObject({ what: expect.stringMatching(/clock|again/) })
+    expect((await trial.turn('privacy')).members[0].trouble).not.toBeNull()
+  })
+
   test('who leaves sends nothing more; who forgets keeps what was spent', async () => {
     const trial = await answering(true)
     await trial.host.act({ do: 'receipts' })

@@ -2,20 +2,23 @@
 
 import { join } from 'node:path'
 
-import { opened, served, started } from './browsing.ts'
+import { REPORTED, cell, changed, opened, served, started } from './browsing.ts'
 import { MadeUp } from '../demo/world.ts'
 
 const [out, wide, ...looks] = process.argv.slice(process.argv.findIndex((each) => each.startsWith('/tmp/')))
+const webp = looks.includes('webp')
 const [dark, language] = [looks.includes('dark'), looks.includes('de') ? 'de' : 'en']
 const width = Number(wide)
 const shape = { width, height: width > 800 ? 860 : 844, dark, language }
 const site = await served()
 const browser = await started('chrome')
 const { link } = await MadeUp.begin({ now: 1 })
-const { page, ui, errors } = await opened(browser, site.address, shape)
+const { page, errors, ...first } = await opened(browser, site.address, shape)
+let { ui } = first
 const shot = async (name: string): Promise<void> => {
   await new Promise((resolve) => setTimeout(resolve, 250))
-  await page.screenshot({ path: join(out, `${[name, width, ...looks].join('-')}.png`) })
+  const path = join(out, `${[name, width, ...looks].join('-')}.${webp ? 'webp' : 'png'}`)
+  await page.screenshot(webp ? { path, type: 'webp', quality: 82 } : { path })
 }
 
 await shot('start')
@@ -53,6 +56,14 @@ if (banner !== null) {
   await ui.waitForSelector('nav')
 }
 await tab(4)
+await changed(page, REPORTED)
+await page.evaluateOnNewDocument(() => Object.assign(globalThis, { model: 4 }))
+await page.reload()
+ui = await cell(page, 'ui.html')
+await ui.waitForSelector('.news')
+await shot('second-day')
+await tab(4)
+await ui.click('.fold summary')
 await shot('privacy')
 await ui.evaluate(() => window.scrollTo(0, 900))
 await shot('privacy-below')

@@ -4,10 +4,10 @@ import type { VNode } from 'preact'
 import { useRef, useState } from 'preact/hooks'
 
 import type {
-  AppView, Asked, Invited, ListView, Pick, RateView, SavedView, Shown, Title,
+  AppView, Asked, Invited, ListView, Picked, RateView, SavedView, Shown, Title,
 } from '../messages.ts'
 import { Cover } from './cover.tsx'
-import { Fields, Gauge, Levels, Picture, Row, Servers, Stars, Text, type With, about } from './parts.tsx'
+import { Fields, Gauge, Levels, Picture, Row, Servers, Stars, Text, Why, type With, about } from './parts.tsx'
 
 export function Start({ busy, speech, act, onBack }: With & { readonly busy: boolean; readonly onBack?: boolean }): VNode {
   const { say } = speech
@@ -54,8 +54,8 @@ export function Invitation({ invited, speech, act }: With & { readonly invited: 
       {chosenBefore
         ? <Text speech={speech} of="invited.chosen" values={{ level: say(`level.${level}`) }} />
         : <Levels levels={levels} level={level} speech={speech} choose={(each) => act({ do: 'level', level: each })} />}
+      <small>{say('invited.joins')}</small>
       <div class="foot">
-        <small>{say('invited.joins')}</small>
         <button type="button" class="strong" disabled={busy} onClick={() => act({ do: 'join' })}>{say(busy ? 'invited.busy' : 'invited.join')}</button>
       </div>
     </main>
@@ -63,7 +63,7 @@ export function Invitation({ invited, speech, act }: With & { readonly invited: 
 }
 
 function Picks({ pick, genres, decades, speech, act }: With & {
-  readonly pick: Pick
+  readonly pick: Picked
   readonly genres: readonly string[]
   readonly decades: readonly number[]
 }): VNode {
@@ -115,6 +115,7 @@ export function ListPage({ view, shown, speech, act }: With & { readonly view: A
               : view.sent > 0 ? say('list.left', { n: view.sent }) : say('list.nothingLeft')}
         </p>
       </header>
+      <Why trouble={shown.trouble} speech={speech} />
       {view.asked !== null && (
         <p class="banner">{say('ask.banner')}
           <button type="button" class="plain" onClick={() => act({ do: 'ask', on: true })}>{say('ask.open')}</button>
@@ -223,7 +224,7 @@ export function Ask({ asked, speech, act }: With & { readonly asked: Asked }): V
       <p>{say('ask.give', { before: speech.right(before.other), after: speech.right(after.other) })}</p>
       <div class="gauges">
         <Gauge label={say('gauge.person')} from={0.5} value={after.other.right} before={before.other.right}
-          text={then(speech.right(before.other), speech.right(after.other))} />
+          text={then(speech.right(before.other), say('gauge.right', { right: speech.right(after.other) }))} />
         <Gauge label={say('gauge.month')} value={month[1]} before={month[0]} text={then(speech.percent(month[0]), speech.percent(month[1]))} />
         <Gauge label={say('gauge.life')} value={life[1]} before={life[0]} text={then(speech.percent(life[0]), speech.percent(life[1]))} />
       </div>

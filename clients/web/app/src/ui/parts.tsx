@@ -3,7 +3,7 @@
 import type { ComponentChildren, VNode } from 'preact'
 import { useState } from 'preact/hooks'
 
-import type { Act, Level, LevelName, Server, Title } from '../messages.ts'
+import type { Act, Level, LevelName, Server, Title, Trouble } from '../messages.ts'
 import type { Key, Speech, Values } from '../words/say.ts'
 import { Cover } from './cover.tsx'
 
@@ -188,6 +188,13 @@ export const Servers = ({ servers, speech: { say } }: { readonly servers: readon
     ))}
   </>
 )
+
+/** Why something does not go on. */
+export function Why({ trouble, speech }: { readonly trouble: Trouble | null; readonly speech: Speech }): VNode | null {
+  if (trouble === null) return null
+  const values = trouble.what === 'clock' ? { n: Math.abs(trouble.minutes) } : { why: trouble.why }
+  return <p class="warning" role="status">{speech.say(`trouble.${trouble.what}`, values)}</p>
+}
 
 /** Fields that Enter sends as well. The cell's sandbox has no forms. */
 export const Fields = ({ send, children }: { readonly send: () => void; readonly children: ComponentChildren }): VNode => (

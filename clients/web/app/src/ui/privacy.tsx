@@ -4,7 +4,7 @@ import type { VNode } from 'preact'
 import { useState } from 'preact/hooks'
 
 import type { Act, HostInfo, PrivacyView, Report, Run } from '../messages.ts'
-import { Fields, Gauge, Levels, Section, Sure, type With } from './parts.tsx'
+import { Fields, Gauge, Levels, Section, Sure, Why, type With } from './parts.tsx'
 
 export function PrivacyPage({ shown, host, language, speech, act }: With & {
   readonly shown: PrivacyView
@@ -24,7 +24,7 @@ export function PrivacyPage({ shown, host, language, speech, act }: With & {
             : say('privacy.nothing')}{told && ` ${say('level.noise')}`}
         </p>
         <div class="gauges">
-          <Gauge label={say('gauge.person')} from={0.5} value={other.right} text={speech.right(other)} />
+          <Gauge label={say('gauge.person')} from={0.5} value={other.right} text={say('gauge.right', { right: speech.right(other) })} />
           <Gauge label={say('gauge.month')} value={month} text={speech.percent(month)} />
           <Gauge label={say('gauge.life')} value={life} text={speech.percent(life)} />
         </div>
@@ -44,12 +44,13 @@ export function PrivacyPage({ shown, host, language, speech, act }: With & {
       </Section>
       <Section title={say('privacy.members')}>
         <ul class="who">
-          {members.map(({ address, name, domain, servers, left, rated }) => (
+          {members.map(({ address, name, domain, servers, left, rated, trouble }) => (
             <li key={address}>
               <b>{name}</b> {left && <mark>{say('privacy.isLeft')}</mark>}
               <small>{say('privacy.memberOf', {
                 domain, leader: `${servers[0].organisation} (${servers[0].domain})`, helper: `${servers[1].organisation} (${servers[1].domain})`,
               })} · {say('privacy.rated', { n: rated })}</small>
+              <Why trouble={trouble} speech={speech} />
               {!left && <Sure label={say('privacy.leave')} sure={say('privacy.leaveSure')} done={() => act({ do: 'leave', address })} />}
             </li>
           ))}
@@ -84,7 +85,7 @@ function RunLine({ run, speech }: With & { readonly run: Run }): VNode {
   return (
     <details class="fold">
       <summary>
-        <time dateTime={new Date(at * 1000).toISOString()}>{speech.moment(at)}</time>
+        <time dateTime={new Date(at * 1000).toISOString()}>{speech.shortly(at)}</time>
         <span>{zeros ? say('privacy.runZeros', { name }) : say('privacy.run', { name, adjective: speech.adjective(risk.other) })}</span>
       </summary>
       <ul>{reports.map((report) => <li key={report.task}>{exactly(report)}</li>)}</ul>

@@ -61,6 +61,12 @@ export class Speech {
       .format(at * 1000)
   }
 
+  /** The same, as short as in a list. */
+  shortly(at: number): string {
+    return new Intl.DateTimeFormat(this.language, { month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit' })
+      .format(at * 1000)
+  }
+
   /** A day, as people say it: the weekday where that is one of the last six. */
   day(at: number, now: number): string {
     const recent = now - at < 6 * 86_400
