@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from hdpmf.private.kernels.gpu.layout import Table  # noqa: E402
-from hdpmf.private.kernels.gpu.training import GpuRun, GpuTraining, Recipe  # noqa: E402
+from hdpmf.private.kernels.gpu.solvers import GpuRun, GpuTraining  # noqa: E402
 
 GPU = torch.device("cuda")
 EPOCHS = 100
@@ -107,7 +107,7 @@ def batch() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for name, (n, n_users, n_items) in SIZES.items():
         users, items, values = world(n, n_users, n_items)
-        table = Table(users, items, values[None], n_users, n_items)
+        table = Table(users, items, values, n_users, n_items)
         for K in (10, 32, 64):
             begin = clock()
             training = hdpmf(table, K)
@@ -157,7 +157,7 @@ def plain() -> None:
     print("|---|---|---|")
     n, n_users, n_items = SIZES["100M"]
     users, items, values = world(n, n_users, n_items)
-    table = Table(users, items, values[None], n_users, n_items)
+    table = Table(users, items, values, n_users, n_items)
     training = hdpmf(table, 10)
     epochs = training.epochs()
     next(epochs)
@@ -214,8 +214,8 @@ def accuracy() -> None:
         ("HDPMF's targets (ratings times weights)", values * weights[users.long()]),
         ("raw ratings, where busy users' steps are too long to converge", values),
     ):
-        table = Table(users, items, target[None].contiguous(), n_users, n_items)
-        training = GpuTraining(table, Recipe("batch", K), [GpuRun((0.01,) * 20, 0.01, 1)], *first)
+        table = Table(users, items, target, n_users, n_items)
+        training = GpuTraining(table, GpuRun("batch", K, (0.01,) * 20, 0.01, 1), *first)
         training.finish()
         exact, single = (
             plain_epochs(users, items, target, first, kind)
@@ -224,7 +224,7 @@ def accuracy() -> None:
         far = [
             float(torch.linalg.vector_norm(one.double() - right) / torch.linalg.vector_norm(right))
             for one, right in zip(
-                (training.U[:, 0, :K], training.V[:, 0, :K], *single), (*exact, *exact), strict=True
+                (training.U[:, :K], training.V[:, :K], *single), (*exact, *exact), strict=True
             )
         ]
         print(f"| {words} | {' | '.join(f'{one:.1e}' for one in far)} |")
@@ -274,7 +274,7 @@ def parquet() -> None:
         )
         n_users, n_items = len(user_ids), len(item_ids)
         times["positions for ids"] = -begin + (begin := clock())
-        table = Table(users, items, target[None], n_users, n_items)
+        table = Table(users, items, target, n_users, n_items)
         training = hdpmf(table, 10)
         times["sort both ways"] = -begin + (begin := clock())
         training.finish()
@@ -374,11 +374,9 @@ def hdpmf(table, K: int, epochs: int = EPOCHS) -> GpuTraining:
         for e in range(1, epochs + 1)
     )
     scale = 2.0 * K**0.5 * 4.0
-    cell = GpuRun(rates, 0.01, 7, scale)
     return GpuTraining(
         table,
-        Recipe("batch", K, "item"),
-        [cell],
+        GpuRun("batch", K, rates, 0.01, 7, "item", scale),
         factors(table.n_users, K, 1),
         factors(table.n_items, K, 2),
     )

@@ -45,7 +45,7 @@ from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS, sum_channels
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts, Survey
 from hdpmf.models.one_round import wanted_features
-from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.contributions import sums as contributed
 from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from hdpmf.untrusted.recommender.sums import (
     coding_of,
@@ -254,18 +254,8 @@ def facts_by(
         train.scale,
         n_items=train.n_items,
         catalogue=fingerprint(train.items, features),
-        contributors=train.n_users,
     )
-    client = OneRoundClient(
-        train,
-        weights,
-        _Without(0),
-        epsilon=survey.epsilon,
-        catalogue=survey.catalogue,
-        simulation=True,
-    )
-    client.accept(survey)
-    sums = client.contribute()
+    sums = contributed(train, weights, survey, _Without(0))
     scores, weighed, total = drawn_noise(law, survey, seed, given.noises)
     sums = type(sums)(
         scores=sums.scores + scores,

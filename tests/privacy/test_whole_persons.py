@@ -14,8 +14,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.common.privacy.coding import make_coding, sum_channels
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol import SumContribution
-from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.contributions import sums
 from hdpmf.untrusted.recommender.sums import make_survey
 
 pytestmark = pytest.mark.slow
@@ -29,17 +28,9 @@ def sent(stars: float, run: int, epsilon: float) -> np.ndarray:
     """What one device adds to the sums, with all of the noise: it is the only one that counts."""
     zeros = np.zeros(RATED, np.int64)
     world = Ratings.from_arrays(zeros, np.arange(RATED), np.full(RATED, stars), scale=STARS)
-    shard = OneRoundClient(
-        world,
-        PrivacyWeights.per_rating(world, WEIGHTS),
-        SeededNoise(3, run),
-        epsilon=epsilon,
-        catalogue="c",
-        simulation=True,
-    )
-    shard.accept(make_survey("A", epsilon, STARS, n_items=RATED, catalogue="c", contributors=1))
-    answer = shard.contribute()
-    assert isinstance(answer, SumContribution)
+    survey = make_survey("A", epsilon, STARS, n_items=RATED, catalogue="c")
+    own = PrivacyWeights.per_rating(world, WEIGHTS)
+    answer = sums(world, own, survey, SeededNoise(3, run))
     return np.append(answer.scores, answer.total).astype(float)
 
 

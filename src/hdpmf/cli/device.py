@@ -366,11 +366,11 @@ def _title(items: Items, item: str) -> str:
 
 
 def _found(state: State, joined: Joined, text: str) -> Result:
-    from hdpmf.common.protocol.titles import TitleSearch
+    from hdpmf.common.protocol.titles import find_titles
     from hdpmf.private.device.public import items_of
 
     table = items_of(state, joined).table
-    places = TitleSearch(table).find(text, len(table.ids))
+    places = find_titles(table, text)
     found = [(table.ids[place], table.titles[place] if table.titles else "") for place in places]
     more = len(found) - _MOST_FOUND
     return Result(

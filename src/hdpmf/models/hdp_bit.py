@@ -14,7 +14,7 @@ from hdpmf.common.methods.method import PrivacyClaim
 from hdpmf.common.methods.options import BitOptions
 from hdpmf.common.model.device_fit import device_fit
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.privacy.sampling import ReleasedNoise, seed_of
+from hdpmf.common.privacy.sampling import ReleasedNoise, require_released, seed_of
 from hdpmf.common.privacy.weights import PrivacyWeights
 from hdpmf.common.protocol import BitContribution, ItemFacts, Survey
 from hdpmf.models.one_round import Surveyed, wanted_features
@@ -103,7 +103,9 @@ class HDPBit(BitOptions, Surveyed):
         self._check_params()
         weights = PrivacyWeights.uniform(train) if weights is None else weights
         features, claim = wanted_features(self.features, train), super().privacy
-        survey, _, bits = self._hear(train, weights, features, released=noise)
+        survey, bits, _ = self._hear(
+            train, weights, features, released=None if noise is None else require_released(noise)
+        )
         claim = claim if noise is None else replace(claim, noise="")
         return self._released(bits, survey, train, features, claim)
 

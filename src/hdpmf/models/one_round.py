@@ -32,7 +32,6 @@ from hdpmf.common.privacy.coding import (
     PRESENCE_SHARE,
     WEIGHT_SCALE,
     WEIGHT_UNITS,
-    weight_units,
 )
 from hdpmf.common.privacy.mechanisms import bound_contributions
 from hdpmf.common.privacy.sampling import Noise, ReleasedNoise, SeededNoise, seed_of
@@ -43,7 +42,13 @@ from hdpmf.models.base import Callback, Estimator
 from hdpmf.models.fitted import privacy_weights
 from hdpmf.models.later_ratings import FoldIn
 from hdpmf.private.client import Devices
-from hdpmf.private.client.contributions import OneRoundClient, bound_in_sums, noisy_weights
+from hdpmf.private.client.contributions import (
+    bits,
+    bound_in_sums,
+    n_silent,
+    noisy_weights,
+    sums,
+)
 from hdpmf.private.client.devices import (
     fit_vectors,
     own_means,
@@ -285,9 +290,9 @@ class Surveyed(OneRoundOptions, OneRound):
         features: ItemFeatures | None,
     ) -> tuple[ItemFacts, int]:
         """The item facts of one round over these ratings, and how many of them sent nothing."""
-        survey, client, answer = self._hear(train, weights, features)
+        survey, answer, silent = self._hear(train, weights, features)
         self._keep(answer, survey, train, features)
-        return client.check(self._facts(survey, answer, features)), client.n_silent
+        return self._facts(survey, answer, features), silent
 
     @abstractmethod
     def _facts(self, survey: Survey, answer: Any, features: ItemFeatures | None) -> ItemFacts:
@@ -299,12 +304,19 @@ class Surveyed(OneRoundOptions, OneRound):
         weights: PrivacyWeights,
         features: ItemFeatures | None,
         released: ReleasedNoise | None = None,
-    ) -> tuple[Survey, OneRoundClient, SumContribution | BitContribution]:
-        """What was asked, the devices that answered, and what they said.
+    ) -> tuple[Survey, Any, int]:
+        """Return what was asked, the answer, and how many ratings sent nothing.
 
         The noise is simulated by the seed unless ``released`` is given.
         """
-        survey = self._survey(train, features)
+        survey = make_survey(
+            self._design(),
+            self.epsilon,
+            train.scale,
+            n_items=train.n_items,
+            catalogue=fingerprint(train.items, features),
+            coding=self.coding,
+        )
         seed = seed_of(self.rng)
         if self.max_ratings is not None:
             source: Noise = released or SeededNoise(seed, stream=4)
@@ -315,27 +327,8 @@ class Surveyed(OneRoundOptions, OneRound):
             else:
                 train, weights = bound_in_sums(train, weights, self.max_ratings, draws)
         noise: Noise = released or SeededNoise(seed, stream=3)
-        client = OneRoundClient(
-            train,
-            weights,
-            noise,
-            epsilon=survey.epsilon,
-            catalogue=survey.catalogue,
-            simulation=released is None,
-        )
-        client.accept(survey)
-        return survey, client, client.contribute()
-
-    def _survey(self, train: Ratings, features: ItemFeatures | None) -> Survey:
-        return make_survey(
-            self._design(),
-            self.epsilon,
-            train.scale,
-            n_items=train.n_items,
-            catalogue=fingerprint(train.items, features),
-            contributors=train.n_users,
-            coding=self.coding,
-        )
+        answer = bits if self._design() == "L" else sums
+        return survey, answer(train, weights, survey, noise), n_silent(train, weights)
 
     def _keep(
         self,
@@ -419,7 +412,7 @@ class HDPSum(SumOptions, Surveyed):
             popularity=counted(train, weights, noise, epsilon).astype(np.float32),
             popularity_margin=np.full(n_items, margin(n_items, laplace=1 / epsilon), np.float32),
         )
-        return facts, int((weight_units(weights.for_ratings(train)) == 0).sum())
+        return facts, n_silent(train, weights)
 
     def _facts(
         self, survey: Survey, answer: SumContribution, features: ItemFeatures | None

@@ -34,8 +34,7 @@ from hdpmf.untrusted.recommender.rounds import check_finite, diverged
 if TYPE_CHECKING:
     from hdpmf.models.factorization import Factorization
     from hdpmf.private.kernels.gpu.layout import Table
-    from hdpmf.private.kernels.gpu.solvers import Recipe
-    from hdpmf.private.kernels.gpu.training import GpuRun
+    from hdpmf.private.kernels.gpu.solvers import GpuRun
 
 
 RECOMMENDER_STREAM = 1
@@ -249,37 +248,32 @@ def warn_if_far(model: Factorization, train: Ratings) -> None:
     )
 
 
-def recipe_of(
-    plan: Plan, mechanism: Mechanism, private: bool, h_per_item: bool, solver: str
-) -> Recipe:
+def gpu_run(
+    plan: Plan, mechanism: Mechanism, budget: float | None, h_per_item: bool, seed: int, solver: str
+) -> GpuRun:
     """Return how a plan is trained on a GPU."""
-    from hdpmf.private.kernels.gpu.solvers import Recipe
+    from hdpmf.private.kernels.gpu.solvers import GpuRun
 
-    noise = "none"
-    if private:
-        noise = "item" if h_per_item else "shared"
-    return Recipe(
-        solver=solver,
-        n_factors=plan.n_factors,
-        noise=noise,
-        fresh_noise=plan.fresh_noise,
-        unit_ball=mechanism.bounds_users,
-        scale_steps=plan.scale_steps,
-    )
-
-
-def gpu_run_of(plan: Plan, budget: float | None, seed: int) -> GpuRun:
-    """Return the parameters of a plan."""
-    from hdpmf.private.kernels.gpu.training import GpuRun
-
-    scale = 0.0
+    noise, scale = "none", 0.0
     if budget is not None:
+        noise = "item" if h_per_item else "shared"
         scale = laplace_scale(plan.n_factors, plan.scale_high - plan.scale_low, budget)
     rates = tuple(
         learning_rate_at(plan.learning_rate, epoch, plan.epochs)
         for epoch in range(1, plan.epochs + 1)
     )
-    return GpuRun(rates, plan.reg, seed, scale)
+    return GpuRun(
+        solver=solver,
+        n_factors=plan.n_factors,
+        rates=rates,
+        reg=plan.reg,
+        seed=seed,
+        noise=noise,
+        noise_scale=scale,
+        fresh_noise=plan.fresh_noise,
+        unit_ball=mechanism.bounds_users,
+        scale_steps=plan.scale_steps,
+    )
 
 
 def gpu_epochs(
@@ -298,15 +292,12 @@ def gpu_epochs(
     Raises:
         DivergedError: The factors are no longer finite.
     """
-    from hdpmf.private.kernels.gpu.training import GpuTraining
+    from hdpmf.private.kernels.gpu.solvers import GpuTraining
 
     entered = enter(train, weights, mechanism, plan, seed)
-    table = table_of(train, entered)
-    recipe = recipe_of(plan, mechanism, entered.budget is not None, h_per_item, solver)
-    training = GpuTraining(
-        table, recipe, [gpu_run_of(plan, entered.budget, seed)], *first_factors(train, plan, seed)
-    )
-    raters = training.raters[0].cpu().numpy()
+    run = gpu_run(plan, mechanism, entered.budget, h_per_item, seed, solver)
+    training = GpuTraining(table_of(train, entered), run, *first_factors(train, plan, seed))
+    raters = training.raters.cpu().numpy()
     for _ in training.epochs():
         if not bool(training.V.sum().isfinite()):
             raise diverged(plan.learning_rate)
@@ -334,15 +325,15 @@ def table_of(train: Ratings, entered: EnteredRatings) -> Table:
     return Table(
         put(train.user_codes[rows], torch.int32),
         put(train.item_codes[rows], torch.int32),
-        put(entered.target, torch.float32)[None],
+        put(entered.target, torch.float32),
         train.n_users,
         train.n_items,
-        None if coefficient is None else put(coefficient, torch.float32)[None],
+        None if coefficient is None else put(coefficient, torch.float32),
     )
 
 
 class OnGpu:
-    """Factors of the first run, copied to the host only when they are used."""
+    """Factors, copied to the host only when they are used."""
 
     def __init__(self, factors: Any, n_factors: int) -> None:
         self._factors = factors
@@ -354,4 +345,4 @@ class OnGpu:
 
     def copy(self) -> np.ndarray:
         """The factors as they are now."""
-        return np.array(self._factors[:, 0, : self._n_factors].cpu().numpy())
+        return np.array(self._factors[:, : self._n_factors].cpu().numpy())

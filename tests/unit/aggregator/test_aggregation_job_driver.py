@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from hdpmf.common.protocol import encode
 from hdpmf.errors import (
     ConfigError,
     DapError,
@@ -29,7 +28,7 @@ from tests.unit.aggregator.server_pair import HOUR, Pair
 
 def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
     pair = Pair()
-    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)))
+    alone = pair.leader.add_task(pair.a_task(minimum=3).to_bytes())
     both = pair.add()
     pair.upload(alone, [1, 2])
     pair.upload(both, [3, 4, 5])
@@ -38,7 +37,7 @@ def test_a_task_that_the_helper_was_not_given_waits_alone() -> None:
     assert pair.aggregate_all() == 3
     assert (pair.leader.counts(alone).waiting, pair.leader.counts(both).counted) == (2, 3)
     # The helper has it later, and so have the reports.
-    pair.helper.add_task(encode(pair.a_task(minimum=3)))
+    pair.helper.add_task(pair.a_task(minimum=3).to_bytes())
     pair.clock.now += HOUR
     assert pair.aggregate_all() == 2
 
@@ -88,7 +87,7 @@ def test_back_pressure_does_not_wait_for_a_helper_that_hangs() -> None:
 @pytest.mark.slow
 def test_the_worker_goes_on_after_a_refusal() -> None:
     pair = Pair()
-    alone = pair.leader.add_task(encode(pair.a_task(minimum=3)))
+    alone = pair.leader.add_task(pair.a_task(minimum=3).to_bytes())
     both = pair.add()
     pair.upload(alone, [1, 2])
     pair.upload(both, [3, 4, 5])

@@ -39,7 +39,7 @@ def pair() -> Pair:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_both_servers_refuse(pair: Pair, name: str) -> None:
-    document = encode(pair.a_task(**({"minimum": 3} | REFUSED[name])))
+    document = pair.a_task(**({"minimum": 3} | REFUSED[name])).to_bytes()
     for server in (pair.leader, pair.helper):
         with pytest.raises(ProtocolError, match="refused"):
             server.add_task(document)
@@ -52,8 +52,8 @@ def test_documents_and_servers_of_others_are_refused(pair: Pair) -> None:
     for document in (
         b"garbage",
         encode(Opening(noise_budget=1.0)),
-        encode(others.a_task(minimum=3)),
-        encode(pair.a_task(minimum=3, servers=mirrored)),
+        others.a_task(minimum=3).to_bytes(),
+        pair.a_task(minimum=3, servers=mirrored).to_bytes(),
     ):
         for server in (pair.leader, pair.helper):
             with pytest.raises(ProtocolError):

@@ -27,14 +27,13 @@ class World:
         self.U = rng.normal(0, 0.3, (n_users, n_factors)).astype(np.float32)
         self.V = rng.normal(0, 0.3, (n_items, n_factors)).astype(np.float32)
 
-    def table(self, device, weighted=False, members=None, n_views=1):
+    def table(self, device, weighted=False):
         def put(array):
             return torch.from_numpy(array.copy()).to(device)
 
         return Table(
-            put(self.users), put(self.items), put(self.target)[None], self.n_users, self.n_items,
-            put(self.coefficient)[None] if weighted else None,
-            None if members is None else put(members.astype(np.int32)), n_views,
+            put(self.users), put(self.items), put(self.target), self.n_users, self.n_items,
+            put(self.coefficient) if weighted else None,
         )  # fmt: skip
 
 

@@ -70,11 +70,11 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import torch
 from hdpmf.private.kernels.gpu.layout import Table
-from hdpmf.private.kernels.gpu.training import GpuRun, Recipe, GpuTraining
+from hdpmf.private.kernels.gpu.solvers import GpuRun, GpuTraining
 users, items = torch.tensor([0, 0, 1], dtype=torch.int32), torch.tensor([0, 1, 1], dtype=torch.int32)
-table = Table(users, items, torch.ones(1, 3), 2, 2)
-for solver in ("batch", "sequential", "joint"):
-    GpuTraining(table, Recipe(solver, 3), [GpuRun((0.1,), 0.0, 1)], torch.ones(2, 3), torch.ones(2, 3)).finish()
+table = Table(users, items, torch.ones(3), 2, 2)
+for solver in ("batch", "sequential"):
+    GpuTraining(table, GpuRun(solver, 3, (0.1,), 0.0, 1), torch.ones(2, 3), torch.ones(2, 3)).finish()
 import hdpmf.private.kernels.gpu.triton_engine
 """  # noqa: E501
     subprocess.run([sys.executable, "-c", program], check=True)

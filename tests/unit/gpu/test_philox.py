@@ -6,12 +6,12 @@ import torch
 from scipy import stats
 
 from hdpmf.private.kernels.gpu import triton_engine
-from hdpmf.private.kernels.gpu.layout import RunTensors
+from hdpmf.private.kernels.gpu.solvers import GpuRun
 from tests.unit.gpu import torch_engine as philox
 
 
-def one_run(scale):
-    return RunTensors(*(torch.tensor([value]) for value in (0, 0.0, 11, scale)))
+def one_run(scale, noise, n_factors):
+    return GpuRun("batch", n_factors, (0.1,), 0.0, 11, noise, scale)
 
 
 # From the known-answer tests of the generator's authors (Random123).
@@ -49,19 +49,16 @@ def test_engines_draw_the_same_words(device):
 
 @pytest.mark.parametrize("noise", ["item", "shared"])
 def test_noise_is_laplace(noise):
-    runs = one_run(3.0)
+    run = one_run(3.0, noise, 5)
     if noise == "item":
-        drawn = philox.draw_noise(runs, 4000, 5, 8, noise, epoch=2)[:, 0, :5]
+        drawn = philox.draw_noise(run, 4000, 8, epoch=2)[:, :5]
     else:  # one h for all rows: what is Laplace is a coordinate over epochs
-        drawn = torch.stack(
-            [philox.draw_noise(runs, 3, 5, 8, noise, epoch)[1, 0, :5] for epoch in range(400)]
-        )
+        drawn = torch.stack([philox.draw_noise(run, 3, 8, epoch)[1, :5] for epoch in range(400)])
     assert stats.kstest(drawn.flatten().numpy(), stats.laplace(scale=3.0).cdf).pvalue > 1e-3
 
 
 def test_shared_h_is_shared():
-    runs = one_run(1.0)
-    shared = philox.draw_noise(runs, 3000, 4, 4, "shared", epoch=1)[:, 0]
+    shared = philox.draw_noise(one_run(1.0, "shared", 4), 3000, 4, epoch=1)
     # Given h, a coordinate is normal over rows, with the same spread everywhere.
     assert stats.kstest((shared[:, 2] / shared[:, 2].std()).numpy(), "norm").pvalue > 1e-3
 

@@ -75,13 +75,13 @@ def random_words(seed, users, items, epoch):
     return words(torch.tensor(seed), users.long(), items.long(), epoch, ORDER)[0]
 
 
-def draw_noise(runs, n_rows, n_factors, width, noise, epoch):
-    """The noise of one epoch on the sums of all rows, of shape (rows, runs, width)."""
-    rows = torch.arange(n_rows)[:, None]
-    h_rows = torch.full_like(rows, SHARED_ROW) if noise == "shared" else rows
-    spread = torch.sqrt(2.0 * exponentials(runs.seed, h_rows, width, epoch, EXPONENTIALS))
-    drawn = normals(runs.seed, rows, width, epoch, NORMALS) * spread * runs.noise_scale[:, None]
-    drawn[..., n_factors:] = 0.0
+def draw_noise(run, n_rows, width, epoch):
+    """The noise of one epoch on the sums of all rows, of shape (rows, width)."""
+    seed, rows = torch.tensor(run.seed), torch.arange(n_rows)
+    h_rows = torch.full_like(rows, SHARED_ROW) if run.noise == "shared" else rows
+    spread = torch.sqrt(2.0 * exponentials(seed, h_rows, width, epoch, EXPONENTIALS))
+    drawn = normals(seed, rows, width, epoch, NORMALS) * spread * run.noise_scale
+    drawn[..., run.n_factors :] = 0.0
     return drawn
 
 
@@ -89,70 +89,47 @@ def in_unit_ball(x):
     return x / torch.sqrt(torch.clamp((x * x).sum(-1, keepdim=True), min=1.0))
 
 
-def _of_view(table, view):
-    return table[min(view, len(table) - 1)]
-
-
-def residual_sums(side, columns, runs, own, other):
+def residual_sums(side, own, other):
     """Per row, where kernels have a sum for each segment."""
-    out = torch.zeros((side.n_rows, *own.shape[1:]))
     by_position = torch.argsort(side.start)
-    lengths = side.length[by_position].long()
-    rows = torch.repeat_interleave(side.row[by_position].long(), lengths)
-    for run, view in enumerate(runs.view.tolist()):
-        gathered = other[side.partner.long(), run]
-        residual = (gathered * own[rows, run]).sum(1) - _of_view(columns.target, view)
-        if columns.coefficient is not None:
-            residual = residual * _of_view(columns.coefficient, view)
-        if columns.members is not None:
-            residual = torch.where((columns.members >> view & 1).bool(), residual, 0.0)
-        out[:, run].index_add_(0, rows, residual[:, None] * gathered)
-    return out
+    rows = torch.repeat_interleave(side.row[by_position].long(), side.length[by_position].long())
+    gathered = other[side.partner.long()]
+    residual = (gathered * own[rows]).sum(1) - side.target
+    if side.coefficient is not None:
+        residual = residual * side.coefficient
+    out = torch.zeros((side.n_rows, own.shape[1]))
+    return out.index_add_(0, rows, residual[:, None] * gathered)
 
 
-def step(side, sums, own, runs, steps, rates, n_factors, unit_ball=False, noise="none", epoch=0):
-    gradient = 2.0 * (sums + runs.reg[:, None] * own)
-    if noise != "none":
-        gradient += draw_noise(runs, side.n_rows, n_factors, own.shape[-1], noise, epoch)
-    view = torch.clamp(runs.view.long(), max=len(steps) - 1)
-    moved = own - (steps[view].T * rates)[:, :, None] * gradient
-    moved[..., n_factors:] = 0.0
+def step(side, sums, own, run, steps, rate, unit_ball=False, noise=False, epoch=0):
+    gradient = 2.0 * (sums + run.reg * own)
+    if noise and run.noise != "none":
+        gradient += draw_noise(run, side.n_rows, own.shape[-1], epoch)
+    moved = own - (steps * rate)[:, None] * gradient
+    moved[..., run.n_factors :] = 0.0
     own.copy_(in_unit_ball(moved) if unit_ball else moved)
 
 
-def visit_ratings(
-    visits, columns, runs, own, other, rates, n_factors,
-    unit_ball=False, noise="none", shares=None, epoch=0,
-):  # fmt: skip
+def visit_ratings(visits, own, other, run, rate, unit_ball=False, shares=None, epoch=0):
     counts = torch.diff(visits.begin)
-    views = runs.view.long()
-    rows = torch.arange(len(counts))[:, None]
-    width = own.shape[-1]
+    seed, rows, width = torch.tensor(run.seed), torch.arange(len(counts)), own.shape[-1]
     deviation = None
-    if noise != "none":
-        h_rows = torch.full_like(rows, SHARED_ROW) if noise == "shared" else rows
-        h = exponentials(runs.seed, h_rows, width, epoch, EXPONENTIALS)
-        share = shares[torch.clamp(views, max=len(shares) - 1)].T * runs.noise_scale * rates
-        deviation = torch.sqrt(2.0 * h) * share[:, :, None]
-        deviation[..., n_factors:] = 0.0
-    done = torch.zeros((len(counts), len(runs)), dtype=torch.int64)
+    if shares is not None and run.noise != "none":
+        h_rows = torch.full_like(rows, SHARED_ROW) if run.noise == "shared" else rows
+        h = exponentials(seed, h_rows, width, epoch, EXPONENTIALS)
+        deviation = torch.sqrt(2.0 * h) * (shares * run.noise_scale * rate)[:, None]
+        deviation[..., run.n_factors :] = 0.0
     for visit in range(int(counts.max())):
-        present = visit < counts
-        at = torch.where(present, visits.begin[:-1] + visit, 0)
+        active = visit < counts
+        at = torch.where(active, visits.begin[:-1] + visit, 0)
         factors = other[visits.partner[at].long()]
-        wanted = columns.target[torch.clamp(views, max=len(columns.target) - 1)][:, at].T
-        residual = wanted - (factors * own).sum(-1)
-        if columns.coefficient is not None:
-            of_view = torch.clamp(views, max=len(columns.coefficient) - 1)
-            residual = residual * columns.coefficient[of_view][:, at].T
-        moved = own * (1.0 - 2.0 * rates * runs.reg)[:, None]
-        moved = moved + factors * (2.0 * rates * residual)[:, :, None]
+        residual = visits.target[at] - (factors * own).sum(-1)
+        if visits.coefficient is not None:
+            residual = residual * visits.coefficient[at]
+        moved = own * (1.0 - 2.0 * rate * run.reg) + factors * (2.0 * rate * residual)[:, None]
         if deviation is not None:
-            moved = moved - deviation * step_normals(runs.seed, rows, width, done, epoch)
+            done = torch.full_like(rows, visit)
+            moved = moved - deviation * step_normals(seed, rows, width, done, epoch)
         if unit_ball:
             moved = in_unit_ball(moved)
-        active = present[:, None].expand(-1, len(runs))
-        if columns.members is not None:
-            active = active & (columns.members[at][:, None] >> runs.view & 1).bool()
-        own.copy_(torch.where(active[:, :, None], moved, own))
-        done += active
+        own.copy_(torch.where(active[:, None], moved, own))

@@ -21,7 +21,7 @@ from hdpmf.common.methods import METHODS
 from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.privacy import PrivacySpec
-from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
+from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.common.protocol.messages import Similarity
 from hdpmf.errors import ModelFileError
 from hdpmf.models import ItemFeatures, load_model, make_model
@@ -128,21 +128,6 @@ def public_models(draw: st.DrawFn) -> PublicModel:
         st.tuples(*[st.lists(words, max_size=2).map(tuple)] * n),
         st.tuples(*[st.none() | st.integers(1900, 2030)] * n),
     ))  # fmt: skip
-    plan = Plan(
-        n_items=n, n_factors=3, epochs=2, learning_rate=0.1, reg=0.0, mechanism="paid", epsilon=1.0,
-        scale_low=scale.low, scale_high=scale.high, scale_steps=True, fresh_noise=True,
-    )  # fmt: skip
-    survey = Survey(
-        design="A",
-        coding="soft",
-        epsilon=0.5,
-        n_items=n,
-        catalogue="f",
-        contributors=2,
-        scale_low=scale.low,
-        scale_high=scale.high,
-        scale_step=scale.step,
-    )
     features = st.builds(
         ItemFeatures,
         st.just(("genre:a", "year")),
@@ -157,7 +142,6 @@ def public_models(draw: st.DrawFn) -> PublicModel:
         scale=scale,
         item_table=table,
         numbers=draw(item_facts(n) | rounds(n)),
-        plan=draw(st.sampled_from([None, plan, survey])),
         fit=draw(st.none() | fits(n)),
         features=draw(st.none() | features),
     )

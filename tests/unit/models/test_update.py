@@ -21,7 +21,6 @@ from hdpmf import (
     make_model,
 )
 from hdpmf.common.data import synthetic_world
-from hdpmf.common.protocol import encode
 from hdpmf.errors import ConfigError, RatingsError
 from hdpmf.models.baselines import EASE, GlobalMean, ItemKNN, MostPopular, PrivatePopular
 from hdpmf.models.files import public_part
@@ -49,7 +48,7 @@ def public_files(model: Any, folder: Path) -> dict[str, bytes]:
     public_part(model).write(folder)
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     release = getattr(model, "release_", None)
-    return files if release is None else files | {"release": encode(release.bits)}
+    return files if release is None else files | {"release": release.digest.encode()}
 
 
 def own(model: Any, user: int) -> dict[int, float]:

@@ -7,13 +7,19 @@ import pytest
 
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale, synthetic_world
 from hdpmf.common.data.item_features import ItemFeatures, fingerprint
-from hdpmf.common.protocol import CatalogueTable, decode, encode
-from hdpmf.common.protocol.catalogue import MAX_GENRES, catalogue_table, digests_of, known_items
+from hdpmf.common.protocol import CatalogueTable
+from hdpmf.common.protocol.catalogue import (
+    MAX_GENRES,
+    catalogue_table,
+    digests_of,
+    known_items,
+    read_catalogue,
+)
 from hdpmf.errors import ProtocolError
 
 
 def _decoded(table: CatalogueTable) -> CatalogueTable:
-    back = decode(encode(table))
+    back = read_catalogue(table.to_bytes())
     assert isinstance(back, CatalogueTable)
     return back
 

@@ -1,16 +1,13 @@
-"""Similarity as a message: it comes back as it was, is bounded, and facts of before it are still
-read.
-"""
+"""Similarity as a part of item facts: it is bounded, and about their items."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
-from hdpmf.common.protocol import ItemFacts, decode, encode
+from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.messages import MAX_SIMILAR_BYTES, MAX_SIMILAR_ITEMS, Similarity
 from hdpmf.errors import ProtocolError
 
@@ -37,28 +34,12 @@ def facts(similarity: Similarity | None = None) -> ItemFacts:
     )
 
 
-def test_it_comes_back():
-    back = decode(encode(facts(part())))
-    assert isinstance(back, ItemFacts)
-    assert back.similarity is not None
-    assert back.similarity.columns.dtype == np.float16
-    for name in ("items", "columns", "rest", "pull"):
-        assert np.array_equal(getattr(back.similarity, name), getattr(part(), name))
-
-
-def test_facts_from_before_it_are_read():
-    plain = msgspec.msgpack.decode(encode(facts()))
-    del plain["similarity"]
-    assert decode(msgspec.msgpack.encode(plain)).similarity is None  # type: ignore[union-attr]
-
-
 def test_the_largest_that_is_allowed_is_what_a_device_is_promised():
     n = MAX_SIMILAR_ITEMS
     largest = part(
         items=np.arange(n), columns=np.zeros((n, 128), np.float16), rest=np.zeros(n, np.float32)
     )
     assert largest.columns.nbytes == MAX_SIMILAR_BYTES
-    assert len(encode(largest)) < 1.1 * MAX_SIMILAR_BYTES  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import DeviceFit
 from hdpmf.common.model.list_model import ListModel
-from hdpmf.common.protocol import ItemFacts, Plan, Round, Survey
+from hdpmf.common.protocol import ItemFacts, Round
 from hdpmf.errors import HdpmfError, ModelFileError, made_by_newer, made_by_older
 
 FORMAT = 2
@@ -108,7 +108,6 @@ class PublicModel:
     Attributes:
         about: What it is: method or class, settings, privacy claim and the like, as plain values.
         numbers: The final factors or the item facts.
-        plan: What they belong to, where they come from a run.
         fit: What devices fit their vectors to, in a one-round model of an estimator.
         features: Item features that were given to an estimator ready-made.
         lists: The model for lists of an estimator that has one. No device gets it.
@@ -119,7 +118,6 @@ class PublicModel:
     scale: RatingScale
     item_table: ItemTable | None
     numbers: Round | ItemFacts
-    plan: Plan | Survey | None = None
     fit: DeviceFit | None = None
     features: ItemFeatures | None = None
     lists: ListModel | None = None

@@ -7,7 +7,6 @@ people different things.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -463,9 +462,3 @@ def _ascending(positions: tuple[int, ...]) -> bool:
 def _require(condition: bool, what: str) -> None:
     if not condition:
         raise ProtocolError(f"refused: the catalogue cannot be taken: {what}")
-
-
-def plain(text: str) -> str:
-    """Small letters without accents, words apart by one space."""
-    bare = unicodedata.normalize("NFKD", text.casefold())
-    return " ".join("".join(letter for letter in bare if not unicodedata.combining(letter)).split())

@@ -1,22 +1,20 @@
 """The messages: frozen, versioned, checked when they are made, whoever made them.
 
-The conversation of the paper's scheme is drawn in the package; that of the one-round designs is::
-
-    recommender                       client
-        Survey            ──────────▶
-                          ◀──────────   SumContribution or BitContribution, once in a rating's life
-        ItemFacts         ──────────▶   (devices fit their own vectors; nothing is sent back)
+Those of the paper's rounds are drawn in the package, and Flower carries them. Those of the
+one-round designs (`Survey`, `SumContribution` or `BitContribution`, `ItemFacts`) stay in memory.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
+from hdpmf.common.data import RatingScale
 from hdpmf.errors import ProtocolError
 
 PROTOCOL_VERSION = 1
@@ -218,16 +216,15 @@ class Gradients(_Message, frozen=True):
         _check_matrix(self, "sums", self.sums)
 
 
-class Survey(_Message, frozen=True):
-    """Recommender to clients: the public question.
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the devices of a one-round design are asked.
 
     Attributes:
         design: ``A`` (sums over users) or ``L`` (one bit per rating).
         coding: The public curve that ratings are coded by.
         epsilon: The largest budget of a rating.
         catalogue: Fingerprint of the item ids and their public features.
-        contributors: Number of users whose noise shares make the whole noise.
-        scale_step: Of the public rating scale, where it has one.
     """
 
     design: Literal["A", "L"]
@@ -235,21 +232,19 @@ class Survey(_Message, frozen=True):
     epsilon: float
     n_items: int
     catalogue: str
-    contributors: int
     scale_low: float
     scale_high: float
     scale_step: float | None
 
-    def _check(self) -> None:
-        self._require(_positive(self.epsilon), "epsilon must be a positive number")
-        self._require(1 <= self.n_items <= MAX_ITEMS, f"n_items must be from 1 to {MAX_ITEMS}")
-        self._require(self.contributors >= 1, "contributors must be at least 1")
-        self._require(0 < len(self.catalogue) <= 128, "catalogue must be a fingerprint")
-        check_scale(self._require, self.scale_low, self.scale_high, self.scale_step)
+    @property
+    def scale(self) -> RatingScale:
+        """The public rating scale."""
+        return RatingScale(self.scale_low, self.scale_high, self.scale_step)
 
 
-class SumContribution(_Message, frozen=True):
-    """Client to recommender, by secure aggregation: whole numbers summed over users, with noise.
+@dataclass(frozen=True, slots=True)
+class SumContribution:
+    """Whole numbers summed over users, with noise: all that the recommender sees of them.
 
     Attributes:
         scores: Per item, the weighted coded ratings.
@@ -260,12 +255,6 @@ class SumContribution(_Message, frozen=True):
     scores: np.ndarray
     weights: np.ndarray
     total: int
-
-    def _check(self) -> None:
-        check_vectors(self, "scores", "weights")
-        self._require(
-            len(self.scores) == len(self.weights), "scores and weights must be of the same items"
-        )
 
 
 class BitContribution(_Message, frozen=True):
@@ -416,3 +405,37 @@ def learning_rate_at(initial: float, epoch: int, epochs: int) -> float:
     if epoch <= 0.25 * epochs:
         return initial
     return initial / 5 if epoch <= 0.75 * epochs else initial / 25
+
+
+Message = Plan | BudgetReport | Opening | ItemCounts | Round | Gradients
+"""Anything that either side says in the paper's rounds."""
+
+
+def encode(message: Message) -> bytes:
+    """Return a message as Flower carries it."""
+    return _ENCODER.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """Return the message in ``data``; ProtocolError unless it is exactly one valid message."""
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        if isinstance(error.__cause__, ProtocolError):
+            raise error.__cause__ from None
+        raise ProtocolError(f"not a message of this protocol: {error}") from None
+    except (UnicodeDecodeError, RecursionError) as error:  # their text quotes the sender's bytes
+        raise ProtocolError(f"not a message of this protocol ({type(error).__name__})") from None
+
+
+def _packed(array: Any) -> tuple[str, tuple[int, ...], bytes]:
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def _unpacked(kind: type, value: Any) -> np.ndarray:
+    dtype, shape, data = value
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_packed)
+_DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, dec_hook=_unpacked)

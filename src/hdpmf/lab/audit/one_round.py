@@ -8,6 +8,7 @@ published it is Fisher's discriminant of the item's numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from hdpmf.common.protocol import BitContribution, ItemFacts, SumContribution, S
 from hdpmf.lab.audit.scores import Halves, Scores, discriminated, log_discrete_laplace
 from hdpmf.lab.audit.world import Target, rating_in_worlds, with_rating
 from hdpmf.models.hdp_bit import HDPBit
-from hdpmf.private.client.contributions import OneRoundClient
+from hdpmf.private.client.contributions import bits, sums
 from hdpmf.untrusted.recommender.bits import facts_from_bits
 from hdpmf.untrusted.recommender.sums import coding_of, facts_from_sums, make_survey
 
@@ -47,7 +48,7 @@ class Design:
     kind: str
     epsilon: float
 
-    def survey(self, ratings: Ratings, contributors: int) -> Survey:
+    def survey(self, ratings: Ratings) -> Survey:
         """Return the recommender's survey."""
         return make_survey(
             self.kind,
@@ -55,7 +56,6 @@ class Design:
             ratings.scale,
             n_items=ratings.n_items,
             catalogue="audit",
-            contributors=contributors,
         )
 
     def facts(self, survey: Survey, sent: SumContribution | BitContribution) -> ItemFacts:
@@ -64,26 +64,11 @@ class Design:
             return facts_from_bits(survey, sent, None, HDPBit.patterns)
         return facts_from_sums(survey, sent, None)
 
-    def client(
-        self, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise
-    ) -> OneRoundClient:
-        """Return a client with these ratings."""
-        return OneRoundClient(
-            ratings,
-            weights,
-            noise,
-            epsilon=self.epsilon,
-            catalogue="audit",
-            simulation=True,
-        )
-
     def answer(
         self, survey: Survey, ratings: Ratings, weights: PrivacyWeights, noise: SeededNoise
-    ) -> SumContribution | BitContribution:
-        """Return what such a client sends."""
-        client = self.client(ratings, weights, noise)
-        client.accept(survey)
-        return client.contribute()
+    ) -> Any:
+        """Return what devices with these ratings send."""
+        return (bits if self.kind == "L" else sums)(ratings, weights, survey, noise)
 
 
 def sum_scores(
@@ -95,19 +80,17 @@ def sum_scores(
     adjacency: str = "value",
 ) -> Scores:
     """Return scores against the sums of design A."""
-    contributors = max(target.ratings.n_users, 2)
-    coding = coding_of(design.survey(target.ratings, contributors))
+    coding = coding_of(design.survey(target.ratings))
     channels = sum_channels(coding, design.epsilon)
     worlds = []
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         alone, weights = _alone(target, rating)
-        survey = design.survey(alone, contributors)
+        survey = design.survey(alone)
         noise = SeededNoise(seed, _SUMS + world)
         entries = np.empty((runs, 3), np.int64)
         for run in range(runs):
             sent = design.answer(survey, alone, weights, noise)
-            if isinstance(sent, SumContribution):
-                entries[run] = sent.scores[0], sent.weights[0], sent.total
+            entries[run] = sent.scores[0], sent.weights[0], sent.total
         worlds.append(entries)
     moved = [_moved_by(target, coding, each) for each in rating_in_worlds(target, adjacency)]
 
@@ -161,10 +144,9 @@ def bit_scores(target: Target, epsilon: float, view: str, runs: int, seed: int) 
                 scale=ratings.scale,
             )
             weights = PrivacyWeights.per_rating(copies, np.tile(target.weights[rows], n))
-            survey = design.survey(copies, copies.n_users)
+            survey = design.survey(copies)
             sent = design.answer(survey, copies, weights, noise)
-            if isinstance(sent, BitContribution):
-                blocks.append(_bit_sums(sent, n, epsilon))
+            blocks.append(_bit_sums(sent, n, epsilon))
         worlds.append(np.concatenate(blocks))
     scores = Scores(worlds[0], worlds[1])
     return scores if view == "sums" else _bit_ratios(target, design, scores)
@@ -178,7 +160,7 @@ def _bit_sums(sent: BitContribution, n: int, epsilon: float) -> np.ndarray:
 
 def _bit_ratios(target: Target, design: Design, scores: Scores) -> Scores:
     """Return log-likelihood ratios of single bits, from their signs."""
-    coding = coding_of(design.survey(target.ratings, 1))
+    coding = coding_of(design.survey(target.ratings))
     units = weight_units(np.array([*target.weights[[target.row, target.row]]]))
     plus = bit_probability(
         coding.encode(np.array(target.ends, np.float32)), units, coding, design.epsilon
@@ -202,7 +184,7 @@ def final_scores(
     """Return scores against what the recommender publishes."""
     worlds = []
     ratings = target.ratings
-    survey = design.survey(ratings, ratings.n_users)
+    survey = design.survey(ratings)
     for world, rating in enumerate(rating_in_worlds(target, adjacency)):
         present, weights = with_rating(target, rating)
         noise = SeededNoise(seed, _FINAL + world)

@@ -2,7 +2,7 @@
 
 To see what can leave a device, read the calls of its functions.
 
-In the paper's rounds, in memory, messages are made by ``compose``.
+In the paper's rounds messages are made by ``compose``.
 
 A report to two servers is a row in two shares (``split_report``), each encrypted to its server
 (``sealed_report``). A device sends what ``device.seal`` makes of it.
@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from hdpmf.common.protocol import (
-    BitContribution,
-    BudgetReport,
-    Gradients,
-    ItemCounts,
-    SumContribution,
-)
+from hdpmf.common.protocol import BudgetReport, Gradients, ItemCounts
 from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -30,14 +24,7 @@ if TYPE_CHECKING:
     from hdpmf.common.aggregation.two_servers.prio import Prio3
     from hdpmf.common.protocol.task import Task
 
-Outgoing = TypeVar(
-    "Outgoing",
-    BudgetReport,
-    ItemCounts,
-    Gradients,
-    SumContribution,
-    BitContribution,
-)
+Outgoing = TypeVar("Outgoing", BudgetReport, ItemCounts, Gradients)
 
 _ALLOWED = Outgoing.__constraints__
 

@@ -1,15 +1,11 @@
 """All ratings of a row at once: layout, summed gradients, user steps, least squares.
 
-Every row is summed by one thread in a fixed order, so the number of threads changes nothing. The
-loops over a row are compiled where Numba is installed (``compiled``). One person's device need not
-have it, and computes the same in NumPy (``plain``), up to the rounding of sums.
+Every row is summed by one thread in a fixed order, so the number of threads changes nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -38,13 +34,8 @@ def pad(matrix: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
     return out
 
 
-@cache
 def _loops() -> Any:
-    """The loops, when they are needed: importing Numba takes longer than a page to open."""
-    if find_spec("numba") is None:
-        from hdpmf.private.kernels import plain
-
-        return plain
+    """Return the compiled loops over a row; importing Numba takes a while."""
     from hdpmf.private.kernels import compiled
 
     return compiled

@@ -68,7 +68,7 @@ class Release:
     @property
     def scale(self) -> RatingScale:
         """The public rating scale."""
-        return RatingScale(self.survey.scale_low, self.survey.scale_high, self.survey.scale_step)
+        return self.survey.scale
 
     @cached_property
     def presence(self) -> Presence:
@@ -171,7 +171,8 @@ def _read(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Release:
             len(features.names),
         ):
             raise ValueError("its features are of other items")
-    if survey.design != "L" or survey.catalogue != fingerprint(known.items, features):
+    items = fingerprint(known.items, features)
+    if survey.design != "L" or survey.catalogue != items or not survey.epsilon > 0:
         raise ValueError("its parts do not belong together")
     if len(bits.items) and int(bits.items.max()) >= len(known.items):
         raise ValueError("a bit is about an item that is not there")

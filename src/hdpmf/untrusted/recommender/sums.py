@@ -11,7 +11,6 @@ with a probability of e^-40 per number, so sums of honest devices stay as they a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,14 +26,8 @@ from hdpmf.common.privacy.coding import (
     make_coding,
     make_ruler,
 )
-from hdpmf.common.protocol import (
-    ItemFacts,
-    SumContribution,
-    Survey,
-)
-from hdpmf.errors import ProtocolError
+from hdpmf.common.protocol import ItemFacts, SumContribution, Survey
 from hdpmf.untrusted.recommender.deconvolution import Weights, deconvolve, margin
-from hdpmf.untrusted.recommender.runs import SurveyAnswer, check_alike, weigh
 
 STARS = 4.0
 """Width of the scale in stars."""
@@ -82,62 +75,26 @@ class NoisySums:
     mean_variance: float
 
 
-def real_sums(survey: Survey, answer: SumContribution, n_sums: float = 1) -> NoisySums:
+def real_sums(survey: Survey, answer: SumContribution) -> NoisySums:
     """Return an answer in real units."""
-    scores, weights, total = _real_sums(survey, answer)
-    return NoisySums(scores, weights, *_mean(total, weights, np.sqrt(n_sums) / survey.epsilon))
-
-
-def add_up_runs(
-    survey: Survey, own: SurveyAnswer, earlier: Sequence[SurveyAnswer]
-) -> tuple[NoisySums, np.ndarray]:
-    """Add several runs, each weighed by what it holds; also return the scale of the noise per item.
-
-    Scales are in those of one sum's noise at the survey's epsilon. An item that an earlier run did
-    not know has nothing of it, and none of its noise; so has one that was retired before.
-    """
-    check_alike(survey, earlier)
-    runs = [own, *earlier]
-    known = np.array([np.arange(survey.n_items) < run.survey.n_items for run in runs], np.float64)
-    for row, run in enumerate(runs):
-        known[row, list(run.retired)] = 0.0
-    known[0, ~known.any(0)] = 1.0  # what came and went between two runs has noise at least
-    scores, weights = np.zeros_like(known), np.zeros_like(known)
-    totals = np.zeros(len(runs))
-    for row, run in enumerate(runs):
-        n = run.survey.n_items
-        scores[row, :n], weights[row, :n], totals[row] = _real_sums(run.survey, run.answer)
-    scores, weights = scores * known, weights * known
-    noise = np.array([np.sqrt(run.noises) / run.survey.epsilon for run in runs])
-    counted = weigh(weights, noise, known)
-    scale = float(np.sqrt((counted.runs * noise) @ (counted.runs * noise)))
-    mean = _mean(float(counted.runs @ totals), counted.runs @ weights, scale)
-    observed = NoisySums((counted.items * scores).sum(0), (counted.items * weights).sum(0), *mean)
-    return observed, counted.noise * survey.epsilon
-
-
-def _real_sums(survey: Survey, answer: SumContribution) -> tuple[np.ndarray, np.ndarray, float]:
-    """Scores, weights and the total, in real units."""
-    if len(answer.scores) != survey.n_items:
-        raise ProtocolError(f"an answer is not about the {survey.n_items} items of the survey")
     coding = coding_of(survey)
-    scores = answer.scores * (coding.unit / WEIGHT_UNITS)
     total = answer.total * (make_ruler(coding.scale).unit / WEIGHT_UNITS)
-    return scores, answer.weights / WEIGHT_UNITS, total
-
-
-def _mean(total: float, weights: np.ndarray, noise: float) -> tuple[float, float]:
-    """Return the mean rating in stars and its variance; ``noise`` is 1 / epsilon for one sum."""
+    weights = answer.weights / WEIGHT_UNITS
     weight = max(float(weights.sum()), 1.0)
     level = float(np.clip(total / weight, -0.5, 0.5))
+    noise = 1.0 / survey.epsilon
     errors = 2.0 * noise**2 * (float(MEAN_SHARE) ** -2 + len(weights) * (level * WEIGHT_SCALE) ** 2)
-    return MIDDLE + STARS * level, STARS**2 * errors / weight**2
+    return NoisySums(
+        scores=answer.scores * (coding.unit / WEIGHT_UNITS),
+        weights=weights,
+        mean=MIDDLE + STARS * level,
+        mean_variance=STARS**2 * errors / weight**2,
+    )
 
 
 def coding_of(survey: Survey) -> Coding:
     """The coding that a survey asks for."""
-    scale = RatingScale(survey.scale_low, survey.scale_high, survey.scale_step)
-    return make_coding(survey.coding, scale, survey.epsilon)
+    return make_coding(survey.coding, survey.scale, survey.epsilon)
 
 
 def chosen_coding(design: str, coding: str, scale: RatingScale, epsilon: float) -> str:
@@ -158,17 +115,15 @@ def make_survey(
     *,
     n_items: int,
     catalogue: str,
-    contributors: int,
     coding: str = "auto",
 ) -> Survey:
     """Return the survey to ask."""
     return Survey(
-        design=design,  # type: ignore[arg-type]  # checked by the message
+        design=design,  # type: ignore[arg-type]  # A or L
         coding=chosen_coding(design, coding, scale, epsilon),  # type: ignore[arg-type]  # a curve's name
         epsilon=float(epsilon),
         n_items=n_items,
         catalogue=catalogue,
-        contributors=contributors,
         scale_low=scale.low,
         scale_high=scale.high,
         scale_step=scale.step,
@@ -176,31 +131,13 @@ def make_survey(
 
 
 def facts_from_sums(
-    survey: Survey,
-    answer: SumContribution,
-    features: np.ndarray | None,
-    n_sums: float = 1,
-    earlier: Sequence[SurveyAnswer] = (),
-    retired: Sequence[int] = (),
+    survey: Survey, answer: SumContribution, features: np.ndarray | None
 ) -> ItemFacts:
-    """Item facts from sums.
-
-    Args:
-        features: Public features of the items, one row each, or None.
-        n_sums: How many times the whole noise is in the answer: once for every server.
-        earlier: What earlier runs released of other ratings.
-        retired: Positions of items that this run did not ask about.
-    """
-    noise: float | np.ndarray
-    if earlier:
-        own = SurveyAnswer(survey, answer, n_sums, retired)
-        observed, noise = add_up_runs(survey, own, earlier)
-    else:
-        observed = real_sums(survey, answer, n_sums)
-        noise = np.sqrt(n_sums)  # several Laplace noises count as one of the same variance
-    scale = noise * WEIGHT_SCALE / survey.epsilon
+    """Return item facts from sums; ``features`` are public, a row for each item."""
+    observed, scale = real_sums(survey, answer), WEIGHT_SCALE / survey.epsilon
     known = deconvolve(observed.weights, scale)
-    bias, variance = sharp_biases(survey, observed, known, np.full(survey.n_items, noise), features)
+    noise = np.ones(survey.n_items)
+    bias, variance = sharp_biases(survey, observed, known, noise, features)
     mean = observed.mean, observed.mean_variance
     facts = item_facts(survey, mean, bias, variance, known.size_biased)
     margins = np.full(survey.n_items, margin(survey.n_items, laplace=1.0)) * scale

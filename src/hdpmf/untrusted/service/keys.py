@@ -13,7 +13,7 @@ import msgspec
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.base.files import atomic_write, lock_file, read_file, storage_errors
 from hdpmf.common.data import ItemTable
-from hdpmf.common.protocol import CatalogueVersion, encode
+from hdpmf.common.protocol import CatalogueVersion
 from hdpmf.common.protocol.catalogue import catalogue_table, known_items, next_version
 from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import KEY_BYTES, Identity, PartyKey
@@ -164,7 +164,7 @@ def change_items(
             known_items(new)
         except ProtocolError as error:
             raise ConfigError(f"{error}; nothing was changed") from error
-        atomic_write(folder.path / CATALOGUE, encode(new))
+        atomic_write(folder.path / CATALOGUE, new.to_bytes())
     return new
 
 

@@ -5,5 +5,5 @@ NumPy and (when used) PyTorch and Triton: a machine with a GPU need not have the
 dependencies.
 
 ``availability`` finds out what can be used. ``layout`` sorts ratings into segments,
-``triton_engine`` does the passes, and ``solvers`` has the solvers over many runs at once.
+``triton_engine`` does the passes, and ``solvers`` trains.
 """

@@ -1,50 +1,11 @@
-"""Ratings and runs as tensors: tables with views, sorted segments, orders of visits."""
+"""Ratings as tensors: tables, sorted segments, orders of visits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RatingColumns:
-    """Facts of ratings, in the order of one side.
-
-    A view is a training set over the shared ratings: a fold, a split, a sample, the targets of a
-    mechanism.
-
-    Attributes:
-        target: What the model should predict, one row per view or one for all of them.
-        coefficient: How much a residual counts, in the same way, or None where all count 1.
-        members: Bit v says that the rating is in view v (int32), or None where all are in all.
-    """
-
-    target: Tensor
-    coefficient: Tensor | None = None
-    members: Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RunTensors:
-    """Parameters that differ between runs that are trained together.
-
-    Attributes:
-        view: The view that each run trains on (int32).
-        reg: Regularisation (float32).
-        seed: Of its noise (int64).
-        noise_scale: Scale b of its noise, 0 for none (float32).
-    """
-
-    view: Tensor
-    reg: Tensor
-    seed: Tensor
-    noise_scale: Tensor
-
-    def __len__(self) -> int:
-        return len(self.view)
 
 
 def padded(n_factors: int) -> int:
@@ -65,10 +26,6 @@ def pad(matrix: Tensor) -> Tensor:
     return out
 
 
-MAX_VIEWS = 32
-"""A view is a bit of a 32-bit word."""
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
     """Ratings on a device, in any order.
@@ -76,12 +33,8 @@ class Table:
     Attributes:
         users: User of each rating (int32).
         items: Item of each rating (int32).
-        target: What the model should predict, of shape (views, ratings) or (1, ratings) where views
-            share it.
-        coefficient: How much a residual counts in the item pass, in the same way, or None where all
-            count 1.
-        members: Bit v of each says whether it is in view v (int32), or None where there is one view
-            of all.
+        target: What the model should predict.
+        coefficient: How much a residual counts in the item pass, or None where all count 1.
     """
 
     users: Tensor
@@ -90,29 +43,11 @@ class Table:
     n_users: int
     n_items: int
     coefficient: Tensor | None = None
-    members: Tensor | None = None
-    n_views: int = 1
 
     @property
     def device(self) -> torch.device:
         """The device that holds the ratings."""
         return self.users.device
-
-    @property
-    def n(self) -> int:
-        """Ratings."""
-        return len(self.users)
-
-    def counts(self, rows: Tensor, n_rows: int) -> Tensor:
-        """Ratings of each row in each view, of shape (views, rows)."""
-        if self.members is None:
-            return torch.bincount(rows, minlength=n_rows)[None]
-        return torch.stack(
-            [
-                torch.bincount(rows[(self.members >> view & 1).bool()], minlength=n_rows)
-                for view in range(self.n_views)
-            ]
-        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,12 +57,16 @@ class Visits:
     Attributes:
         begin: Where each row's ratings begin, and the end of the last (int64).
         partner: The other side of each rating, in the order of visits (int32).
+        target: What the model should predict of each.
+        coefficient: How much its residual counts, or None where all count 1.
         ranked: Rows, those with most ratings first (int32): rows that are done side by side are
             equally long.
     """
 
     begin: Tensor
     partner: Tensor
+    target: Tensor
+    coefficient: Tensor | None
     ranked: Tensor
 
 
@@ -167,6 +106,8 @@ class Side:
     Attributes:
         n_rows: Items in the item pass, users in the user pass.
         partner: The other side of each rating (int32).
+        target: What the model should predict of each.
+        coefficient: How much its residual counts, or None where all count 1.
         start: Where each segment begins (int64).
         length: Ratings of each segment (int32).
         row: The row that each segment belongs to (int32).
@@ -177,6 +118,8 @@ class Side:
 
     n_rows: int
     partner: Tensor
+    target: Tensor
+    coefficient: Tensor | None
     start: Tensor
     length: Tensor
     row: Tensor
@@ -190,33 +133,37 @@ class Side:
 
 
 def lay_out(
-    rows: Tensor,
-    partners: Tensor,
-    n_rows: int,
-    n_partners: int,
-    columns: Sequence[Tensor],
+    table: Table,
+    by_item: bool,
     row_bytes: int,
     segment: int = SEGMENT,
     cache_bytes: int = CACHE_BYTES,
-) -> tuple[Side, list[Tensor]]:
+) -> Side:
     """Sort ratings for a pass.
 
     Args:
-        partners: The other side of each.
-        columns: Further facts of each rating along the last dimension, to be brought into the same
-            order.
+        by_item: For the item pass. A coefficient protects what is sent; a device fits its own
+            vector to all that it knows.
         row_bytes: What gathering one partner's factors moves.
         segment: Most ratings in a segment.
         cache_bytes: Gather from at most about so much at a time.
     """
+    rows, partners = (table.items, table.users) if by_item else (table.users, table.items)
+    n_rows, n_partners = (
+        (table.n_items, table.n_users) if by_item else (table.n_users, table.n_items)
+    )
     block = partners_per_block(n_partners, row_bytes, cache_bytes)
     group = (partners // block).long() * n_rows + rows
     key, order = torch.sort(group * n_partners + partners, stable=True)
-    partner = (key % n_partners).int()
     groups, counts = torch.unique_consecutive(key // n_partners, return_counts=True)
-    del key
-    side = segments(groups, counts, partner, n_rows, segment)
-    return side, [column[..., order].contiguous() for column in columns]
+    coefficient = table.coefficient if by_item else None
+    return Side(
+        n_rows,
+        (key % n_partners).int(),
+        table.target[order],
+        None if coefficient is None else coefficient[order],
+        *segments(groups, counts, n_rows, segment),
+    )
 
 
 def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int) -> int:
@@ -229,19 +176,17 @@ def partners_per_block(n_partners: int, row_bytes: int, cache_bytes: int) -> int
 
 
 def segments(
-    groups: Tensor,
-    counts: Tensor,
-    partner: Tensor,
-    n_rows: int,
-    segment: int,
-) -> Side:
+    groups: Tensor, counts: Tensor, n_rows: int, segment: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Cut groups of sorted ratings into segments, in the order in which they should be begun.
 
     Args:
         groups: Numbers of the groups that have ratings.
         counts: Ratings of each.
-        partner: The other side of each rating, in order.
         segment: Most ratings in a segment.
+
+    Returns:
+        ``start``, ``length``, ``row``, ``first`` and ``parts`` of a `Side`.
     """
     device = groups.device
     begins = torch.cumsum(counts, 0) - counts
@@ -262,4 +207,4 @@ def segments(
     parts = by_position[torch.argsort(row[by_position], stable=True)]
     first = torch.zeros(n_rows + 1, dtype=torch.int64, device=device)
     first[1:] = torch.cumsum(torch.bincount(row, minlength=n_rows), 0)
-    return Side(n_rows, partner, start, length.int(), row.int(), first.int(), parts.int())
+    return start, length.int(), row.int(), first.int(), parts.int()

@@ -1,6 +1,6 @@
 """Launch the passes, which are Triton kernels.
 
-Factors are padded tensors of shape (rows, runs, width); every function changes ``own`` in place.
+Factors are padded tensors of shape (rows, width); every function changes ``own`` in place.
 
 No floating-point atomics anywhere: a segment's sum is written once, a row adds its segments' sums
 in a fixed order. The same seed gives the same bits.
@@ -8,33 +8,29 @@ in a fixed order. The same seed gives the same bits.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from hdpmf.private.kernels.gpu import triton_kernels as kernels
-from hdpmf.private.kernels.gpu.layout import RatingColumns, RunTensors, Side, Visits
+from hdpmf.private.kernels.gpu.layout import Side, Visits
+
+if TYPE_CHECKING:
+    from hdpmf.private.kernels.gpu.solvers import GpuRun
 
 
-def residual_sums(
-    side: Side, columns: RatingColumns, runs: RunTensors, own: Tensor, other: Tensor
-) -> Tensor:
-    """Per segment and run, the sum over ratings of ``c (other . own - t) other``."""
-    n_runs, width = own.shape[1], own.shape[2]
-    out = torch.empty((side.n_segments, n_runs, width), device=own.device)
-    if side.n_segments == 0:
-        return out
-    coefficient, members = columns.coefficient, columns.members
-    kernels.sum_segments[(side.n_segments, n_runs)](
-        side.start, side.length, side.row, side.partner,
-        columns.target,
-        columns.target if coefficient is None else coefficient,
-        side.partner if members is None else members,
-        runs.view, own, other, out,
-        n_runs, _stride(columns.target), _stride(coefficient),
-        WIDTH=width, TILE=_tile(width, len(side.partner) // max(side.n_rows, 1)),
-        WEIGHTED=coefficient is not None, MASKED=members is not None,
-        num_warps=1,
-    )  # fmt: skip
+def residual_sums(side: Side, own: Tensor, other: Tensor) -> Tensor:
+    """Per segment, the sum over ratings of ``c (other . own - t) other``."""
+    width, n_segments = own.shape[1], side.n_segments
+    out = torch.empty((n_segments, width), device=own.device)
+    if n_segments:
+        kernels.sum_segments[(n_segments,)](
+            side.start, side.length, side.row, side.partner, side.target,
+            side.target if side.coefficient is None else side.coefficient, own, other, out,
+            WIDTH=width, TILE=_tile(width, len(side.partner) // max(side.n_rows, 1)),
+            WEIGHTED=side.coefficient is not None, num_warps=1,
+        )  # fmt: skip
     return out
 
 
@@ -42,37 +38,29 @@ def step(
     side: Side,
     sums: Tensor,
     own: Tensor,
-    runs: RunTensors,
+    run: GpuRun,
     steps: Tensor,
-    rates: Tensor,
-    n_factors: int,
+    rate: float,
     unit_ball: bool = False,
-    noise: str = "none",
+    noise: bool = False,
     epoch: int = 0,
 ) -> None:
     """Step each row to ``own - step rate (2 (sum + reg own) + noise)``; project if ``unit_ball``.
 
     Args:
         sums: What ``residual_sums`` returned.
-        steps: Step of each row in each view, of shape (views, rows) or (1, rows) for all.
-        n_factors: K; the columns beyond it stay 0.
-        noise: ``none``, ``item`` (Laplace, h per row) or ``shared`` (Laplace, one h for all rows).
+        steps: Step of each row.
+        noise: Whether to add the run's noise; that of items alone has any.
         epoch: Selects the noise.
     """
-    n_runs, width = own.shape[1], own.shape[2]
-    rows = _rows_per_program(width)
-    kernels.step_rows[(-(-side.n_rows // rows), n_runs)](
-        side.first, side.parts, sums, own, steps, rates,
-        runs.view, runs.reg, runs.seed, runs.noise_scale,
-        epoch, side.n_rows, n_runs, _stride(steps), n_factors,
-        ROWS=rows, WIDTH=width, NOISE=noise, UNIT_BALL=unit_ball,
+    width = own.shape[1]
+    rows = max(4, 512 // width)
+    kernels.step_rows[(-(-side.n_rows // rows),)](
+        side.first, side.parts, sums, own, steps,
+        rate, run.reg, run.seed, run.noise_scale, epoch, side.n_rows, run.n_factors,
+        ROWS=rows, WIDTH=width, NOISE=run.noise if noise else "none", UNIT_BALL=unit_ball,
         num_warps=4,
     )  # fmt: skip
-
-
-def _stride(column: Tensor | None) -> int:
-    """Return the distance between views; 0 where all share one row."""
-    return 0 if column is None or len(column) == 1 else int(column.stride(0))
 
 
 def _tile(width: int, ratings_per_row: int) -> int:
@@ -83,43 +71,30 @@ def _tile(width: int, ratings_per_row: int) -> int:
     return 64 if width <= 16 and ratings_per_row >= 1024 else 32
 
 
-def _rows_per_program(width: int) -> int:
-    return max(4, 512 // width)
-
-
 def visit_ratings(
     visits: Visits,
-    columns: RatingColumns,
-    runs: RunTensors,
     own: Tensor,
     other: Tensor,
-    rates: Tensor,
-    n_factors: int,
+    run: GpuRun,
+    rate: float,
     unit_ball: bool = False,
-    noise: str = "none",
     shares: Tensor | None = None,
     epoch: int = 0,
 ) -> None:
     """Make one SGD step of each row for each of its ratings, in the order of ``visits``.
 
-    The other side stays fixed. The arguments are those of ``step``; every rating adds its own share
-    of the noise: ``shares`` has one of each row, of shape (views, rows) or (1, rows).
+    The other side stays fixed. With ``shares`` every rating adds its own share of the run's noise:
+    there is one for each row.
     """
-    n_rows, n_runs, width = own.shape
+    n_rows, width = own.shape
     lanes = max(1, 128 // width)
-    coefficient, members = columns.coefficient, columns.members
-    kernels.visit_ratings[(-(-n_rows * n_runs // lanes),)](
-        visits.begin, visits.ranked, visits.partner,
-        columns.target,
-        columns.target if coefficient is None else coefficient,
-        visits.partner if members is None else members,
-        own, other, rates, rates if shares is None else shares,
-        runs.view, runs.reg, runs.seed, runs.noise_scale,
-        epoch, n_rows * n_runs, n_runs,
-        _stride(columns.target), _stride(coefficient), _stride(shares), n_factors,
-        LANES=lanes, WIDTH=width, WEIGHTED=coefficient is not None, MASKED=members is not None,
-        NOISE=noise, UNIT_BALL=unit_ball,
-        num_warps=1,
+    kernels.visit_ratings[(-(-n_rows // lanes),)](
+        visits.begin, visits.ranked, visits.partner, visits.target,
+        visits.target if visits.coefficient is None else visits.coefficient,
+        own, other, own if shares is None else shares,
+        rate, run.reg, run.seed, run.noise_scale, epoch, n_rows, run.n_factors,
+        LANES=lanes, WIDTH=width, WEIGHTED=visits.coefficient is not None,
+        NOISE="none" if shares is None else run.noise, UNIT_BALL=unit_ball, num_warps=1,
     )  # fmt: skip
 
 

@@ -61,10 +61,7 @@ def box_muller(first, second):
 
 @triton.jit
 def quad_words(seed, rows, epoch, purpose, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Words for ``WIDTH`` numbers of each row, four to a counter: four tiles of (ROWS, WIDTH / 4).
-
-    The seed is one for all rows or a column of one for each.
-    """
+    """Words for ``WIDTH`` numbers of each row, in four tiles of (ROWS, WIDTH / 4)."""
     zero = tl.zeros([ROWS, WIDTH // 4], tl.uint32)
     c0 = rows.to(tl.uint32)[:, None] + zero
     c1 = tl.arange(0, WIDTH // 4).to(tl.uint32)[None, :] + zero
@@ -106,20 +103,15 @@ def in_unit_ball(x):
 
 @triton.jit
 def sum_segments(
-    start, length, row, partner, target, coefficient, members, run_view, own, other, out,
-    n_runs, target_stride, coefficient_stride,
-    WIDTH: tl.constexpr, TILE: tl.constexpr,
-    WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
+    start, length, row, partner, target, coefficient, own, other, out,
+    WIDTH: tl.constexpr, TILE: tl.constexpr, WEIGHTED: tl.constexpr,
 ):  # fmt: skip
-    """Sum residuals times the partners' factors over one segment of one run."""
+    """Sum residuals times the partners' factors over one segment."""
     segment = tl.program_id(0)
-    run = tl.program_id(1)
-    view = tl.load(run_view + run).to(tl.int64)  # views times ratings may be more than 32 bits hold
     begin = tl.load(start + segment)
     count = tl.load(length + segment)
     k = tl.arange(0, WIDTH)
-    own_row = tl.load(row + segment).to(tl.int64) * n_runs + run
-    x = tl.load(own + own_row * WIDTH + k)[None, :]
+    x = tl.load(own + tl.load(row + segment).to(tl.int64) * WIDTH + k)[None, :]
     total = tl.zeros([TILE, WIDTH], tl.float32)
     t = tl.arange(0, TILE)
     active = t < count
@@ -130,33 +122,22 @@ def sum_segments(
     )
     for at in range(0, count, TILE):
         position = begin + at + t
-        factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
+        factors = tl.load(other + (who * WIDTH)[:, None] + k[None, :])
         following = at + TILE + t < count
         who = tl.load(
             partner + position + TILE, mask=following, other=0, eviction_policy="evict_first"
         ).to(tl.int64)
-        if MASKED:
-            active &= (tl.load(members + position, mask=active, other=0) >> view & 1) != 0
-        wanted = tl.load(
-            target + view * target_stride + position,
-            mask=active,
-            other=0.0,
-            eviction_policy="evict_first",
-        )
+        wanted = tl.load(target + position, mask=active, other=0.0, eviction_policy="evict_first")
         residual = tl.sum(factors * x, axis=1) - wanted
         if WEIGHTED:
-            residual *= tl.load(
-                coefficient + view * coefficient_stride + position, mask=active, other=0.0
-            )
+            residual *= tl.load(coefficient + position, mask=active, other=0.0)
         total += tl.where(active, residual, 0.0)[:, None] * factors
         active = following
-    tl.store(out + (segment.to(tl.int64) * n_runs + run) * WIDTH + k, tl.sum(total, axis=0))
+    tl.store(out + segment.to(tl.int64) * WIDTH + k, tl.sum(total, axis=0))
 
 
 @triton.jit
-def sum_parts(
-    first, parts, partial, rows, valid, run, n_runs, ROWS: tl.constexpr, WIDTH: tl.constexpr
-):
+def sum_parts(first, parts, partial, rows, valid, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """The sums of a tile of rows, segment after segment in a fixed order."""
     k = tl.arange(0, WIDTH)
     begin = tl.load(first + rows, mask=valid, other=0)
@@ -166,37 +147,32 @@ def sum_parts(
         there = begin + part < end
         segment = tl.load(parts + begin + part, mask=there, other=0).to(tl.int64)
         total += tl.load(
-            partial + ((segment * n_runs + run) * WIDTH)[:, None] + k[None, :],
-            mask=there[:, None],
-            other=0.0,
+            partial + (segment * WIDTH)[:, None] + k[None, :], mask=there[:, None], other=0.0
         )
     return total
 
 
-@triton.jit(do_not_specialize=["epoch"])
+@triton.jit(do_not_specialize=["seed", "epoch"])
 def step_rows(
-    first, parts, partial, own, steps, rates, run_view, run_reg, run_seed, run_scale,
-    epoch, n_rows, n_runs, step_stride, n_factors,
+    first, parts, partial, own, steps,
+    rate, reg, seed, scale, epoch, n_rows, n_factors,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
-    """Update some rows of one run: sum their parts, add noise, step, project."""
+    """Update some rows: sum their parts, add noise, step, project."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    run = tl.program_id(1)
     valid = rows < n_rows
     k = tl.arange(0, WIDTH)
-    total = sum_parts(first, parts, partial, rows, valid, run, n_runs, ROWS, WIDTH)
-    position = ((rows.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
+    total = sum_parts(first, parts, partial, rows, valid, ROWS, WIDTH)
+    position = (rows.to(tl.int64) * WIDTH)[:, None] + k[None, :]
     x = tl.load(own + position, mask=valid[:, None], other=0.0)
-    gradient = 2.0 * (total + tl.load(run_reg + run) * x)
+    gradient = 2.0 * (total + reg * x)
     if NOISE != "none":
-        seed = tl.load(run_seed + run)
         noise = normals(seed, rows, epoch, 1, ROWS, WIDTH)
         h_rows = tl.full([ROWS], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else rows
         noise *= tl.sqrt(2.0 * exponentials(seed, h_rows, epoch, 2, ROWS, WIDTH))
-        gradient += noise * tl.load(run_scale + run)
-    view = tl.load(run_view + run)
-    rate = tl.load(steps + view * step_stride + rows, mask=valid, other=0.0) * tl.load(rates + run)
-    x = tl.where(k[None, :] < n_factors, x - rate[:, None] * gradient, 0.0)
+        gradient += noise * scale
+    pace = tl.load(steps + rows, mask=valid, other=0.0) * rate
+    x = tl.where(k[None, :] < n_factors, x - pace[:, None] * gradient, 0.0)
     if UNIT_BALL:
         x = in_unit_ball(x)
     tl.store(own + position, x, mask=valid[:, None])
@@ -219,69 +195,55 @@ def step_normals(seed, rows, steps, epoch, ROWS: tl.constexpr, WIDTH: tl.constex
     return together(a, b, c, d, ROWS, WIDTH)
 
 
-@triton.jit(do_not_specialize=["epoch"])
+@triton.jit(do_not_specialize=["seed", "epoch"])
 def visit_ratings(
-    begin, ranked, partner, target, coefficient, members, own, other, rates, shares,
-    run_view, run_reg, run_seed, run_scale,
-    epoch, n_lanes, n_runs, target_stride, coefficient_stride, share_stride, n_factors,
-    LANES: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr, MASKED: tl.constexpr,
+    begin, ranked, partner, target, coefficient, own, other, shares,
+    rate, reg, seed, scale, epoch, n_rows, n_factors,
+    LANES: tl.constexpr, WIDTH: tl.constexpr, WEIGHTED: tl.constexpr,
     NOISE: tl.constexpr, UNIT_BALL: tl.constexpr,
 ):  # fmt: skip
-    """Some lanes side by side; a lane is one row of one run, and steps once per rating of its row.
+    """Some lanes side by side; a lane is one row, and steps once per rating of its row.
 
     A step needs the vector that the step before left, so a lane cannot be split; what it will need
     next is asked for while it computes.
     """
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
-    valid = lane < n_lanes
-    run = lane % n_runs
-    row = tl.load(ranked + lane // n_runs, mask=valid, other=0)
+    valid = lane < n_rows
+    row = tl.load(ranked + lane, mask=valid, other=0)
     first = tl.load(begin + row, mask=valid, other=0)
     count = tl.where(valid, tl.load(begin + row + 1, mask=valid, other=0) - first, 0).to(tl.int32)
-    view = tl.load(run_view + run).to(tl.int64)
-    rate = tl.load(rates + run)
     k = tl.arange(0, WIDTH)
-    position = ((row.to(tl.int64) * n_runs + run) * WIDTH)[:, None] + k[None, :]
+    position = (row.to(tl.int64) * WIDTH)[:, None] + k[None, :]
     x = tl.load(own + position, mask=valid[:, None], other=0.0)
-    keep = (1.0 - 2.0 * rate * tl.load(run_reg + run))[:, None]
+    keep = 1.0 - 2.0 * rate * reg
     if NOISE != "none":
-        seed = tl.load(run_seed + run)[:, None]
         h_rows = tl.full([LANES], 0xFFFFFFFF, tl.uint32) if NOISE == "shared" else row
-        share = (
-            tl.load(shares + view * share_stride + row, mask=valid, other=0.0)
-            * tl.load(run_scale + run)
-            * rate
-        )
+        share = tl.load(shares + row, mask=valid, other=0.0) * scale * rate
         h = exponentials(seed, h_rows, epoch, 2, LANES, WIDTH)
         deviation = tl.where(k[None, :] < n_factors, tl.sqrt(2.0 * h) * share[:, None], 0.0)
     done = tl.zeros([LANES], tl.int32)
     active = count > 0
-    wanted = tl.load(target + view * target_stride + first, mask=active, other=0.0)
+    wanted = tl.load(target + first, mask=active, other=0.0)
     who = tl.load(partner + first, mask=active, other=0).to(tl.int64)
-    factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
+    factors = tl.load(other + (who * WIDTH)[:, None] + k[None, :])
     following = count > 1
     who = tl.load(partner + first + 1, mask=following, other=0).to(tl.int64)
     for visit in range(0, tl.max(count, axis=0)):
         at = first + visit
-        next_factors = tl.load(other + ((who * n_runs + run) * WIDTH)[:, None] + k[None, :])
-        next_wanted = tl.load(target + view * target_stride + at + 1, mask=following, other=0.0)
+        next_factors = tl.load(other + (who * WIDTH)[:, None] + k[None, :])
+        next_wanted = tl.load(target + at + 1, mask=following, other=0.0)
         later = visit + 2 < count
         who = tl.load(partner + at + 2, mask=later, other=0).to(tl.int64)
-        taken = active
-        if MASKED:
-            taken &= (tl.load(members + at, mask=active, other=0) >> view & 1) != 0
         residual = wanted - tl.sum(factors * x, axis=1)
         if WEIGHTED:
-            residual *= tl.load(
-                coefficient + view * coefficient_stride + at, mask=active, other=0.0
-            )
+            residual *= tl.load(coefficient + at, mask=active, other=0.0)
         moved = x * keep + factors * (2.0 * rate * residual)[:, None]
         if NOISE != "none":
             moved -= deviation * step_normals(seed, row, done, epoch, LANES, WIDTH)
         if UNIT_BALL:
             moved = in_unit_ball(moved)
-        x = tl.where(taken[:, None], moved, x)
-        done += taken.to(tl.int32)
+        x = tl.where(active[:, None], moved, x)
+        done += active.to(tl.int32)
         factors = next_factors
         wanted = next_wanted
         active = following
