@@ -162,7 +162,6 @@ def items(
     everything else. The next run is about the new version; one that is under way keeps its own.
     """
     from hdpmf.common.data.items import read_item_table
-    from hdpmf.common.protocol.catalogue import number_of
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.keys import change_items
 
@@ -174,7 +173,7 @@ def items(
         _catalogue_line(fields),
         f"digest: {fields['digest']} (devices take what follows from the one they know)",
     ]
-    shown = number_of(service.current_items)
+    shown = service.current_items.number
     notes = []
     if shown != fields["version"]:
         notes.append(
@@ -243,14 +242,13 @@ def _date(when: int) -> str:
 
 
 def _catalogue_fields(service: ServiceFolder) -> dict[str, Any]:
-    from hdpmf.common.protocol.catalogue import digests_of, number_of, retired_in, table_of
 
     items = service.items
     return {
-        "version": number_of(items),
-        "items": len(table_of(items).ids),
-        "retired": len(retired_in(items)),
-        "digest": digests_of(items)[-1].hex(),
+        "version": items.number,
+        "items": len(items.table.ids),
+        "retired": len(items.retired),
+        "digest": items.digests[-1].hex(),
     }
 
 

@@ -150,12 +150,14 @@ class OneRound(DeviceOptions, FoldIn, Estimator):
         ``n_silent_`` is 0 then: only the devices know how many of their ratings sent nothing.
 
         Raises:
-            ConfigError: The facts are about another item table.
+            ConfigError: The facts are about another number of items.
         """
         self._check_params()
         features = wanted_features(self.features, train)
-        if facts.catalogue != fingerprint(train.items, features):
-            raise ConfigError("the item facts are about another item table than these ratings have")
+        if len(facts.bias) != train.n_items:
+            raise ConfigError(
+                f"the facts are about {len(facts.bias)} items, the ratings about {train.n_items}"
+            )
         self._fit_devices(train, weights, facts, features)
         self.n_silent_ = 0
         return self

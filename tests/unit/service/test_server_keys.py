@@ -37,7 +37,7 @@ class Shop:
         noises = KnownNoise(0), KnownNoise(0)
         self.pair = ServerPair(self.clock, noises)
         self.lines: list[str] = []
-        self.folder = ServiceFolder.create(path / "shop", Config(name="shop"), World().table)
+        self.folder = ServiceFolder.create(path / "shop", Config(name="shop"), World().table.table)
         pin_servers(self.folder.path, "shop", self.pair.servers)
         self.servers = ServersHere(self.pair.leader, self.pair.helper)
         self.service = self.start()

@@ -349,7 +349,7 @@ def test_a_sum_opens_with_the_collectors_key_alone_and_as_each_servers_share() -
 
 def make_service(world: World, folder: Any) -> Service:
     """A recommender with a folder that uses the world's servers."""
-    place = ServiceFolder.create(folder, Config(name="shop", pace=PACE), world.table)
+    place = ServiceFolder.create(folder, Config(name="shop", pace=PACE), world.table.table)
     world.enrol(place)
     world.collector = pin_servers(folder, "shop", world.servers)
     return service_at(world, place)
@@ -426,7 +426,7 @@ def test_tokens_are_given_out_after_a_restart_while_a_server_is_away(tmp_path: A
 
 def test_without_servers_no_run_begins(tmp_path: Any) -> None:
     world = World()
-    place = ServiceFolder.create(tmp_path / "shop", Config(name="shop"), world.table)
+    place = ServiceFolder.create(tmp_path / "shop", Config(name="shop"), world.table.table)
     world.enrol(place)
     with pytest.raises(ConfigError, match="no pair of servers is pinned yet"):
         Service(place).begin(SETTINGS)

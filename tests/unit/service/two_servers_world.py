@@ -22,7 +22,7 @@ from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.pairs import Heads
 from hdpmf.common.privacy.sampling import SeededNoise
-from hdpmf.common.protocol.catalogue import catalogue_table, known_items
+from hdpmf.common.protocol.catalogue import catalogue_table, known_items, signed_first
 from hdpmf.common.protocol.documents import from_base64, to_base64
 from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.task import (
@@ -46,6 +46,7 @@ from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from tests.world import ServerPair, make_report
 
 START, PERIOD = 1_000_000_050, 100
+KEY = Identity(b"k" * 32)
 SETTINGS = RunSettings(minimum=3, heads=5, period=PERIOD)
 PACE = Pace(pause=1.0, attempts=3)
 
@@ -79,9 +80,8 @@ class World:
     def __init__(self, settings: RunSettings = SETTINGS, users: int = 4, seed: int = 3) -> None:
         self.settings, self.now = settings, float(START)
         self.ratings = synthetic_world(users, 12, 6 * users, rng=seed)
-        self.table = catalogue_table(
-            self.ratings.items, self.ratings.scale, self.ratings.item_table
-        )
+        items = catalogue_table(self.ratings.items, self.ratings.scale, self.ratings.item_table)
+        self.table = signed_first(items, KEY.sign, KEY.public)
         self.known = known_items(self.table)
         self.devices = [Identity.generate() for _ in range(users)]
         pair = ServerPair(self.clock, (SeededNoise(1), SeededNoise(2)))

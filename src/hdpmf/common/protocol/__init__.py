@@ -15,7 +15,7 @@ The conversation of the paper's scheme::
 Nothing in this package computes anything private; it defines, checks and encodes messages.
 """
 
-from hdpmf.common.protocol.catalogue import AnyCatalogue, CatalogueTable, CatalogueVersion
+from hdpmf.common.protocol.catalogue import CatalogueTable, CatalogueVersion
 from hdpmf.common.protocol.messages import (
     BitContribution,
     BudgetReport,
@@ -34,7 +34,6 @@ from hdpmf.common.protocol.messages import (
 )
 
 __all__ = [
-    "AnyCatalogue",
     "BitContribution",
     "BudgetReport",
     "CatalogueTable",

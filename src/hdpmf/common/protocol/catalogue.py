@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -132,16 +131,32 @@ class CatalogueVersion(Document, frozen=True, tag="catalogue"):
             "the last version must have all of the items",
         )
 
+    @property
+    def number(self) -> int:
+        """Of the newest version."""
+        return len(self.links)
 
-AnyCatalogue = CatalogueTable | CatalogueVersion
-"""The items, in a simulation without any signed version."""
+    @property
+    def digests(self) -> list[bytes]:
+        """Of every version, the first first."""
+        return [link.digest for link in self.links]
+
+    @property
+    def retired(self) -> tuple[int, ...]:
+        """Positions of all retired items, ascending."""
+        return tuple(sorted(position for link in self.links for position in link.retired))
+
+    def at(self, number: int) -> CatalogueVersion:
+        """Return the catalogue as it was in an earlier version; ConfigError if there is none."""
+        if not 1 <= number <= self.number:
+            raise ConfigError(f"the catalogue has versions 1 to {self.number}, not {number}")
+        links = self.links[:number]
+        return msgspec.structs.replace(self, table=_cut(self.table, links[-1].items), links=links)
 
 
-def read_catalogue(data: bytes) -> AnyCatalogue:
+def read_catalogue(data: bytes) -> CatalogueVersion:
     """Return the catalogue in a document; its chain is not checked."""
-    kind: Any = AnyCatalogue
-    found: AnyCatalogue = read_document(kind, data, "a catalogue")
-    return found
+    return read_document(CatalogueVersion, data, "a catalogue")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -194,9 +209,9 @@ def catalogue_table(
     )
 
 
-def known_items(catalogue: AnyCatalogue) -> KnownItems:
-    """The items of a message, or a ProtocolError where it cannot be a catalogue."""
-    table = table_of(catalogue)
+def known_items(catalogue: CatalogueVersion | CatalogueTable) -> KnownItems:
+    """The items of a catalogue, or of a table in a file; ProtocolError where it cannot be one."""
+    table = catalogue if isinstance(catalogue, CatalogueTable) else catalogue.table
     try:
         ids = (
             np.array([int(item) for item in table.ids], np.int64)
@@ -221,56 +236,23 @@ def known_items(catalogue: AnyCatalogue) -> KnownItems:
     if dated or any(table.titles) or any(table.genres) or any(table.audiences):
         public = ItemTable(items, *_columns(table)[:3], table.audiences)
     features = None if public is None else ItemFeatures.of_table(public, items)
-    if isinstance(catalogue, CatalogueVersion):
-        name = to_base64(catalogue.links[-1].digest)
-    else:
-        name = fingerprint(items, features)
-    return KnownItems(
-        items, scale, public, features, name, np.array(retired_in(catalogue), np.int64)
-    )
+    if isinstance(catalogue, CatalogueTable):
+        return KnownItems(items, scale, public, features, fingerprint(items, features))
+    name, retired = to_base64(catalogue.links[-1].digest), np.array(catalogue.retired, np.int64)
+    return KnownItems(items, scale, public, features, name, retired)
 
 
 Sign = Callable[[bytes], bytes]
-C = TypeVar("C", "CatalogueTable", "CatalogueVersion", "AnyCatalogue")
-
-
-def table_of(items: AnyCatalogue) -> CatalogueTable:
-    """All items of a catalogue."""
-    return items.table if isinstance(items, CatalogueVersion) else items
-
-
-def number_of(items: AnyCatalogue) -> int:
-    """Of the newest version."""
-    return len(items.links) if isinstance(items, CatalogueVersion) else 1
-
-
-def retired_in(items: AnyCatalogue) -> tuple[int, ...]:
-    """Positions of all retired items, ascending."""
-    links = items.links if isinstance(items, CatalogueVersion) else ()
-    return tuple(sorted(position for link in links for position in link.retired))
-
-
-def digests_of(items: AnyCatalogue) -> list[bytes]:
-    """Of every version, the first first."""
-    if isinstance(items, CatalogueVersion):
-        return [link.digest for link in items.links]
-    return [_first(items).digest]
-
-
-def version_at(items: C, number: int) -> C:
-    """Return a catalogue as it was in an earlier version; ConfigError if there is none."""
-    if not 1 <= number <= number_of(items):
-        raise ConfigError(f"the catalogue has versions 1 to {number_of(items)}, not {number}")
-    if not isinstance(items, CatalogueVersion) or number == len(items.links):
-        return items
-    links = items.links[:number]
-    return msgspec.structs.replace(items, table=_cut(items.table, links[-1].items), links=links)
 
 
 def signed_first(table: CatalogueTable, sign: Sign, key: bytes) -> CatalogueVersion:
     """The first version of a catalogue, with its signature."""
-    links = (_signed(_first(table), sign),)
-    return CatalogueVersion(table=table, links=links, key=to_base64(key))
+    n_items = len(table.ids)
+    content = next(_contents(table, [n_items]))
+    first = CatalogueLink(
+        number=1, previous="", items=n_items, retired=(), content=content, signature=""
+    )
+    return CatalogueVersion(table=table, links=(_signed(first, sign),), key=to_base64(key))
 
 
 def next_version(
@@ -290,7 +272,7 @@ def next_version(
         ConfigError: Nothing would change, or an item is there already or retired already.
     """
     table = items.table if added is None else _grown(items.table, added)
-    known = set(retired_in(items))
+    known = set(items.retired)
     if known & set(retired):
         raise ConfigError("an item is retired already; it stays so")
     if table is items.table and not retired:
@@ -354,16 +336,14 @@ def check_chain(items: CatalogueVersion) -> None:
         n_items = link.items
 
 
-def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
-    """Return whether a catalogue replaces the known one: more versions, or the first signatures.
+def is_newer(known: CatalogueVersion, offered: CatalogueVersion) -> bool:
+    """Return whether a catalogue has more versions than the known one, from which it follows.
 
     Raises:
-        ProtocolError: It does not follow from the known one.
+        ProtocolError: It does not.
     """
-    if isinstance(offered, CatalogueVersion):
-        check_chain(offered)
-    ours = digests_of(known)
-    theirs = digests_of(offered)
+    check_chain(offered)
+    ours, theirs = known.digests, offered.digests
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=False), start=1):
         _require(
             mine == other,
@@ -373,22 +353,12 @@ def is_newer(known: AnyCatalogue, offered: AnyCatalogue) -> bool:
         len(theirs) >= len(ours),
         f"it is version {len(theirs)}, and version {len(ours)} is pinned here",
     )
-    if not (isinstance(known, CatalogueVersion) and isinstance(offered, CatalogueVersion)):
-        return isinstance(offered, CatalogueVersion)
     newer = len(theirs) > len(ours)
     _require(
         not newer or known.key == offered.key,
         "it is signed by another key than the one that is pinned here",
     )
     return newer
-
-
-def _first(table: CatalogueTable) -> CatalogueLink:
-    n_items = len(table.ids)
-    content = next(_contents(table, [n_items]))
-    return CatalogueLink(
-        number=1, previous="", items=n_items, retired=(), content=content, signature=""
-    )
 
 
 def _signed(link: CatalogueLink, sign: Sign) -> CatalogueLink:

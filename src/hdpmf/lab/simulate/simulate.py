@@ -19,8 +19,8 @@ from hdpmf.common.data import IdIndex, Ratings
 from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts
-from hdpmf.common.protocol.catalogue import catalogue_table
-from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.catalogue import catalogue_table, signed_first
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, config_of
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.common.protocol.task import is_asked, prio_of, read_task, task_id
@@ -248,7 +248,8 @@ def simulate(
     begin = time.perf_counter()
     if weights is None:
         weights = PrivacyWeights.uniform(train)
-    table = catalogue_table(train.items, train.scale, train.item_table)
+    items, key = catalogue_table(train.items, train.scale, train.item_table), Identity.generate()
+    table = signed_first(items, key.sign, key.public)
     up = down = 0
     with closing(ServersInProcess(seed)) as pair:
 

@@ -26,9 +26,7 @@ from hdpmf.common.protocol.catalogue import (
     check_chain,
     is_newer,
     known_items,
-    number_of,
     read_catalogue,
-    version_at,
 )
 from hdpmf.common.protocol.documents import file_digest, read_document, to_base64
 from hdpmf.common.protocol.key_list import (
@@ -178,8 +176,8 @@ def items_named(state: State, joined: Joined, fingerprint: str) -> Items:
         ProtocolError: There is none.
     """
     newest = _catalogue(state.files[joined.catalogue])
-    for number in range(number_of(newest), 0, -1):
-        found = _items(version_at(newest, number).to_bytes())
+    for number in range(newest.number, 0, -1):
+        found = _items(newest.at(number).to_bytes())
         if found.known.fingerprint == fingerprint:
             return found
     raise ProtocolError("refused: the model is about other items than those of the catalogue")
@@ -198,8 +196,6 @@ def _items(data: bytes) -> Items:
 @lru_cache(maxsize=8)
 def _catalogue(data: bytes) -> CatalogueVersion:
     catalogue = read_catalogue(data)
-    if not isinstance(catalogue, CatalogueVersion):
-        raise ProtocolError(f"refused: a {type(catalogue).__name__} is no signed catalogue")
     check_chain(catalogue)
     return catalogue
 

@@ -56,8 +56,6 @@ from hdpmf.common.protocol.catalogue import (
     known_items,
     read_catalogue,
     signed_first,
-    table_of,
-    version_at,
 )
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
@@ -185,7 +183,7 @@ class ServiceFolder:
 
     def items_of(self, run: bytes) -> CatalogueVersion:
         """The items that a run is about."""
-        return version_at(self.items, self.record(run).catalogue)
+        return self.items.at(self.record(run).catalogue)
 
     @property
     def current_items(self) -> CatalogueVersion:
@@ -196,7 +194,7 @@ class ServiceFolder:
     @property
     def catalogue(self) -> CatalogueTable:
         """All items that there are."""
-        return table_of(self.items)
+        return self.items.table
 
     @property
     def known(self) -> KnownItems:

@@ -27,7 +27,6 @@ from hdpmf.common.privacy.statement import (
     made_now,
 )
 from hdpmf.common.protocol import ItemFacts
-from hdpmf.common.protocol.catalogue import number_of
 from hdpmf.common.protocol.task import task_id
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.settings import METHOD, VIEW, RunSettings
@@ -62,7 +61,7 @@ def outcome_of(run: Run, facts: ItemFacts, lists: ListModel) -> RunOutcome:
         "run": run.id.hex(),
         "method": METHOD,
         "catalogue": run.known.fingerprint,
-        "catalogue_version": number_of(run.table),
+        "catalogue_version": run.table.number,
         "settings": msgspec.to_builtins(settings),
         "privacy": statement.as_dict(),
         "reports": [part.reports for part in parts],

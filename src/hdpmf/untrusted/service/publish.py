@@ -12,7 +12,7 @@ from hdpmf.common.base.files import atomic_write, storage_errors
 from hdpmf.common.base.names import claimed_name
 from hdpmf.common.model.public_model import PublicModel
 from hdpmf.common.model.published_model import publish_model
-from hdpmf.common.protocol import AnyCatalogue, ItemFacts
+from hdpmf.common.protocol import CatalogueVersion, ItemFacts
 from hdpmf.common.protocol.documents import file_digest, read_document, to_base64
 from hdpmf.common.protocol.identity import Invitation
 from hdpmf.common.protocol.published import (
@@ -119,7 +119,7 @@ class PublicFiles:
 
 
 def public_files(
-    items: AnyCatalogue,
+    items: CatalogueVersion,
     model: PublicModel | None = None,
     *,
     task: bytes | None = None,

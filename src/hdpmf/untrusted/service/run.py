@@ -33,7 +33,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 from hdpmf.common.aggregation.two_servers.tokens import IssuerKey
 from hdpmf.common.net.sum_servers import SumServers
 from hdpmf.common.privacy.pairs import LINEAR_BITS, PAIR_BITS, Heads, limit_of
-from hdpmf.common.protocol import AnyCatalogue
+from hdpmf.common.protocol import CatalogueVersion
 from hdpmf.common.protocol.catalogue import KnownItems, known_items
 from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.servers import Servers
@@ -127,7 +127,7 @@ class Run:
     """
 
     settings: RunSettings
-    table: AnyCatalogue
+    table: CatalogueVersion
     people: int
     servers: Servers
     keys: CollectorKeys

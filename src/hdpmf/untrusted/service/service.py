@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from hdpmf.common.net.sum_servers import SumServers, TwoServers
-from hdpmf.common.protocol.catalogue import known_items, number_of
+from hdpmf.common.protocol.catalogue import known_items
 from hdpmf.common.protocol.identity import PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, read_key_list
 from hdpmf.common.protocol.servers import Servers
@@ -93,7 +93,7 @@ class Service:
             RunRecord(
                 settings=settings,
                 people=self.folder.people,
-                catalogue=number_of(self.folder.items),
+                catalogue=self.folder.items.number,
             ),
         )
         return run
@@ -179,7 +179,7 @@ class Service:
         self._follow_keys()
         files = PublicFiles(self.folder)
         files.write(task, self._server_keys or files.server_keys())
-        self._published = number_of(self.folder.current_items)
+        self._published = self.folder.current_items.number
 
     def publish_keys(self) -> None:
         """Show devices newer keys of the two servers."""
@@ -209,10 +209,7 @@ class Service:
 
     def publish_items(self) -> None:
         """Show devices a new version of the catalogue, if there is one and no run is under way."""
-        if (
-            self.folder.unfinished() is None
-            and number_of(self.folder.current_items) != self._published
-        ):
+        if self.folder.unfinished() is None and self.folder.current_items.number != self._published:
             self.publish()
 
     def write_state(self) -> None:
