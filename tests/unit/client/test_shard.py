@@ -1,11 +1,10 @@
 import ast
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 
-import hdpmf.private.client
+import hdpmf.private
 from hdpmf.common.base.threads import Workers
 from hdpmf.common.data import synthetic_world
 from hdpmf.common.privacy import (
@@ -22,16 +21,15 @@ from hdpmf.common.protocol import (
     BudgetReport,
     Gradients,
     ItemCounts,
-    Message,
     Opening,
     Plan,
     Round,
     decode,
     encode,
+    messages,
 )
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client import GradientClient
-from hdpmf.private.client.outgoing import Outgoing, compose
 from hdpmf.untrusted.recommender import Recommender
 
 WORLD = synthetic_world(n_users=60, n_items=40, n_ratings=1500, rng=0)
@@ -367,29 +365,23 @@ def test_a_recommender_refuses_gradients_that_do_not_fit():
 
 
 @pytest.mark.slow
-def test_only_one_function_of_the_private_side_makes_messages():
-    """From the syntax tree: message classes are called nowhere on the private side; ``compose``
-    alone makes them.
+def test_messages_are_made_in_one_place():
+    """From the syntax tree: on the private side only the gradient client makes messages, of three
+    kinds.
     """
-    names = {kind.__name__ for kind in get_args(Message)}
-    root = Path(hdpmf.private.client.__file__).parent.parent
-    composed: set[str] = set()
-    for path in [*(root / "client").rglob("*.py"), *(root / "device").rglob("*.py")]:
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                called = (
-                    node.func.attr
-                    if isinstance(node.func, ast.Attribute)
-                    else getattr(node.func, "id", "")
-                )
-                assert called not in names, f"{path.name}:{node.lineno} makes a {called} itself"
-                if called == "compose":
-                    composed.add(node.args[0].id)
-    # What a device may ever send: a message that is not here is not made anywhere.
-    assert composed == {kind.__name__ for kind in Outgoing.__constraints__}
-    with pytest.raises(ProtocolError, match="never sends"):
-        compose(Round, number=1)
+    names = {kind.__name__ for kind in vars(messages).values() if _is_message(kind)}
+    made = {
+        (path.name, node.func.id)
+        for path in Path(hdpmf.private.__path__[0]).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+    }
+    sent = ("BudgetReport", "Gradients", "ItemCounts", "BitContribution")
+    assert made == {("gradients.py", name) for name in sent[:3]} | {("contributions.py", sent[3])}
+
+
+def _is_message(kind):
+    return isinstance(kind, type) and issubclass(kind, messages._Message)
 
 
 def test_reprs_show_nothing_private():

@@ -15,11 +15,11 @@ from pathlib import Path
 import httpcore
 import pytest
 
-from hdpmf.common.base.backoff import backoff
 from hdpmf.common.net import https
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
 from hdpmf.common.net.https import MAX_PROBLEM, HttpsClient
 from hdpmf.errors import ConfigError, TransportError
+from hdpmf.untrusted.aggregator.aggregation_job_driver import backoff
 
 CHUNKED = b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n"
 Talk = Callable[[ssl.SSLSocket], None]

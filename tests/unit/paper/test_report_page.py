@@ -22,9 +22,8 @@ from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
 from hdpmf.lab.experiments import Experiment, Store, collect
 from hdpmf.lab.paper import published
-from hdpmf.lab.paper.findings import count_marks, paper_headline
 from hdpmf.lab.paper.published import reversals
-from hdpmf.lab.paper.report import paper_page
+from hdpmf.lab.paper.report import count_marks, paper_headline, paper_page
 from hdpmf.lab.report.content import Content, anchor, read_content
 from hdpmf.lab.report.page import render
 

@@ -19,8 +19,7 @@ from hdpmf.private.device import joining
 from hdpmf.private.device.decide import Sending
 from hdpmf.private.device.ledger import Limits
 from hdpmf.private.device.participant import Participant
-from hdpmf.private.device.rows import own_row
-from hdpmf.private.device.seal import Sealed, seal
+from hdpmf.private.device.seal import Sealed, own_row, seal
 from hdpmf.private.device.state import Rated, State, changed
 from hdpmf.private.device.state_file import Committed, StateFile
 from tests.unit.participant import publishing

@@ -16,7 +16,7 @@ import pytest
 from hdpmf.common.protocol.task import Pairs, read_task, task_id
 from hdpmf.errors import TransportError
 from hdpmf.private.device.public import take_catalogue
-from hdpmf.private.device.rows import own_row
+from hdpmf.private.device.seal import own_row
 from tests.unit.participant import publishing
 from tests.unit.participant.outside import Outside, published_in, sealed
 from tests.unit.participant.publishing import FILMS, ITEMS, PERIOD, START

@@ -1,8 +1,7 @@
 """The PRIVATE side of every method: ratings, weights, user vectors, and the code that uses them.
 
 A client holds one or more users: a phone is a client of one, a hospital's server a client of many,
-a simulation one client of all. Every message that leaves it is made in ``outgoing`` and nowhere
-else.
+a simulation one client of all.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -39,7 +39,6 @@ from hdpmf.common.protocol.messages import GRADIENT_STEP, from_grid, to_grid
 from hdpmf.errors import DivergedError, PrivacyError, ProtocolError
 from hdpmf.private.client.devices import constrained_ridges, initial_vectors
 from hdpmf.private.client.h_plausibility import HPlausibility
-from hdpmf.private.client.outgoing import compose
 from hdpmf.private.kernels import batch
 from hdpmf.private.kernels.batch import group, pad
 
@@ -234,8 +233,7 @@ class GradientClient:
         if not self._mechanism.needs_budgets:
             return None
         budgets = Budgets.of(self._weights, plan.epsilon)
-        return compose(
-            BudgetReport,
+        return BudgetReport(
             count=budgets.count,
             total=budgets.total,
             smallest=budgets.smallest,
@@ -271,7 +269,7 @@ class GradientClient:
         """The number of ratings that take part, per item."""
         if not self._opened:
             raise ProtocolError("an Opening must come first")
-        return compose(ItemCounts, counts=self._spread(self._counts))
+        return ItemCounts(counts=self._spread(self._counts))
 
     def _let_in(self, plan: Plan, opening: Opening, entered: TrainingRatings) -> None:
         """Lay out the ratings that take part.
@@ -411,7 +409,7 @@ class GradientClient:
     def _answer(self, table: np.ndarray) -> Gradients:
         """Return the message with these sums, and mark the round as answered."""
         self._answered = self._round
-        return compose(Gradients, number=self._round, sums=np.ascontiguousarray(table))
+        return Gradients(number=self._round, sums=np.ascontiguousarray(table))
 
     def _gradients(self, plan: Plan) -> np.ndarray:
         """Return summed gradients of the items rated here, without noise."""

@@ -1,21 +1,13 @@
-"""The one module where the private side composes messages.
+"""A report to two servers: a row in two shares, each encrypted to its server.
 
-To see what can leave a device, read the calls of its functions.
-
-In the paper's rounds messages are made by ``compose``.
-
-A report to two servers is a row in two shares (``split_report``), each encrypted to its server
-(``sealed_report``). A device sends what ``device.seal`` makes of it.
+To see what leaves a device, read ``device.seal``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-
-from hdpmf.common.protocol import BudgetReport, Gradients, ItemCounts
-from hdpmf.errors import ProtocolError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,17 +15,6 @@ if TYPE_CHECKING:
     from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
     from hdpmf.common.aggregation.two_servers.prio import Prio3
     from hdpmf.common.protocol.task import Task
-
-Outgoing = TypeVar("Outgoing", BudgetReport, ItemCounts, Gradients)
-
-_ALLOWED = Outgoing.__constraints__
-
-
-def compose(kind: type[Outgoing], **fields: Any) -> Outgoing:
-    """Make an outgoing message of one of the kinds that a client may send."""
-    if kind not in _ALLOWED:
-        raise ProtocolError(f"a client never sends a {kind.__name__}")
-    return kind(**fields)
 
 
 class SplitReport(msgspec.Struct, frozen=True, array_like=True):

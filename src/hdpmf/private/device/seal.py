@@ -14,6 +14,8 @@ from http import HTTPStatus
 from math import gcd
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hdpmf.common.aggregation.two_servers.dap.messages import (
     MEDIA_TYPES,
     REPORTS_PATH,
@@ -31,6 +33,9 @@ from hdpmf.common.aggregation.two_servers.tokens import (
     TokenKey,
     blind_token,
 )
+from hdpmf.common.data.checks import IMPLICIT_SCALE
+from hdpmf.common.model.device_fit import to_stars
+from hdpmf.common.privacy.pairs import Histories
 from hdpmf.common.protocol.documents import from_base64, to_base64
 from hdpmf.common.protocol.enrolment import (
     ENROLMENT_MEDIA_TYPE,
@@ -41,6 +46,7 @@ from hdpmf.common.protocol.key_list import config_of
 from hdpmf.common.protocol.task import (
     DEVICE_HEADER,
     SIGNATURE_HEADER,
+    Pairs,
     Task,
     prio_of,
     read_task,
@@ -49,8 +55,10 @@ from hdpmf.common.protocol.task import (
 )
 from hdpmf.errors import PrivacyError, ProtocolError
 from hdpmf.private.client.outgoing import sealed_report, split_report
+from hdpmf.private.client.pairs import row_of
 from hdpmf.private.device.decide import Sending, is_zeros
-from hdpmf.private.device.rows import own_row, zero_row
+from hdpmf.private.device.ledger import WHOLE
+from hdpmf.private.device.public import Items, items_of
 
 if TYPE_CHECKING:
     from hdpmf.private.device.state import Answer, Joined, State
@@ -184,3 +192,36 @@ def _report(state: State, joined: Joined, answer: Answer, task: Task, now: int) 
     headers = {"content-type": MEDIA_TYPES[UploadRequest], TOKEN_HEADER: token.to_header()}
     url = servers.leader.endpoint(REPORTS_PATH.format(task_id=id_to_text(answer.task)))
     return Sealed(_MADE_HERE, "POST", url, headers, body)
+
+
+def zero_row(task: Task) -> np.ndarray:
+    """Return the row of somebody who has nothing to say, or whose limits are reached."""
+    sums = task.sums
+    if isinstance(sums, Pairs):
+        return np.zeros(len(sums.heads), np.int64)
+    return np.zeros(sums.entries, np.int64)
+
+
+def own_row(state: State, joined: Joined, task: Task) -> np.ndarray:
+    """Return the owner's row: of presence and, where asked for, of values; or of heads."""
+    items = items_of(state, joined)
+    return row_of(task.sums, history_of(state, joined, items), len(items.table.ids))
+
+
+def history_of(state: State, joined: Joined, items: Items) -> Histories:
+    """Return what the owner has rated of a recommender's items, and lets be used."""
+    retired = set(items.known.retired.tolist())
+    rated = [
+        (items.positions[item], each)
+        for item, each in state.ratings_of(joined.address).items()
+        if each.weight and item in items.positions and items.positions[item] not in retired
+    ]
+    rated.sort(key=lambda pair: pair[0])
+    values, scale = np.array([each.value for _, each in rated], np.float64), items.known.scale
+    return Histories(
+        start=np.array([0, len(rated)]),
+        items=np.array([position for position, _ in rated], np.int64),
+        stars=np.full(len(rated), 5.0) if scale == IMPLICIT_SCALE else to_stars(values, scale),
+        beta=np.array([state.wish / WHOLE]),
+        gamma=np.array([each.weight / WHOLE for _, each in rated], np.float64),
+    )

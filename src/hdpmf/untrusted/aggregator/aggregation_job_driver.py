@@ -8,10 +8,11 @@ for its clock and its keys.
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import time
+from collections.abc import Callable
 
-from hdpmf.common.base.backoff import backoff
 from hdpmf.common.base.logs import event
 from hdpmf.errors import DapError, HdpmfError
 from hdpmf.untrusted.aggregator.folder import Limits
@@ -30,6 +31,7 @@ _KEYS_SECONDS = 600.0  # between looks at the helper's list of keys
 # The same where the helper was away, clocks differ, or a report has an unknown key.
 _SOON_SECONDS = 5.0
 _STOP_SECONDS = 10.0
+_OS = secrets.SystemRandom()
 
 
 class AggregationJobDriver:
@@ -164,3 +166,19 @@ class AggregationJobDriver:
         expected = isinstance(error, HdpmfError)
         event(what, logging.WARNING if expected else logging.ERROR, error, **fields)
         self._metrics.trouble(error)
+
+
+def backoff(
+    tries: int, first: float, longest: float, uniform: Callable[[], float] = _OS.random
+) -> float:
+    """Return the seconds before the next try: doubled after each failure, times 50 to 150 %.
+
+    Clients that failed together do not come back together.
+
+    Args:
+        tries: Failures in a row before this one.
+        first: Seconds after the first failure.
+        longest: Most seconds, before the draw.
+        uniform: Draws from 0 to 1.
+    """
+    return min(first * 2.0 ** min(tries, 30), longest) * (0.5 + uniform())
