@@ -7,7 +7,13 @@ from pathlib import Path
 
 from hdpmf.common.methods import METHODS, Method
 from hdpmf.common.methods.method import VIEWS, View
-from hdpmf.common.methods.registry import WHERE
+
+WHERE = {
+    "messages": "where messages are seen",
+    "sums": "where only sums are seen",
+    "two-servers": "where two servers sum",
+}
+"""The views of methods, to go with what is said of a run."""
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "methods.md"
 

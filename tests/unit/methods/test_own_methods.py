@@ -11,7 +11,7 @@ import pytest
 import hdpmf
 from hdpmf.cli.output import privacy_line, short_claim
 from hdpmf.common.methods import METHODS, Claim, Form, Method, method_named
-from hdpmf.common.methods.registry import MEANING, PROMISE
+from hdpmf.common.methods.registry import MEANING
 from hdpmf.common.privacy.accounting import cost
 from hdpmf.errors import ConfigError
 from hdpmf.lab.audit.game import Audit, pairs, run_audit
@@ -63,7 +63,6 @@ def test_one_label_everywhere(noisy: Method) -> None:
     assert label in short_claim(model.privacy)
     assert label in markdown([noisy])
     assert label in MEANING
-    assert label in PROMISE
     for view in ("messages", "sums", "final"):  # what messages hide, sums and models hide
         found = cost("noisy", view, weight=0.5, epsilon=2.0)
         assert (found.status, found.pure) == (label, pytest.approx(1.0))

@@ -1,7 +1,7 @@
 """Files: atomic writes, locks, numbered layouts of folders, and SQLite files of ours.
 
-Linux and macOS have the modules ``fcntl`` and ``resource``, Windows has ``msvcrt``. They are
-imported where they are needed, so that the library can be imported anywhere.
+The modules ``fcntl`` and ``resource`` are imported where they are needed: the library can be
+imported on systems without them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -179,71 +178,33 @@ class FolderLayout:
             raise ConfigError((made_by_newer if found > self.number else made_by_older)(folder))
 
 
-@contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    """While inside, no other process brings this folder forward."""
-    with storage_errors(f"cannot open {folder}"):
-        descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        lock_file(descriptor, wait=True)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-# Windows locks bytes, and nobody else can read or write one that is locked: this one is behind all
-# that is written.
-_BYTE = 0x7FFF_FFFE
-_PAUSE = 0.05
-
-
 def lock_file(descriptor: int, *, wait: bool = False, shared: bool = False) -> None:
     """Lock an open file for this process, until the file is closed or the process ends.
 
     Args:
         wait: Wait for another process that has it, as long as it takes.
-        shared: Let others have it who share it, too. Windows knows no such lock: there it is as any
-            other.
+        shared: Let others have it who share it, too.
 
     Raises:
         BlockingIOError: Another process has it.
-        StorageError: The system has no locks that we know.
+        StorageError: The system has no such locks.
         OSError: The system refuses for another reason.
     """
     try:
         import fcntl
     except ImportError:
-        _lock_byte(descriptor, wait=wait)
-    else:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
-
-
-def _lock_byte(descriptor: int, *, wait: bool) -> None:
-    try:
-        import msvcrt
-    except ImportError:
         raise StorageError(
-            "this system has no locks on files, so two processes could use one file at once"
+            "this system has no locks on files, so two processes could use one file at once; "
+            "devices, recommenders and servers run on Linux"
         ) from None
-    before = os.lseek(descriptor, 0, os.SEEK_CUR)
-    while True:
-        try:
-            os.lseek(descriptor, _BYTE, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-            return
-        except PermissionError:
-            if not wait:
-                raise BlockingIOError("another process has the file locked") from None
-            time.sleep(_PAUSE)
-        finally:
-            os.lseek(descriptor, before, os.SEEK_SET)
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
 
 
 def allow_open_files(wanted: int) -> None:
     """Let this process have so many files and connections open, or as many as the system allows.
 
-    Often there are 1,024 only. Windows has no such bound.
+    Often there are 1,024 only.
     """
     try:
         import resource

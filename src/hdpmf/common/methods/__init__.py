@@ -11,15 +11,12 @@ from hdpmf.common.methods.method import VIEWS, Claim, Family, Form, Method, Stat
 from hdpmf.common.methods.options import Option, check, option, options_of
 from hdpmf.common.methods.registry import (
     METHODS,
-    RUN_EPSILON,
     method_named,
     method_of,
-    method_with,
 )
 
 __all__ = [
     "METHODS",
-    "RUN_EPSILON",
     "VIEWS",
     "Claim",
     "Family",
@@ -31,7 +28,6 @@ __all__ = [
     "check",
     "method_named",
     "method_of",
-    "method_with",
     "option",
     "options_of",
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hdpmf.common.base.names import Registry
 from hdpmf.common.methods.builtin import BUILTIN
-from hdpmf.common.methods.method import AUTHORS_CLAIM, Method, Status
+from hdpmf.common.methods.method import AUTHORS_CLAIM, Method
 from hdpmf.errors import ConfigError, HdpmfError
 
 ENTRY_POINT = "hdpmf.methods"
@@ -72,18 +72,6 @@ def method_named(name: str) -> Method:
         ConfigError: There is none.
     """
     return METHODS.named(name)
-
-
-RUN_EPSILON = 0.5
-"""Epsilon that a run between machines asks for, and that a device allows one run, by default.
-
-It is half of what a rating may spend in its life by default: no single run takes all of it.
-"""
-
-
-def method_with(mechanism: str) -> Method:
-    """The method that a mechanism stands for, where nothing says which of them it is."""
-    return next(method for method in METHODS.values() if method.mechanism == mechanism)
 
 
 def method_of(model: object) -> Method | None:
@@ -152,13 +140,6 @@ OBSERVERS = {
 }
 """Who looks, by the accountant's views."""
 
-WHERE = {
-    "messages": "where messages are seen",
-    "sums": "where only sums are seen",
-    "two-servers": "where two servers sum",
-}
-"""The views of methods, to go with what is said of a run."""
-
 MEANING = {
     "proved": "PROVED: holds against everything that this observer sees, whatever else it knows.",
     "nominal": "NOMINAL: counts the rating's own messages only, in a typical run. No guarantee: "
@@ -169,24 +150,10 @@ MEANING = {
 }
 """What the accountant's verdicts mean."""
 
-PROMISE: dict[Status, str] = {
-    "proved": "Each rating pays its weight times epsilon, and that is a guarantee.",
-    "nominal": "Each rating pays its weight times epsilon, which is nominal: no guarantee.",
-    AUTHORS_CLAIM: "Each rating pays its weight times epsilon, says the author of the method; "
-    "nobody has checked it.",
-    "none": "NOTHING IS HIDDEN: ratings can be computed from what is sent.",
-}
-"""What a device's owner is told about a run."""
-
 
 def observer(view: str, has_h: bool) -> str:
     """The name of a view for people: where there is no h, knowing it makes no difference."""
     return view if has_h else view.removesuffix("-h-known").removesuffix("-h-hidden")
-
-
-def guess_at(epsilon: float) -> float:
-    """Return how often a guess between two equally likely values is right, at most."""
-    return 1.0 / (1.0 + math.exp(-epsilon)) if epsilon < 700 else 1.0
 
 
 SURE = 0.9995

@@ -342,12 +342,3 @@ def client_context(authority: str | bytes = "") -> ssl.SSLContext:
         raise ConfigError(
             "the authority that certificates must come from is no certificate (PEM)"
         ) from None
-
-
-def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return a context without session tickets, which would let a server recognise callers."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.num_tickets = 0
-    context.load_cert_chain(certificate, key)
-    return context
