@@ -91,14 +91,11 @@ export function rankOne(heads: number, largest: number, bound: number): Circuit 
   }
 }
 
-const LARGEST_HALF = 16 // a gadget of degree 33
-
 /** A vector of numbers up to `largest`, of either sign or not, whose squares are at most `bound`. */
 export function boundedVector(entries: number, largest: number, bound: number, signed: boolean): Circuit {
   const reached = (half: number): number => (signed ? 2 : 4) * half * (half + 1)
   let half = 0
-  while (half <= LARGEST_HALF && reached(half) < largest) half++
-  if (half > LARGEST_HALF) throw new RangeError('the largest entry is too large')
+  while (reached(half) < largest) half++
   const reach = reached(half)
   const degree = 2 * half + 1
   const fill = Math.floor(bound / reach ** 2) + mostRoots(reach ** 2 - 1)

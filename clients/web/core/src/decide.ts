@@ -13,18 +13,15 @@ import { type Published, checkDigest, readAsked, takeCatalogue, takeKeys, takeMo
 import { type Answer, DAY, type Joined, NONE, type State, of, readToday, refusing, withJoined } from './state.ts'
 import { type Task, isAsked, readTask } from './task.ts'
 
-/** Answers after which nothing is tried again; others may pass. */
+/** Answers after which nothing is tried again. */
 const REFUSED = new Set([401, 403, 409, 410, 413, 415, 422])
-const LEAD = 10
-const [FIRST_WAIT, LONGEST_WAIT] = [15, 3600]
+const [LEAD, FIRST_WAIT, LONGEST_WAIT] = [10, 15, 3600]
 const LATEST = 9 // tenths of what is left of a task, in which moments lie
 
 /** What is to be sealed and sent, once the decision is committed; not before `at`. An enrolment is of no task. */
 export interface Sending {
   readonly what: 'enrolment' | 'token' | 'report'
-  readonly address: string
-  readonly task: Bytes
-  readonly at: number
+  readonly address: string; readonly task: Bytes; readonly at: number
 }
 
 /** Something for the owner to read, about a recommender; the app has the words. */
@@ -37,11 +34,7 @@ export type Said = { readonly address: string } & (
 )
 
 /** What becomes of a state, what is to be sent then, and what there is to say of it. */
-export interface Decision {
-  readonly state: State
-  readonly sending: readonly Sending[]
-  readonly said: readonly Said[]
-}
+export type Decision = { readonly state: State; readonly sending: readonly Sending[]; readonly said: readonly Said[] }
 
 /** Take what is published, by recommenders' addresses, and bring answers forward. */
 export async function decide(state: State, published: ReadonlyMap<string, Published>, now: number): Promise<Decision> {
@@ -133,7 +126,7 @@ export function drawn(secret: Bytes, what: string, first: number, last: number):
   return first + Number((number * BigInt(last - first)) >> 64n)
 }
 
-function broughtForward(state: State, address: string, now: number, said: Said[]): readonly [State, readonly Sending[]] {
+function broughtForward(state: State, address: string, now: number, said: Said[]): [State, Sending[]] {
   const joined = of(state, address)
   const { answer } = joined
   if (answer === null || answer.done) return [state, []]

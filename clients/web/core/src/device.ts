@@ -13,8 +13,7 @@ import { type Held, type Store, commit, exported, imported } from './store.ts'
 import { readTask } from './task.ts'
 import { tokenIn } from './tokens.ts'
 
-const TOLERANCE = 300 // seconds that a clock may be wrong
-const POLL_EVERY = 300 // seconds, about, between two looks
+const [TOLERANCE, POLL_EVERY] = [300, 300] // seconds: that a clock may be wrong; about, between two looks
 const MOST_TRIES = 16
 
 /** What a host gives a device. */
@@ -114,7 +113,7 @@ export class Device {
     })
     const { said, sending: due } = decision as Decision
     this.version = committed.version
-    this.say(said)
+    said.forEach((each) => this.platform.say?.(each))
     for (const sending of due) {
       try {
         this.ready.push({ sending, sealed: await seal(committed, sending, Math.floor(now)) })
@@ -141,7 +140,7 @@ export class Device {
       const date = await carrier.date(sealed.url.replace(/tasks\/[^/]*\/reports$/, 'healthz'))
       const ahead = date === null ? 0 : now() - Date.parse(date) / 1000
       if (!(Math.abs(ahead) < TOLERANCE)) {
-        this.say([{ what: 'clock', address, ahead }])
+        this.platform.say?.({ what: 'clock', address, ahead })
         throw new PrivacyError('the clock is wrong')
       }
     }
@@ -169,11 +168,7 @@ export class Device {
       return decision.state
     })
     this.version = version
-    this.say(said)
-  }
-
-  private say(said: readonly Said[]): void {
-    for (const each of said) this.platform.say?.(each)
+    said.forEach((each) => this.platform.say?.(each))
   }
 
   /** Read what is published. What is read depends on nothing but what is public. */
@@ -185,9 +180,7 @@ export class Device {
       try {
         const index = readIndex(await this.platform.carrier.read(`${address}/${INDEX.name}`, INDEX.most))
         found.set(address, await this.files(state, joined, index, now))
-      } catch {
-        continue // it could not be reached, or says nothing that can be read
-      }
+      } catch {} // it could not be reached, or says nothing that can be read
     }
     return found
   }

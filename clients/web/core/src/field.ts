@@ -1,16 +1,14 @@
 /**
  * Field64 of the draft, p = 2^64 - 2^32 + 1, and polynomials by their values at roots of unity.
  *
- * A vector has two words of 32 bits per element, the lower first, so that its bytes are its encoding. Shares are secret:
- * nothing here branches or looks up by value. JavaScript promises no more than that about time.
+ * A vector has two words of 32 bits per element, the lower first, so that its bytes are its encoding. Shares are
+ * secret: nothing here branches or looks up by value. JavaScript promises no more than that about time.
  */
 
 export type Vector = Uint32Array<ArrayBuffer>
 
 export const MODULUS = (1n << 64n) - (1n << 32n) + 1n
-const WORD = 2 ** 32
-const PART = 2 ** -32
-const OFFSET = 2 ** 52
+const [WORD, PART, OFFSET] = [2 ** 32, 2 ** -32, 2 ** 52]
 const GENERATOR = 7n // of the multiplicative group
 
 if (new Uint8Array(new Uint32Array([1]).buffer)[0] !== 1) {
@@ -92,7 +90,6 @@ function settle(out: Vector, o: number, lower: number, upper: number): void {
   out[2 * o + 1] = high + above - ((~low & less) >>> 31)
 }
 
-/** a - b, element by element. */
 export function sub(a: Vector, b: Vector): Vector {
   const out = zeros(a.length / 2)
   for (let at = 0; at < a.length / 2; at++) subAt(out, at, a, at, b, at)
@@ -137,8 +134,7 @@ function transform(coefficients: Vector, count: number, size: number, root: Vect
   const out = zeros(size)
   const bits = Math.log2(count)
   let half = size / count
-  for (let block = 0; block < count; block++) {
-    let from = 0
+  for (let block = 0, from = 0; block < count; block++, from = 0) {
     for (let bit = 0; bit < bits; bit++) from |= ((block >> bit) & 1) << (bits - 1 - bit)
     const coefficient = coefficients.subarray(2 * from, 2 * from + 2)
     for (let at = block * half; at < (block + 1) * half; at++) out.set(coefficient, 2 * at)

@@ -1,8 +1,8 @@
 /**
  * The person's ledger: what everything that was ever sent about its owner costs, and what may be.
  *
- * Amounts are squares of mu in billionths, whole numbers, rounded up, the same as Python's (`spec/vectors/ledger.json`).
- * They follow from a task's public numbers and the owner's wish alone; ratings play no part in what is let through.
+ * Amounts are squares of mu in billionths, whole numbers, rounded up, the same as Python's (`spec/vectors`). They
+ * follow from a task's public numbers and the owner's wish alone; ratings play no part in what is let through.
  */
 
 import { PrivacyError } from './documents.ts'
@@ -10,8 +10,7 @@ import type { Task } from './task.ts'
 
 /** Amounts for a square of mu of 1. */
 export const UNIT = 10 ** 9
-/** Amounts for a grain of 1. */
-const GRAIN_UNIT = 10 ** 15
+const GRAIN_UNIT = 10 ** 15 // amounts for a grain of 1
 /** Wishes and items' weights are in thousandths. */
 export const WHOLE = 1000
 /** Seconds. */
@@ -50,8 +49,8 @@ export function costOf(price: Price, wish: number): Cost {
   const right = Number.isInteger(wish) && wish >= 0 && wish <= WHOLE
   if (!right) throw new PrivacyError(`a wish is from 0 to ${WHOLE} thousandths`)
   const share: Fraction = [BigInt(wish) ** 2n * BigInt(UNIT), BigInt(WHOLE) ** 2n]
-  // The noise stays as it is, so that its grain does.
-  return { none: up(price.none, share), other: up(price.other, share), grain: up(price.grain, [BigInt(GRAIN_UNIT), 1n]) }
+  const whole: Fraction = [BigInt(GRAIN_UNIT), 1n] // the noise stays as it is
+  return { none: up(price.none, share), other: up(price.other, share), grain: up(price.grain, whole) }
 }
 
 function up([a, b]: Fraction, [c, d]: Fraction): number {
@@ -76,15 +75,13 @@ export const worstWithin = ({ life }: Limits): Cost =>
 
 /** A report that this device has promised. Lines are only ever added. */
 export interface Line {
-  readonly at: number
-  readonly recommender: string
+  readonly at: number; readonly recommender: string
   /** The task's id in hexadecimal. */
   readonly task: string
   readonly part: 'linear' | 'pairs'
   /** For a person of the whole wish. */
   readonly price: number
-  readonly wish: number
-  readonly cost: Cost
+  readonly wish: number; readonly cost: Cost
   /** The report was of zeros. */
   readonly zeros: boolean
 }
@@ -101,18 +98,15 @@ export function promise(
   about: Pick<Line, 'at' | 'recommender' | 'task' | 'part'>,
 ): Line {
   const cost = costOf(price, wish)
-  const month = total(lines, about.at - MONTH).none + cost.none
-  const zeros = !(wish > 0 && month <= limits.month && total(lines).none + cost.none <= limits.life)
+  const [month, life] = [total(lines, about.at - MONTH), total(lines)].map(({ none }) => none + cost.none)
+  const zeros = !(wish > 0 && month <= limits.month && life <= limits.life)
   return { ...about, price: costOf(price, WHOLE).none, wish, cost: zeros ? NOTHING : cost, zeros }
 }
 
 // A cost as a person reads it: the same numbers as Python's `accounting/person.py`, which says why, rounded up: by the
 // Gaussian law and how far noise on a grid is from it, or by Rényi's divergence, whichever is less.
 
-const DELTA = 1e-5
-const CARE = 1 + 1e-9
-const RARE = 1e-12
-const SURE = Math.log(99)
+const [DELTA, CARE, RARE, SURE] = [1e-5, 1 + 1e-9, 1e-12, Math.log(99)]
 
 /** What a cost tells of a person. */
 export interface Risk {

@@ -13,9 +13,8 @@ const SEED_SIZE = 32
 /** Bytes of randomness for a report. */
 export const RANDOM_SIZE = 4 * SEED_SIZE
 const VERSION = 18 // of the encoding: drafts 18 to 20 have the same one
-const [LEADER, HELPER] = [0, 1]
+const [LEADER, HELPER, BLOCK] = [0, 1, 168 * 64]
 const [VECTOR, PROOF, JOINT, MASKS, JOINT_SEED, JOINT_PART] = [1, 2, 3, 4, 6, 7]
-const BLOCK = 168 * 64
 
 export interface Circuit {
   readonly identifier: number
@@ -57,10 +56,7 @@ export function shard(
   const jointSeed = deriveSeed(tag(JOINT_SEED), new Uint8Array(SEED_SIZE), SEED_SIZE, publicShare)
   const joints = drawn(JOINT, jointSeed, [proofs], circuit.randomLength * proofs)
   const masks = drawn(MASKS, proveSeed, [proofs], circuit.arity * proofs)
-  const part = (all: Vector, at: number): Vector => {
-    const length = all.length / proofs
-    return all.slice(at * length, (at + 1) * length)
-  }
+  const part = (all: Vector, at: number): Vector => all.subarray(...[at, at + 1].map((k) => (k * all.length) / proofs))
   const proof = concat(...Array.from({ length: proofs }, (_, at) =>
     encoded(prove(circuit, vector, part(masks, at), part(joints, at)))))
   const whole = new Uint32Array(proof.buffer)

@@ -13,13 +13,11 @@ import { DAY, type Joined, NONE, type State, readToday, withJoined } from './sta
 import { type Server, type Task, readTask, refusedBy, taskId } from './task.ts'
 
 const BYTES_PER_DAY = 512 * 2 ** 20 // that a recommender may have a device read, at most
-const REFUSED_FOR = 7 * DAY
-const MOST_TASKS = 8 // a day
+const [REFUSED_FOR, MOST_TASKS] = [7 * DAY, 8] // tasks a day
 const [MAX_INDEX, MAX_LIST, MAX_CATALOGUE] = [2 ** 14, 2 ** 14, 2 ** 26]
 const MAX_KEYS = 2 * MAX_LIST + 64
 const [FREE, PER_ITEM] = [2 ** 21, 4096] // bytes of another file, and for each item
-const MAX_ITEMS = 2 ** 20
-const MAX_RATING = 10 ** 6
+const [MAX_ITEMS, MAX_RATING] = [2 ** 20, 10 ** 6]
 type Kind = 'catalogue' | 'keys' | 'task' | 'model' | 'array'
 
 const digestText: Read<string> = (value) => {
@@ -66,10 +64,9 @@ export function wanted(state: State, joined: Joined, seen: Published, now: numbe
     })).filter(({ most }) => most > 0)
 }
 
-function namedFiles(state: State, joined: Joined, { index: names, files }: Published): (readonly [Kind, string])[] {
-  const found: (readonly [Kind, string])[] = names.catalogue === joined.catalogue ? [] : [['catalogue', names.catalogue]]
-  // The rest is about items that are not here.
-  if (found.length > 0 && !files.has(names.catalogue)) return found
+function namedFiles(state: State, joined: Joined, { index: names, files }: Published): [Kind, string][] {
+  const found: [Kind, string][] = names.catalogue === joined.catalogue ? [] : [['catalogue', names.catalogue]]
+  if (found.length > 0 && !files.has(names.catalogue)) return found // the rest is about items that are not here
   if (names.keys !== joined.keysDigest) found.push(['keys', names.keys])
   if (!joined.seen.some(([task]) => task === names.task)) found.push(['task', names.task])
   if (names.model === joined.model) return found
@@ -77,13 +74,12 @@ function namedFiles(state: State, joined: Joined, { index: names, files }: Publi
   return [...found, ['model', names.model], ...(document === undefined ? [] : arraysIn(document, state))]
 }
 
-function arraysIn(document: Bytes, state: State): (readonly ['array', string])[] {
+function arraysIn(document: Bytes, state: State): [Kind, string][] {
   try {
-    return Object.values(readModel(document).arrays)
-      .filter((array) => !(array.sha256 in state.files)).map((array) => ['array', array.sha256] as const)
-  } catch (error) {
-    if (error instanceof ProtocolError) return [] // it is refused when it is taken
-    throw error
+    const names = Object.values(readModel(document).arrays).map((each) => each.sha256)
+    return names.filter((name) => !(name in state.files)).map((name) => ['array', name])
+  } catch {
+    return [] // it is refused when it is taken
   }
 }
 

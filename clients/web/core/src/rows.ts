@@ -11,8 +11,7 @@ import { type Sums, entriesOf } from './task.ts'
 
 const KAPPA_OF_VALUES = 2
 const STEP = 2 ** 32
-const [HEIGHT, WISH] = [16, 1024]
-const [MIDDLE, OWN_MEAN, REACH, GAIN, MEAN_ENTRY] = [3, 4, 1.5, 1.5, 128]
+const [HEIGHT, WISH, MIDDLE, OWN_MEAN, REACH, GAIN, MEAN_ENTRY] = [16, 1024, 3, 4, 1.5, 1.5, 128]
 
 /** A rating of an item that the catalogue has, in stars from 1 to 5; its weight in thousandths. */
 export type Starred = Readonly<Record<'position' | 'stars' | 'weight', number>>

@@ -1,7 +1,7 @@
 /**
- * The one place where something is made that leaves a device: an enrolment, a request for a blind token, or a report to
- * two servers, of a committed state only, so that the ledger has a report before it exists. A report is a row, or zeros,
- * in two shares; its size, and the work to make it, depend on the task only.
+ * The one place where something is made that leaves a device: an enrolment, a request for a blind token, or a report
+ * to two servers, of a committed state only, so that the ledger has a report before it exists. A report is a row, or
+ * zeros, in two shares; its size, and the work to make it, depend on the task only.
  */
 
 import { expand, extract } from '@noble/hashes/hkdf.js'
@@ -20,8 +20,7 @@ import { DAP, type Task, circuitOf, configurationOf, entriesOf, readTask } from 
 import { headerOf, reportId, tokenRequest } from './tokens.ts'
 
 const KEY = Symbol('made by seal')
-const CLIENT = 1
-const [OUTDATED_CONFIG, REPORT_TOO_EARLY, REPORT_REPLAYED] = [11, 9, 2]
+const [CLIENT, OUTDATED_CONFIG, REPORT_TOO_EARLY, REPORT_REPLAYED] = [1, 11, 9, 2]
 
 /** Something that may leave this device: a POST to the recommender's or the leader's origin. Only `seal` makes it. */
 export class Sealed {

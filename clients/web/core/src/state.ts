@@ -22,16 +22,12 @@ export interface Answer {
   readonly document: Bytes
   /** Of this answer alone: the token's nonce and the moments follow from it. */
   readonly secret: Bytes
-  readonly tokenAt: number
-  readonly reportAt: number
-  readonly end: number
+  readonly tokenAt: number; readonly reportAt: number; readonly end: number
   /** Seconds that are enough to make a report, whatever the ratings are. */
   readonly lead: number
   readonly token: Bytes
-  readonly promised: boolean
-  readonly tries: number
-  readonly again: number
-  readonly done: boolean
+  readonly promised: boolean; readonly done: boolean
+  readonly tries: number; readonly again: number
 }
 
 const address = matching(/^(?=.{1,300}$)https:\/\/[a-z0-9.:[\]-]+(\/[\w.~/-]*)?(?<!\/)$/,
@@ -50,9 +46,7 @@ export interface Joined {
   readonly enrolAt: number
   /** Until then: the secret of an invitation, or a token of a login (JWT); empty for none. */
   readonly proof: string
-  readonly catalogue: string
-  readonly model: string
-  readonly arrays: readonly string[]
+  readonly catalogue: string; readonly model: string; readonly arrays: readonly string[]
   /** The lists of the servers' keys, as they were signed: leader's and helper's. */
   readonly keys: readonly [Bytes, Bytes]
   readonly keysDigest: string
@@ -61,8 +55,7 @@ export interface Joined {
   /** Tasks that were taken and are not over: ids (base64url), and when each was taken and ends. */
   readonly seen: readonly (readonly [string, number, number])[]
   readonly refused: readonly (readonly [string, number])[]
-  readonly day: number
-  readonly read: number
+  readonly day: number; readonly read: number
 }
 
 /** All of it. */
@@ -134,8 +127,7 @@ export function rate(state: State, address: string, item: string, rated: Rated |
   return { ...state, ratings: { ...state.ratings, [address]: own } }
 }
 
-export const readToday = (joined: Joined, now: number): number =>
-  joined.day === Math.floor(now / DAY) ? joined.read : 0
+export const readToday = ({ day, read }: Joined, now: number): number => (day === Math.floor(now / DAY) ? read : 0)
 
 export const refusing = (joined: Joined, digest: string, now: number): Joined => ({
   ...joined, refused: [...joined.refused, [digest, now] as const].slice(-MOST_REFUSED),

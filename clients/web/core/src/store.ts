@@ -5,10 +5,7 @@ import { type Bytes, type Key, concat, machine, random, textOf, utf8 } from './p
 import type { State } from './state.ts'
 
 /** What a store has kept, and how often it was changed. */
-export interface Held<T = State> {
-  readonly state: T
-  readonly version: number
-}
+export type Held<T = State> = { readonly state: T; readonly version: number }
 
 /** A host's own store has these three, and keeps what it says it has kept. */
 export interface Store<T = State> {
@@ -36,27 +33,17 @@ export const isCommitted = (held: Held): boolean => committed.has(held)
 /** A store that forgets: for tests, and for hosts that keep states in another way. */
 export class MemoryStore<T = State> implements Store<T> {
   private held: Held<T> | null = null
-
-  async load(): Promise<Held<T> | null> {
-    return this.held
-  }
-
-  async commit(next: T, expected: number): Promise<boolean> {
-    if ((this.held?.version ?? 0) !== expected) return false
-    this.held = { state: next, version: expected + 1 }
-    return true
-  }
-
-  async erase(): Promise<void> {
-    this.held = null
+  load = async (): Promise<Held<T> | null> => this.held
+  erase = async (): Promise<void> => { this.held = null }
+  commit = async (next: T, expected: number): Promise<boolean> => {
+    const same = (this.held?.version ?? 0) === expected
+    if (same) this.held = { state: next, version: expected + 1 }
+    return same
   }
 }
 
 /** A browser's `indexedDB`; the compiler has no names of browsers here. */
-export interface Databases {
-  open(name: string, version: number): any
-}
-
+export type Databases = { open(name: string, version: number): any }
 const [TABLE, KEY] = ['device', 'state']
 
 /** A store in IndexedDB; what it has kept is on disk. */
@@ -64,13 +51,13 @@ export class IndexedStore<T = State> implements Store<T> {
   private constructor(private readonly database: any) {}
 
   /** Open a database of this name. */
-  static async open<T = State>(databases: Databases, name: string): Promise<IndexedStore<T>> {
-    const request = databases.open(name, 1)
-    request.onupgradeneeded = () => request.result.createObjectStore(TABLE)
-    return new IndexedStore<T>(await new Promise((resolve, reject) => {
-      request.onsuccess = () => resolve(request.result)
+  static open<T = State>(databases: Databases, name: string): Promise<IndexedStore<T>> {
+    return new Promise((resolve, reject) => {
+      const request = databases.open(name, 1)
+      request.onupgradeneeded = () => request.result.createObjectStore(TABLE)
+      request.onsuccess = () => resolve(new IndexedStore<T>(request.result))
       request.onerror = () => reject(request.error)
-    }))
+    })
   }
 
   load(): Promise<Held<T> | null> {
@@ -136,7 +123,8 @@ const read = (_: string, value: any): unknown => (typeof value?.[MARK] === 'stri
 async function shut({ salt, key }: Opener, state: State): Promise<Locked> {
   const iv = random(DATA - IV)
   const plain = utf8(JSON.stringify(state, spelled))
-  return concat(HEAD, salt, iv, new Uint8Array(await machine.crypto.subtle.encrypt({ name: 'AES-GCM', iv }, key, plain)))
+  const data = await machine.crypto.subtle.encrypt({ name: 'AES-GCM', iv }, key, plain)
+  return concat(HEAD, salt, iv, new Uint8Array(data))
 }
 
 async function opened({ key }: Opener, file: Locked): Promise<State> {
@@ -172,9 +160,7 @@ export class LockedStore implements Store {
   }
 
   /** Tell whether a passphrase is set. */
-  get locked(): boolean {
-    return this.opener !== null
-  }
+  get locked(): boolean { return this.opener !== null }
 
   async load(): Promise<Held | null> {
     const held = await this.inner.load()
@@ -182,8 +168,7 @@ export class LockedStore implements Store {
     const { state, version } = held
     if (!(state instanceof Uint8Array)) return { state, version }
     if (this.opener === null) throw new PassphraseError('a passphrase was set; open the store anew')
-    this.last = { state: await opened(this.opener, state), version }
-    return this.last
+    return (this.last = { state: await opened(this.opener, state), version })
   }
 
   async commit(next: State, expected: number): Promise<boolean> {
@@ -201,8 +186,7 @@ export class LockedStore implements Store {
     const held = await this.load()
     if (held === null) throw new PrivacyError('there is nothing to protect yet')
     const next = opener === null ? held.state : await shut(opener, held.state)
-    const kept = await this.inner.commit(next, held.version)
-    if (!kept) throw new PrivacyError('something was changed meanwhile; try again')
+    if (!(await this.inner.commit(next, held.version))) throw new PrivacyError('it was changed meanwhile; try again')
     this.opener = opener
   }
 }

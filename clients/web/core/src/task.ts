@@ -11,21 +11,16 @@ import type { Circuit } from './prio3.ts'
 
 const DAY = 86_400
 const MAX_PERIOD = 400 * DAY
-const MAX_ITEMS = 2 ** 20
-const MAX_DEVIATION = 2 ** 49
-const RUN_SIZE = 16
-const EVERYBODY = 2 ** 16
+const [MAX_ITEMS, MAX_DEVIATION, EVERYBODY] = [2 ** 20, 2 ** 49, 2 ** 16]
 
 /** Of the draft of DAP: in HPKE's info, and before a task's id in a VDAF's application context. */
 export const DAP = utf8('dap-18')
-const key: Read<string> = (value) => toBase64(fromBase64(text()(value), 32))
-
-const hpkeConfig: Read<string> = (value) => {
-  const { length } = fromBase64(text()(value))
-  require(length >= 9 && length <= 500, 'an HPKE configuration is too short or too long')
-  return value as string
+const bytes = (least: number, most = least): Read<string> => (value) => {
+  const data = fromBase64(text()(value))
+  require(data.length >= least && data.length <= most, 'a key is too short or too long')
+  return toBase64(data)
 }
-
+const key = bytes(32)
 const organisation = matching(/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u,
   "an organisation's name has 1 to 200 characters that can be seen")
 const serverAddress = matching(/^(?=.{1,300}$)https:\/\/[^/?#@\s\\]+(\/[^?#\s\\]*)?$/,
@@ -50,7 +45,7 @@ export const servers: Read<{ readonly leader: Server; readonly helper: Server }>
 export type Servers = ReturnType<typeof servers>
 
 const plain = (name: string): string => name.normalize('NFKD').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '')
-const collector = object({ hpke: hpkeConfig, identity: key, organisation })
+const collector = object({ hpke: bytes(9, 500), identity: key, organisation })
 export type Collector = ReturnType<typeof collector>
 
 const shared = { bits: whole(1, 24), bound: whole(1, 2 ** 40), cap: whole(1, 2 ** 20) }
@@ -89,7 +84,7 @@ export function readTask(document: Bytes): Task {
   require(times, 'a task begins before it ends, within 400 days')
   require(begin % precision === 0 && end % precision === 0, 'begin and end are not on the grid')
   require(task.catalogue !== '', 'a task has no fingerprint of its items')
-  fromBase64(task.run, RUN_SIZE)
+  fromBase64(task.run, 16)
   const { bits, bound, cap } = task.sums
   require(Math.floor(Math.sqrt(Math.floor(bound / cap))) < 2 ** bits, 'the cap does not keep numbers within their bits')
   if (task.sums.type === 'pairs') {
@@ -151,14 +146,7 @@ export function configurationOf(task: Task, id: Bytes): Bytes {
 // What is refused
 
 /** What a participant knows beside the task. */
-export interface Known {
-  readonly servers: Servers
-  readonly collector: Collector
-  readonly catalogue: string
-  readonly items: number
-  readonly stars: boolean
-}
-
+export type Known = Pick<Task, 'servers' | 'collector' | 'catalogue'> & { items: number; stars: boolean }
 // The same for everybody of one release.
 const RHO = [3n, 2n] as const
 const [LEAST_CAP, MOST_HEADS, LONGEST] = [16, 300, 92 * DAY]

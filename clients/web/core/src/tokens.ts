@@ -12,10 +12,8 @@ import type { Answer } from './state.ts'
 import { type Task, readTokenKey } from './task.ts'
 
 const TYPE = Uint8Array.of(0, 2)
-const SIZE = 256 // bytes of a signature
-const EXPONENT = 65_537n
+const [SIZE, EXPONENT] = [256, 65_537n] // of a signature, in bytes
 const [NONCE_SIZE, SALT_SIZE, TOKEN_SIZE] = [32, 48, 2 + 32 + 32 + 32 + SIZE]
-const REPORT_ID_SIZE = 16
 
 /** Return the request for a token: the same bytes each time. */
 export const tokenRequest = (answer: Answer, task: Task): Bytes => blinded(answer, task).request
@@ -45,7 +43,7 @@ export function tokenIn(answer: Answer, task: Task, body: Bytes): Bytes {
 /** The id of the one report that a token is for: the first half of its nonce. */
 export function reportId(token: Bytes): Bytes {
   require(token.length === TOKEN_SIZE, 'no token of type 2')
-  return token.slice(TYPE.length, TYPE.length + REPORT_ID_SIZE)
+  return token.slice(TYPE.length, TYPE.length + NONCE_SIZE / 2)
 }
 
 /** Return the value of the header that a token is shown in (RFC 9577). */

@@ -56,6 +56,13 @@ test('sources import each other, and one audited package of hashes', () => {
   expect(others.size).toBeGreaterThan(2)
 })
 
+test.each([['src', 2500], ['lists', 800]])('%s is small enough to be read', (folder, most) => {
+  const path = join(import.meta.dirname, '..', folder)
+  const lines = readdirSync(path).flatMap((name) => readFileSync(join(path, name), 'utf8').trimEnd().split('\n'))
+  expect(lines.length).toBeLessThanOrEqual(most)
+  expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(120)
+})
+
 test('a whole report has the sizes that the servers expect', async () => {
   const { boundedVector, rankOne } = await import('../src/circuits.ts')
   const { RANDOM_SIZE, shard } = await import('../src/prio3.ts')
