@@ -13,7 +13,7 @@ import {
 import { type Kept, keptIn, toggled, withKept } from './kept.ts'
 import type { Act, HostInfo, LevelName, Notice, View } from './messages.ts'
 import {
-  FIRST_LOOK, type Look, NO_PICK, PAGE, Shelves, askedOf, invitedOf, levelOf, privacyOf, receiptsOf,
+  FIRST_LOOK, type Look, NO_PICK, PAGE, Shelves, askedOf, invitedOf, levelOf, nameOf, privacyOf, receiptsOf,
   troubleOf, valueOf,
 } from './views.ts'
 
@@ -380,10 +380,10 @@ export class Host {
 
 const active = (state: State): State['joined'] => state.joined.filter(({ left }) => !left)
 
-const named = ({ invitation: { address, name } }: State['joined'][number]): {
+const named = ({ invitation }: State['joined'][number]): {
   readonly address: string
   readonly name: string
-} => ({ address, name })
+} => ({ address: invitation.address, name: nameOf(invitation) })
 
 /** Ask for the passphrase until it is the one. */
 async function unlocked(outside: Outside): Promise<LockedStore> {

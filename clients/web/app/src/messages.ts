@@ -84,6 +84,8 @@ export interface Asked {
   readonly rated: number
   readonly before: Risks
   readonly after: Risks
+  /** What later sums may add, at most: a yes holds for them as well. */
+  readonly most: Risks
   /** Parts of one of what the level lets through. */
   readonly month: readonly [before: number, after: number]
   readonly life: readonly [before: number, after: number]
@@ -118,6 +120,8 @@ export interface Member {
   readonly name: string
   readonly domain: string
   readonly servers: readonly Server[]
+  /** Of both servers, as people compare it. */
+  readonly digest: string
   readonly enrolled: boolean
   readonly left: boolean
   readonly rated: number

@@ -1,8 +1,9 @@
 /** Views of a device's state: what the UI cell draws. Pure, but for lists that are kept by ratings. */
 
 import {
-  type Items, type Joined, type Line, type Said, type Server as Card, type State, LEVELS, MONTH, UNIT,
-  WHOLE, itemsOf, ownRow, personOf, priceOf, promise, readTask, toHex, total,
+  type Cost, type Items, type Joined, type Line, type Said, type Server as Card, type State, LEVELS, MONTH, UNIT,
+  WHOLE, itemsOf, ownRow, personOf, priceOf, promise, readTask, serversDigest,
+  toHex, total,
   worstWithin,
 } from '@hdpmf/core'
 import { Lists, type Reason, type Recommended } from '@hdpmf/core/lists'
@@ -38,9 +39,17 @@ const STRIP = 5
 const NEW_AMONG = 24
 const MOST_FRESH = 3
 const MOST_KNOWN = 600
+const [MOST_NAME, MOST_TITLE, MOST_GENRE] = [80, 160, 40]
 
-export const levels = (): readonly Level[] =>
-  LEVEL_NAMES.map((name) => ({ name, risk: personOf(worstWithin(LEVELS[name])) }))
+/** What each level lets through in a whole life, at most; what was spent before counts as well. */
+export function levels({ ledger }: Pick<State, 'ledger'>): readonly Level[] {
+  const spent = total(ledger)
+  return LEVEL_NAMES.map((name) => {
+    const worst = worstWithin(LEVELS[name])
+    const most = (what: keyof Cost): number => Math.max(worst[what], spent[what])
+    return { name, risk: personOf({ none: most('none'), other: most('other'), grain: most('grain') }) }
+  })
+}
 
 export const levelOf = (state: State): LevelName =>
   LEVEL_NAMES.find((name) => LEVELS[name].life === state.limits.life) ?? 'middle'
@@ -52,6 +61,14 @@ const serverOf = ({ organisation, url }: Card): Server => {
   return { organisation, domain, known: isKnown(organisation, domain) }
 }
 
+/** A text that somebody else wrote, so that it stays where it is drawn. */
+const tame = (text: string, most: number): string => {
+  const plain = text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ').trim()
+  return plain.length > most ? `${plain.slice(0, most)} …` : plain
+}
+
+export const nameOf = ({ name, address }: Joined['invitation']): string => tame(name, MOST_NAME) || domainOf(address)
+
 const serversOf = ({ servers }: Joined['invitation']): readonly Server[] =>
   [serverOf(servers.leader), serverOf(servers.helper)]
 
@@ -59,10 +76,10 @@ export const invitedOf = (
   invitation: Joined['invitation'], state: State, level: LevelName, busy: boolean,
 ): Invited => ({
   busy,
-  name: invitation.name,
+  name: nameOf(invitation),
   domain: domainOf(invitation.address),
   servers: serversOf(invitation),
-  levels: levels(),
+  levels: levels(state),
   level,
   chosenBefore: keptIn(state).levelChosen,
 })
@@ -181,7 +198,7 @@ export class Shelves {
       id,
       title: this.nameOf(id),
       year: position === undefined ? null : items?.years[position] ?? null,
-      genres: position === undefined ? [] : items?.genres[position] ?? [],
+      genres: (position === undefined ? [] : items?.genres[position] ?? []).map((genre) => tame(genre, MOST_GENRE)),
       stars: rated === undefined ? null : this.starsOf(rated.value),
       expected: expected === null || !this.stars ? null : this.starsOf(expected),
       reason: named,
@@ -193,7 +210,7 @@ export class Shelves {
 
   private nameOf(id: string): string {
     const position = this.items?.positions.get(id)
-    return (position === undefined ? '' : this.items?.titles[position]) || id
+    return tame((position === undefined ? '' : this.items?.titles[position]) || id, MOST_TITLE)
   }
 
   /** A rating on the recommender's scale as stars from 1 to 5. */
@@ -266,11 +283,12 @@ export function askedOf(state: State, joined: Joined, now: number): Asked | null
   const after = total([...state.ledger, line])
   const { limits } = state
   return {
-    name: joined.invitation.name,
+    name: nameOf(joined.invitation),
     servers: serversOf(joined.invitation),
     rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
     before: personOf(spent),
     after: personOf(after),
+    most: levels(state).find(({ name }) => name === levelOf(state))?.risk ?? personOf(worstWithin(limits)),
     month: [part(month.none, limits.month), part(month.none + line.cost.none, limits.month)],
     life: [part(spent.none, limits.life), part(after.none, limits.life)],
   }
@@ -285,7 +303,7 @@ export function privacyOf(
   return {
     tab: 'privacy',
     level: levelOf(state),
-    levels: levels(),
+    levels: levels(state),
     spent: personOf(spent),
     month: part(total(state.ledger, now - MONTH).none, state.limits.month),
     life: part(spent.none, state.limits.life),
@@ -298,9 +316,10 @@ export function privacyOf(
 
 const memberOf = (state: State, joined: Joined, troubles: Look['troubles']): Member => ({
   address: joined.invitation.address,
-  name: joined.invitation.name,
+  name: nameOf(joined.invitation),
   domain: domainOf(joined.invitation.address),
   servers: serversOf(joined.invitation),
+  digest: serversDigest(joined.invitation.servers),
   enrolled: joined.enrolled,
   left: joined.left,
   rated: Object.keys(state.ratings[joined.invitation.address] ?? {}).length,
@@ -327,7 +346,7 @@ export function runsOf(state: State): Run[] {
     if (line.part === 'pairs' && last?.length === 1 && last[0].part === 'linear') last.push(line)
     else runs.push([line])
   }
-  const names = new Map(state.joined.map(({ invitation: { address, name } }) => [address, name]))
+  const names = new Map(state.joined.map(({ invitation }) => [invitation.address, nameOf(invitation)]))
   return runs.reverse().map((lines) => ({
     at: lines[0].at,
     name: names.get(lines[0].recommender) ?? domainOf(lines[0].recommender),

@@ -1,10 +1,11 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 
-import { type Cost, LEVELS, UNIT, personOf, worstWithin } from '@hdpmf/core'
+import { type Cost, LEVELS, type State, UNIT, personOf, worstWithin } from '@hdpmf/core'
 import { describe, expect, test } from 'vitest'
 
 import { numbers } from '../demo/world.ts'
+import { levels } from '../src/views.ts'
 import { ADJECTIVES, type Key, LANGUAGES, Speech, type Values, adjectiveFor } from '../src/words/say.ts'
 
 const KEYS = Object.keys(LANGUAGES.en) as Key[]
@@ -70,6 +71,10 @@ const PROMISES: Readonly<Partial<Record<Key, Promise>>> = {
     const { other } = personOf(cost)
     return [speech.say('gauge.right', { right: speech.right(other) }), other.right * 100, 100]
   },
+  'ask.holds': (cost, speech) => {
+    const { other } = personOf(cost)
+    return [speech.say('ask.holds', { most: speech.right(other) }), other.right * 100, 100]
+  },
   'ask.give': (cost, speech) => {
     const both = between(cost.none / 3, cost.none)
     const [before, after] = [personOf(both.before).other, personOf(both.after).other]
@@ -79,7 +84,7 @@ const PROMISES: Readonly<Partial<Record<Key, Promise>>> = {
 }
 
 /** A value that the word stands behind: no less than it is shown to be. */
-const BOUNDS = /\{(right|sure|epsilon|after)\}/
+const BOUNDS = /\{(right|sure|epsilon|after|most)\}/
 
 /** Numbers in a sentence, in the writing of its language. */
 const numbersIn = (sentence: string): number[] =>
@@ -153,6 +158,12 @@ describe('promises', () => {
         expect(said).toBeGreaterThanOrEqual(personOf(cost).other.right * 100)
       }
     }
+  })
+
+  test('a level that is chosen late counts what was spent before', () => {
+    const cost = { none: 2e9, other: 8e9, grain: 10 }
+    const line = { at: 1, cost } as State['ledger'][number]
+    for (const { risk } of levels({ ledger: [line] })) expect(risk.other.right).toBeGreaterThanOrEqual(personOf(cost).other.right)
   })
 
   test('the noise protects, never the crowd', () => {

@@ -215,7 +215,7 @@ export function SavedPage({ view, shown, speech, act }: With & { readonly view: 
 /** The one question, on one screen. */
 export function Ask({ asked, speech, act }: With & { readonly asked: Asked }): VNode {
   const { say } = speech
-  const { before, after, month, life, name, rated, servers } = asked
+  const { before, after, most, month, life, name, rated, servers } = asked
   const then = (from: string, to: string): string => say('gauge.then', { from, to })
   return (
     <main class="page narrow ask" id="main">
@@ -229,6 +229,7 @@ export function Ask({ asked, speech, act }: With & { readonly asked: Asked }): V
         <Gauge label={say('gauge.life')} value={life[1]} before={life[0]} text={then(speech.percent(life[0]), speech.percent(life[1]))} />
       </div>
       <small>{say('ask.noise', { leader: servers[0].organisation, helper: servers[1].organisation })}</small>
+      <small>{say('ask.holds', { most: speech.right(most.other) })}</small>
       <small>{say('ask.same')}</small>
       <div class="even">
         <button type="button" class="answer" onClick={() => act({ do: 'answer', yes: true })}>{say('ask.yes')}</button>

@@ -85,6 +85,11 @@ export function reasonOf({ reason }: Title, speech: Speech): string {
 export const about = ({ year, genres }: Title): string =>
   [year === null ? '' : String(year), genres.slice(0, 2).join(', ')].filter((each) => each !== '').join(' · ')
 
+/** What stands where a button was takes its place for the keyboard, too. */
+const instead = (button: HTMLButtonElement | null): void => {
+  if (document.activeElement === document.body) button?.focus()
+}
+
 /** A title of a list: cover, what it is, why it is here, and stars. */
 export function Row({ title, stars, speech, act, deep = false }: With & {
   readonly title: Title
@@ -99,7 +104,9 @@ export function Row({ title, stars, speech, act, deep = false }: With & {
     return (
       <li class="row gone">
         <span>{title.title}</span>
-        <button type="button" class="quiet" onClick={() => act({ do: 'hide', id: title.id, on: false })}>{say('title.show')}</button>
+        <button type="button" class="quiet" ref={instead} onClick={() => act({ do: 'hide', id: title.id, on: false })}>
+          {say('title.show')}
+        </button>
       </li>
     )
   }

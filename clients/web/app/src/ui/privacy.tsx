@@ -44,12 +44,13 @@ export function PrivacyPage({ shown, host, language, speech, act }: With & {
       </Section>
       <Section title={say('privacy.members')}>
         <ul class="who">
-          {members.map(({ address, name, domain, servers, left, rated, trouble }) => (
+          {members.map(({ address, name, domain, servers, left, rated, trouble, digest }) => (
             <li key={address}>
               <b>{name}</b> {left && <mark>{say('privacy.isLeft')}</mark>}
               <small>{say('privacy.memberOf', {
                 domain, leader: `${servers[0].organisation} (${servers[0].domain})`, helper: `${servers[1].organisation} (${servers[1].domain})`,
               })} · {say('privacy.rated', { n: rated })}</small>
+              <small>{say('privacy.compare')} <code>{digest}</code></small>
               <Why trouble={trouble} speech={speech} />
               {!left && <Sure label={say('privacy.leave')} sure={say('privacy.leaveSure')} done={() => act({ do: 'leave', address })} />}
             </li>
