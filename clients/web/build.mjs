@@ -100,12 +100,14 @@ const webManifest = {
   icons: [128, 512].map((size) => ({ src: `icon-${size}.png`, sizes: `${size}x${size}`, type: 'image/png' })),
 }
 
-/** What a host may send along, where it can: the policy once more, and who may frame the page. */
-const headersFile = `/*
-  Content-Security-Policy: ${policy({ 'frame-ancestors': "'self'" })}
-  Connection-Allowlist: (response-origin)
-  X-Content-Type-Options: nosniff
-`
+/**
+ * What a host may send along, where it can: who may frame the page, and, in Chromium, that only the
+ * carrier connects to anybody else.
+ */
+const headersFile = ['/', '/index.html', '/ui.html', '/carrier.html'].map((path) => [
+  path, `  Content-Security-Policy: frame-ancestors 'self'`, '  X-Content-Type-Options: nosniff',
+  ...(path === '/carrier.html' ? [] : ['  Connection-Allowlist: (response-origin)']), '',
+].join('\n')).join('\n')
 
 /**
  * Return the digest of a built folder: of its files' names and digests, in order.

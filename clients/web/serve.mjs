@@ -1,6 +1,6 @@
 /** Serve a folder on loopback, as any static host would: `node serve.mjs [FOLDER [PORT]]`. */
 
-import { createReadStream, existsSync } from 'node:fs'
+import { createReadStream, existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { basename, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,20 +10,31 @@ const TYPES = {
   '.webmanifest': 'application/manifest+json',
 }
 
+/** Read which headers a file `_headers` has for each path. */
+const headersIn = (/** @type {string} */ folder) => Object.fromEntries(
+  readFileSync(join(folder, '_headers'), 'utf8').trim().split('\n\n').map((block) => {
+    const [path, ...lines] = block.split('\n')
+    return [path, lines.map((line) => line.trim().split(': '))]
+  }))
+
 /**
- * Serve a flat folder; no header speaks of policies, so that pages have only those in them.
+ * Serve a flat folder, as a host that sends no header on policies, or as one that reads `_headers`.
  * @param {string} folder
  * @param {number} port
  * @param {(path: string) => void} heard is told what is asked for
+ * @param {boolean} headed
  * @returns {Promise<{address: string, close(): void}>}
  */
-export function serve(folder, port = 0, heard = () => {}) {
+export function serve(folder, port = 0, heard = () => {}, headed = false) {
+  const headers = headed ? headersIn(folder) : {}
   const server = createServer((request, response) => {
     heard(request.url ?? '/')
-    const name = basename(new URL(request.url ?? '/', 'http://localhost').pathname) || 'index.html'
+    const { pathname } = new URL(request.url ?? '/', 'http://localhost')
+    const name = basename(pathname) || 'index.html'
     const file = join(folder, name)
     if (name === '..' || !existsSync(file)) return response.writeHead(404).end()
     response.setHeader('content-type', TYPES[extname(name)] ?? 'application/octet-stream')
+    for (const [header, value] of headers[pathname] ?? []) response.setHeader(header, value)
     createReadStream(file).pipe(response)
   })
   return new Promise((resolve) => {

@@ -85,6 +85,6 @@ test('the core, and the app beside it, are as small as promised: minified, not c
   const core = await sizeOf('core/src/index.ts')
   const whole = named('page', '.js').reduce((sum, name) => sum + text('page', name).length, 0)
   console.info(`core ${core}, all scripts of the page ${whole} bytes`)
-  expect(core).toBeLessThanOrEqual(64 * KB)
+  expect(core).toBeLessThanOrEqual(60 * KB)
   expect(whole - core).toBeLessThanOrEqual(120 * KB)
 })

@@ -50,6 +50,10 @@ describe.each(NAMES)('%s', (name) => {
     expect(named('carrier cell')).toEqual(expect.arrayContaining([...found[name].out[`${host} carrier`]]))
   })
 
+  test.runIf(name === 'chromium')('where a host sends headers, nothing leaves the UI cell', () => {
+    expect(found[name].out['headed page ui']).toEqual([])
+  })
+
   test('a hole in the policy is found', () => {
     const out = found[name].out['holed page worker']
     expect(out).toEqual(expect.arrayContaining(['fetch', 'WebSocket', 'XMLHttpRequest']))

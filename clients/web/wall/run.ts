@@ -15,8 +15,8 @@ import { LAST, TOGETHER } from './ways.ts'
 const HERE = import.meta.dirname
 const [SETTLE, SETTLE_ALONE] = [1000, 400]
 const entry = (name: string): string => join(HERE, `${name}.ts`)
-/** `own host`: a page again, where ways lead to who serves it. */
-export const HOSTS = ['page', 'own host', 'extension'] as const
+/** `own host`: a page again, where ways lead to who serves it; `headed page`: its host sends headers. */
+export const HOSTS = ['page', 'own host', 'headed page', 'extension'] as const
 export const CONTEXTS = ['worker', 'ui', 'carrier'] as const
 
 /** Build the app with code in each context that tries to get out; all else is what ships. */
@@ -56,14 +56,18 @@ export interface Found {
   readonly tried: readonly number[]
 }
 
+const settleOf = (names: readonly string[]): number => (names.length > 1 ? SETTLE : SETTLE_ALONE)
 const wait = (time: number): Promise<void> => new Promise((go) => setTimeout(go, time))
 
 /** Run one browser against the adversary. */
 export async function run(name: Name, folder: string, adversary: Adversary): Promise<Found> {
   const browser = await launched(name)
   const count = (path: string) => adversary.count(path)
-  const servers = await Promise.all(['free', 'page', 'holed/page'].map((each) => serve(join(folder, each), 0, count)))
-  const [free, page, holed] = servers
+  const servers = await Promise.all([
+    ...['free', 'page', 'holed/page'].map((each) => serve(join(folder, each), 0, count)),
+    serve(join(folder, 'page'), 0, count, true),
+  ])
+  const [free, page, holed, headed] = servers
   const tried: number[] = []
   const order = async (host: string, context: string, names: readonly string[]) => {
     const whole = `${name} ${host} ${context}`
@@ -72,7 +76,7 @@ export async function run(name: Name, folder: string, adversary: Adversary): Pro
   const tab = async (address: string, key: string, orders: object, settle: number, tries = 3): Promise<void> => {
     const done = `${adversary.base}/done/${encodeURIComponent(key)}`
     const close = await opened(browser, `${address}/index.html#${encodeURIComponent(JSON.stringify({ ...orders, done }))}`)
-    const said = await adversary.done(key, 10_000)
+    const said = await adversary.done(key, 20_000)
     if (said !== null) {
       await wait(settle)
       tried.push(...[...said.values()].map(Number))
@@ -83,18 +87,18 @@ export async function run(name: Name, folder: string, adversary: Adversary): Pro
     if (said === null) await tab(address, key, orders, settle, tries - 1)
   }
   const all = [TOGETHER, ...Object.keys(LAST).map((each) => [each])]
-  const freely = async (address: string, host: string, batches: readonly (readonly string[])[]) =>
-    Promise.all(batches.map(async (names) => {
+  const freely = async (address: string, host: string, batches: readonly (readonly string[])[]) => {
+    for (const names of batches) {
       const [page, worker] = await Promise.all([order(host, 'page', names), order(host, 'worker', names)])
-      await tab(address, `${name} ${host} ${names[0]}`, names.length > 1 ? { page, worker } : { page }, SETTLE)
-    }))
+      await tab(address, `${name} ${host} ${names[0]}`, names.length > 1 ? { page, worker } : { page }, settleOf(names))
+    }
+  }
   // One after another: the newest tab stops the one before.
   const walled = async (address: string, host: string, batches = all, base = adversary.base) => {
     for (const names of batches) {
       const orders = await Promise.all(CONTEXTS.map((context) => order(host, context, names)))
       const [worker, ui, carrier] = orders.map((each) => ({ ...each, base }))
-      const settle = names.length > 1 ? SETTLE : SETTLE_ALONE
-      await tab(address, `${name} ${host} ${names[0]}`, { worker, ui, carrier }, settle)
+      await tab(address, `${name} ${host} ${names[0]}`, { worker, ui, carrier }, settleOf(names))
     }
   }
   try {
@@ -106,10 +110,10 @@ export async function run(name: Name, folder: string, adversary: Adversary): Pro
     const paged = async () => {
       await walled(page.address, 'page')
       await walled(page.address, 'own host', [TOGETHER], page.address)
+      await walled(headed.address, 'headed page', [TOGETHER])
+      await walled(holed.address, 'holed page', [TOGETHER])
     }
-    await Promise.all([
-      freely(free.address, 'free page', all), paged(), extended(), walled(holed.address, 'holed page', [TOGETHER]),
-    ])
+    await Promise.all([freely(free.address, 'free page', all), paged(), extended()])
     await wait(SETTLE)
   } finally {
     await browser.close()
