@@ -7,6 +7,7 @@ one host.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 import time
@@ -29,8 +30,8 @@ from hdpmf.untrusted.service.participants import KEY, Invitations
 from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.settings import RunSettings
 
-PEOPLE = 6
-SECONDS = 20
+PEOPLE = 4
+SECONDS = 30
 """That each of the two tasks of a run takes reports."""
 
 
@@ -41,7 +42,7 @@ class World:
         ratings = load_dataset("synthetic", n_users=200, n_items=120, n_ratings=8000)
         others = only_users(ratings, np.arange(ratings.n_users) < people)
         self.parties = Parties.set_up(folder, ratings, 2, **settings)
-        self.people = people
+        self._task = ""
         self._others = folder / "devices"
         self.parties.enrol(self._others, others, PrivacySpec().draw(others, rng=0))
         self.service = self.parties.service
@@ -73,6 +74,16 @@ class World:
         """Begin a run, in which all others take part."""
         ask_for_run(self.service, RunSettings(minimum=2, epsilon=1.0, period=seconds, precision=1))
         self.deployment.start("participants", PROGRAM, str(self._others))
+
+    def wait_for_task(self) -> None:
+        """Wait until another task than at the last call is published."""
+
+        def published() -> bool:
+            task = json.loads((self.service.path / "public" / "index.json").read_bytes())["task"]
+            before, self._task = self._task, task or self._task
+            return self._task != before
+
+        self.wait(published)
 
     def summary(self, number: int = 1) -> dict[str, Any] | None:
         """What came of a run; None if it has not ended."""

@@ -1,7 +1,7 @@
 /**
  * People in browsers, from an invitation to a list, a report, and a second day.
  *
- * `tests/e2e/test_story.py` has the recommender, both servers and other people, and says what comes
+ * `tests/e2e/test_web_participants.py` has the recommender, both servers and other people, and says what comes
  * next, a line of JSON each; the answer is what every person sees.
  */
 
@@ -56,6 +56,11 @@ class Person {
     return (await this.cell()).$$eval(selector, (all) => all.map((each) => each.textContent?.trim() ?? ''))
   }
 
+  private async titles(): Promise<string[]> {
+    await this.find('//li[@class="row"]')
+    return this.texts('.row .what > :first-child')
+  }
+
   /** Come by the page behind the link; an extension is not opened by a page, so paste it. */
   async come(link: string): Promise<void> {
     if (this.address.startsWith('chrome-extension:')) {
@@ -82,7 +87,7 @@ class Person {
     await this.sees(say('privacy.takesPart'))
     await this.press(say('tab.list'))
     await this.sees(say('list.nothingLeft'))
-    return { servers, promise, titles: await this.texts('.row h3') }
+    return { servers, promise, titles: await this.titles() }
   }
 
   /** Come again: the app looks at what is published, and goes on. */
@@ -97,7 +102,8 @@ class Person {
   async reported(n: number): Promise<object> {
     await this.sees(say('list.left', { n }))
     await this.press(say('tab.privacy'))
-    const runs = await this.texts('details.fold summary')
+    await this.find('//summary/time')
+    const runs = await this.texts('summary:has(time)')
     const spent = await this.texts('.promise')
     await this.press(say('tab.list'))
     return { runs, spent }
@@ -105,16 +111,17 @@ class Person {
 
   /** A day later, which the app can only tell from what it remembers of the last visit. */
   async tomorrow(): Promise<object> {
-    await Promise.all(this.page.workers().map((worker) => worker.evaluate(dayBefore)))
+    await this.page.evaluate(dayBefore)
     await this.look()
     await this.sees('New since')
-    return { fresh: await this.texts('.news h3'), titles: await this.texts('.row h3') }
+    return { fresh: await this.texts('.news .what > :first-child'), titles: await this.titles() }
   }
 }
 
-/** Runs in the worker: set what the app remembers of the last visit a day back. */
+/** Runs in the page, which has the worker's origin: set what the app remembers of the last visit a day back. */
 async function dayBefore(): Promise<void> {
-  const opened = indexedDB.open('hdpmf')
+  const [{ name }] = await indexedDB.databases()
+  const opened = indexedDB.open(name ?? '')
   await new Promise((resolve) => { opened.onsuccess = resolve })
   const table = opened.result.transaction('device', 'readwrite').objectStore('device')
   const read = table.get('state')
@@ -151,7 +158,7 @@ async function opened(app: string, browsers: Browser[]): Promise<Record<string, 
     phone: await Person.open(phone, app),
     desktop: await Person.open(desktop, app),
     firefox: await Person.open(fox, app),
-    //extension: await Person.open(await chromium.newPage(), `chrome-extension://${id}/index.html`),
+    extension: await Person.open(await chromium.newPage(), `chrome-extension://${id}/index.html`),
   }
 }
 
