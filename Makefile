@@ -11,10 +11,11 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --root-user-
 # tests start hundreds of interpreters.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS)
 
-.PHONY: help demo format check test web lint style types docs statement dist bench soak image mutants clean
+.PHONY: help demo app format check test web lint style types docs statement dist bench soak image mutants clean
 
 help:
-	@echo "make demo   set up .venv and train and measure hdp-pairs on a synthetic world (about a minute the first time)"
+	@echo "make demo   set up .venv, train and measure hdp-pairs on a synthetic world (about a minute the first time), and open the app"
+	@echo "make app    open the person's app on a made-up world, in the browser (Node 20 or newer, npm)"
 	@echo "make check  while you work: format, lint, types, contracts and the fast tests, and the shape of the tree"
 	@echo "make format format the code, and fix what can be fixed without thinking"
 	@echo "make test   set up .venv and run every check: ruff, mypy, import-linter, all tests in parallel (JOBS=2)"
@@ -51,9 +52,16 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	@echo "Installing what the benchmarks compare with into $(VENV) ..."
 	$(call INSTALL,.[bench])
 
+# At a terminal the app is opened as well, until Enter; a machine without Node is told how.
 demo: $(VENV)/.installed
 	@echo "Training on a made-up world: hdpmf evaluate hdp-pairs --data synthetic"
 	@$(BIN)/hdpmf evaluate hdp-pairs --data synthetic
+	@if test -t 0 && test -t 1 && command -v npm >/dev/null; then \
+	$(MAKE) --no-print-directory app || echo "The app could not be built; above is why."; \
+	else echo "The person's app on a made-up world, in your browser: make app (Node 20 or newer, npm)"; fi
+
+app: clients/web/node_modules/.installed
+	@cd clients/web && node_modules/.bin/vite-node app/demo/serve.ts
 
 lint: style types
 
