@@ -15,7 +15,7 @@ import { POLICIES } from './policies.mjs'
 
 const HERE = import.meta.dirname
 const { version, productName } = JSON.parse(readFileSync(join(HERE, 'app/package.json'), 'utf8'))
-const PERMISSIONS = ['alarms', 'offscreen', 'storage']
+const PERMISSIONS = ['alarms', 'offscreen']
 
 /** Where the code of each context begins; escape tests begin elsewhere, and change nothing else. */
 export const ENTRIES = {

@@ -65,7 +65,7 @@ test.concurrent.for(NAMES)('reports leave with no page open, and never from two 
     await until(() => senders(host).some((each) => each.startsWith('page')))
     await wait(1000)
     const begin = Date.now()
-    await wait(6 * EVERY * MINUTE)
+    await wait(3 * EVERY * MINUTE)
     expect(senders(host, begin)).toEqual([expect.stringMatching(/^page/)])
     if (name === 'chromium') { // Firefox's tab is out of sight, see browsers.ts
       await close()

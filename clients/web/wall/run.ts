@@ -42,7 +42,7 @@ export async function buildFree(out: string): Promise<void> {
     cpSync(join(out, 'free'), folder, { recursive: true })
     mkdirSync(folder, { recursive: true })
     writeFileSync(join(folder, 'manifest.json'), JSON.stringify({
-      manifest_version: 3, name: 'free', version: '1', permissions: ['alarms', 'storage', ...(name === 'chromium' ? ['offscreen'] : [])],
+      manifest_version: 3, name: 'free', version: '1', permissions: name === 'chromium' ? ['alarms', 'offscreen'] : ['alarms'],
       browser_specific_settings: { gecko: { id: 'free@hdpmf' } },
     }))
   }
