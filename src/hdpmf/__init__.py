@@ -6,8 +6,6 @@ The names below are the public interface; everything else may change. They load 
 that importing the package costs nothing.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

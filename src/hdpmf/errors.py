@@ -28,8 +28,6 @@ where, and what to do; they never contain a rating, a privacy weight or a user v
 them are worded for the reader: Python, the command line, or an experiment's TOML.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

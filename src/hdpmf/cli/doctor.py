@@ -1,7 +1,5 @@
 """``hdpmf doctor``, ``cite`` and ``methods``: the installation, and the methods."""
 
-from __future__ import annotations
-
 import importlib.metadata as packages
 import json
 import platform

@@ -6,8 +6,6 @@ wished), or in a simulation some users of a data set. Between two messages a cli
 ``context.state``, and any free worker goes on with it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 Models are made by the names of their methods, and a method of one's own is added under a name.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 List models predict no ratings: a predicted rating is the user's own mean.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

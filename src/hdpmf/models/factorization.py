@@ -1,7 +1,5 @@
 """The paper's four methods. They differ in their mechanism; the rest is one trainer."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

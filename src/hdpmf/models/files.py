@@ -11,8 +11,6 @@ The seed is with the devices: whoever knows it can draw the simulated noise agai
 So is the history: errors on validation ratings are made of ratings.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """HDPBit: one bit per rating, visible to the recommender, which keeps them as a data set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """HDPPairs: lists and stars from sums of pairs, within one budget for the whole person."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self

@@ -1,7 +1,5 @@
 """Ratings that come after training: of known users, of new ones, and changed ones."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Self
 

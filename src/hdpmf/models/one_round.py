@@ -5,8 +5,6 @@ matrix factorization whose item factors are public or privately released and who
 never leave the device.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ What one person's ratings cost together is computed from the private part of the
 confidential; ``public`` leaves it out.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

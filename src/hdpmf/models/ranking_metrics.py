@@ -24,8 +24,6 @@ The protocol, the same for every method:
   equally often.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

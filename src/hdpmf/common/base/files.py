@@ -4,8 +4,6 @@ The modules ``fcntl`` and ``resource`` are imported where they are needed: the l
 imported on systems without them.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -5,8 +5,6 @@ sent. An error that nobody expected is named with where it happened, never with 
 library's errors may quote what they were given.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

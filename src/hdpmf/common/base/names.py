@@ -4,8 +4,6 @@ Packages can add methods, data sets and metrics to a registry. An entry point na
 a sequence of them; it is loaded when somebody first looks.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """What people see meanwhile (a bar, or plain lines), and tables for notebooks."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Ratings: the validated table, the data sets, the splits and the synthetic world."""
 
-from __future__ import annotations
-
 from hdpmf.common.data.checks import RatingScale, RngLike, as_generator
 from hdpmf.common.data.dataset_formats import Counts, DatasetInfo
 from hdpmf.common.data.datasets import (

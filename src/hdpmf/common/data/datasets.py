@@ -1,7 +1,5 @@
 """The registry of data sets: find, load and download them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -12,8 +12,6 @@ activity is log-normal (deviation .9), from one rating on. The chance that someb
 an item takes it is 1 / (1 + exp(lag - pull * match)) with lag = max(0, pull - .7).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import isfinite
 

@@ -1,7 +1,5 @@
 """The methods of the library, each as one value."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hdpmf.common.methods.method import (

@@ -1,7 +1,5 @@
 """A method as one frozen value, which everything else reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module

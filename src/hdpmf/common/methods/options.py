@@ -4,8 +4,6 @@ Estimators inherit these dataclasses, the command line makes its options from th
 refuses values out of range.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass

@@ -3,8 +3,6 @@
 Methods are built in, or come from entry points (``hdpmf.methods``) and plugin files.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

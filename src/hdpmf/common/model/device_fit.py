@@ -1,7 +1,5 @@
 """What a device fits its owner's vector to, all of it public: columns of items and their ridges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

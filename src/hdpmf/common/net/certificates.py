@@ -4,8 +4,6 @@
 service for others has a public certificate, at the proxy in front of it.
 """
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Prometheus metrics that all our services have: the version, the process, the disk."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

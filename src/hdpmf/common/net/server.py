@@ -4,8 +4,6 @@ In a trial a server has a certificate of its own authority. Otherwise TLS ends a
 of it, with a public certificate; the proxy also limits connections, headers and their time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The two servers over HTTPS, as their collector calls them (DAP 18; adding tasks is our own)."""
 
-from __future__ import annotations
-
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol, Self

@@ -6,8 +6,6 @@ from the two tables below, so the noise, the guarantee and the tests all read it
 proof is in ``proofs/coding.md``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

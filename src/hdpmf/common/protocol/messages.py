@@ -4,8 +4,6 @@ Those of the paper's rounds are drawn in the package, and Flower carries them. T
 one-round designs (`Survey`, `SumContribution` or `BitContribution`, `ItemFacts`) stay in memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ and never change, so that any web server or CDN can serve them::
     invitation.json         address, name and servers, for who has a link with its digest
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

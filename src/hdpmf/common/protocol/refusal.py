@@ -5,8 +5,6 @@ for everybody of one release, never from ratings. What depends on somebody's own
 budget that is used up or items that are never shared, makes a row of zeros, never a refusal.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Titles as people write and look for them."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -4,8 +4,6 @@ An observer sees what its view shows of a real method, and scores every run of b
 scores bound epsilon from below (see `scores`).
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any

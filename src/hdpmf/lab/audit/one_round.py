@@ -5,8 +5,6 @@ sums when it has subtracted those. Its score is the exact log-likelihood ratio; 
 published it is Fisher's discriminant of the item's numbers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

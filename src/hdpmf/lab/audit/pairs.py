@@ -6,8 +6,6 @@ against what is published it is Fisher's discriminant of the numbers that the wo
 are those that come near the proof's bounds: rows that are full, values at the ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

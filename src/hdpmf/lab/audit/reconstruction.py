@@ -7,8 +7,6 @@ unknown t. Stars are scored by their likelihood and by how common they are; the 
 the next guess, and so on until nothing moves. The privacy weights are taken as known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

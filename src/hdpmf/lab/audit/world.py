@@ -1,7 +1,5 @@
 """The audited rating and the worlds that it is in, for all audits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Data sets and their splits are cached per process, so a run description of a few
 all that is sent.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import platform

@@ -4,8 +4,6 @@ There are two stages: the cross-validation runs, which can be listed at once, an
 runs, which need the hyper-parameters that are chosen from the results of the first stage.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

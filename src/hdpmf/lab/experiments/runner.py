@@ -4,8 +4,6 @@ Workers only compute; this process writes every result down as it comes. Whateve
 what was finished is in the store, and the next call goes on from there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -6,8 +6,6 @@ What does not determine it (threads, machine, place of the files) is no part of 
 in two experiments is one run, and a command that was stopped knows what it has done.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import sys

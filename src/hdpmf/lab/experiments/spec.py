@@ -13,8 +13,6 @@ Everything has the paper's value by default, so that a file says only what is di
     values = [0.1, 0.3, 1.0]
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

@@ -29,8 +29,6 @@ lists, ``n_listed``, the users that lists of ten were made for, and, if there ar
 million scores.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 `hdpmf.lab.experiments` and `hdpmf.lab.report` know nothing of this package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files

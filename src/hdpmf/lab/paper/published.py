@@ -1,7 +1,5 @@
 """The paper's published numbers, the order of methods that it states, and how ours compare."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """The paper's report: findings, page, CSV files and LaTeX tables beside the published numbers."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Content of a report: everything it shows, read once from a results store, and its formats."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Files of a report: the templates' environment, LaTeX (booktabs and multirow) and CSV."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

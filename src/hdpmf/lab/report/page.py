@@ -1,7 +1,5 @@
 """The HTML report, one file that opens without a network, and the files written beside it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of a report: what epsilons really cost, and chosen parameters."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ The recommender, both servers and one process of participants talk by HTTPS. The
 beside the library's, from the same ratings in one process.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

@@ -15,8 +15,6 @@ hdpmf.lab.simulate.deploy MODULE ...`` does in the new process: it runs the modu
 SIGTERM when the pipe closes, and is ended if it does not end.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import secrets

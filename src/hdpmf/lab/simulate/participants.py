@@ -4,8 +4,6 @@ Each has a file of its own in the folder, takes part until a new model is there,
 it is. The process ends when all have one.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from contextlib import ExitStack

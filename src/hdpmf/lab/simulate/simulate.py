@@ -1,7 +1,5 @@
 """A whole federation in memory: every user a participant with a report, and both servers."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable, Sequence

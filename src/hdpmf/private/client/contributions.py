@@ -1,7 +1,5 @@
 """What devices send in a one-round design, once in a rating's life. Simulated here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 

@@ -10,8 +10,6 @@ An h that is small but plausible remains possible: in the paper's scheme the rec
 until it gets one, and knows it.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -3,8 +3,6 @@
 Between machines each device sends its own row, as two shares, and each server adds its noise.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hdpmf.common.data import Ratings

@@ -17,8 +17,6 @@ features counts half. Within training hdp-sum has .212 so for the last fifth of 
 with all of it; .123 and .129 on ML-100K, where there are 97 users.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 UNKNOWN = np.iinfo(np.int64).min

@@ -3,8 +3,6 @@
 It knows the origins of the recommenders that were joined and of their leaders, and no ratings.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol

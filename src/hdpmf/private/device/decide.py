@@ -6,8 +6,6 @@ documents and on limits that are the same for everybody; when, on the secret; ho
 nothing. The owner's limits decide between their row and zeros, which nobody can tell apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from hashlib import sha256

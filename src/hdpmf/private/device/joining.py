@@ -1,7 +1,5 @@
 """Joining and leaving recommenders, and rating what they publish: what the owner's commands do."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """The owner's lists and stars, from a published model and their own ratings. Nothing is sent."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A step either works on ratings or sends: a report is made before its moment, and leaves at it.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ have a budget of bytes a day, so that one that lies costs little. What is refuse
 for what is public alone, by every device alike: ratings, limits and wishes play no part in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache

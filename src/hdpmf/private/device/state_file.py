@@ -7,8 +7,6 @@ names are keyed digests; lengths are padded. A counter beside the file shows tha
 which has forgotten what was spent.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import sqlite3

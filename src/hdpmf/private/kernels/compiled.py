@@ -1,7 +1,5 @@
 """Loops over all ratings of a row, compiled by Numba, for ``batch``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

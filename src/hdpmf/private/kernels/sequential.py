@@ -12,8 +12,6 @@ words into two normals (Box and Muller). It is a seeded floating-point generator
 make noise that is released.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

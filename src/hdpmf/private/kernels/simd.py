@@ -10,8 +10,6 @@ machine's registers, so the same kernel runs on any CPU.
 compile time.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

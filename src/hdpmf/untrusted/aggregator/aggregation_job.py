@@ -4,8 +4,6 @@ A job is claimed by one worker, with its reports, and finished once. Its request
 function of its reports: whoever takes over a job makes the same bytes, and the helper knows them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ back-pressure is no work of it: another thread counts what waits, and a third on
 for its clock and its keys.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

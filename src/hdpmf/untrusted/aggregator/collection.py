@@ -21,8 +21,6 @@ the day on which the task ends, and it is kept for as long as the task can be co
 So whoever steals the key can subtract the noise of the last weeks, not of all years.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from dataclasses import dataclass

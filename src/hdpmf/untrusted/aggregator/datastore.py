@@ -9,8 +9,6 @@ which ends all open tasks, here and at the other server: what was counted or rel
 forgotten here.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

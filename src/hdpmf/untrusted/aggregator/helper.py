@@ -1,7 +1,5 @@
 """The helper: checks reports that the leader sends, and holds the other share of the sums."""
 
-from __future__ import annotations
-
 import logging
 from hashlib import sha256
 

@@ -17,8 +17,6 @@ The caller is authenticated first, then the announced length is checked, and onl
 read. Computation and disk access run in threads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Uploaded reports: cheap checks first, then one commit for many of them."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

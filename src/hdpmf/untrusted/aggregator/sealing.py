@@ -12,8 +12,6 @@ Keys are in small files that are changed in place. A file system that copies on 
 a snapshot or a worn flash cell can still hold old blocks.
 """
 
-from __future__ import annotations
-
 import errno
 import hmac
 import os

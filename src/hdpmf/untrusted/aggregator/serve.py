@@ -1,7 +1,5 @@
 """A server as one process, or as uvicorn's workers with one port and a PostgreSQL database."""
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

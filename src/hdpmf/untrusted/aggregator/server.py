@@ -1,7 +1,5 @@
 """The base class of leader and helper: tasks, clocks, counts, garbage collection."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The tasks of a server, its keys, and its rules for accepting tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property

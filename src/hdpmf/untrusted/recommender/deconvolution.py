@@ -1,7 +1,5 @@
 """Estimate the sum of weights behind each item, seen through Laplace or Gaussian noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass

@@ -5,8 +5,6 @@ noise, whose law is known, is taken off: what public features explain is believe
 only as far as it stands out. What is left is a few directions of taste, V.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

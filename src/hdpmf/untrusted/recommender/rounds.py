@@ -1,7 +1,5 @@
 """Training by rounds on the recommender's side: item factors, and sums of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -9,8 +9,6 @@ a rating's largest entry for each of them. A margin is added for the noise. Hone
 with a probability of e^-40 per number, so sums of honest devices stay as they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ The operator requests a run (``hdpmf recommender run``, a request in the folder)
 ``config.toml`` does. A restart begins nothing.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 import time

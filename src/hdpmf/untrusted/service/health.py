@@ -1,7 +1,5 @@
 """Alerts for the operator, and a look at how the service and its runs are."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Sequence

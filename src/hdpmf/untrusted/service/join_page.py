@@ -4,8 +4,6 @@ What is behind the link's ``#`` is told to nobody, here neither: the page has no
 that the person taps, and browsers keep what is behind a ``#`` to themselves.
 """
 
-from __future__ import annotations
-
 import base64
 from hashlib import sha256
 from html import escape

@@ -1,7 +1,5 @@
 """A recommender's activity: counts without any content of messages, and progress for people."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

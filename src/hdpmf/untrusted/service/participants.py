@@ -9,8 +9,6 @@ participant.
 Secrets are not stored: each is a random number with its MAC, and a used one is known by its row.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import secrets

@@ -4,8 +4,6 @@ Files that the index does not name any more stay until the one after it, for dev
 read it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hdpmf.common.base.files import atomic_write, storage_errors

@@ -8,8 +8,6 @@ nothing about the report that comes with it: it signs blindly. Every step is in 
 before it happens: a killed run resumes with the same task and request.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import secrets
 import time

@@ -1,7 +1,5 @@
 """The service: begins runs, goes on with those that were killed, and writes down how they ended."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Settings of a run, and its files: its checkpoint, and why it cannot go on."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics of a service for Prometheus, and its log as JSON lines."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

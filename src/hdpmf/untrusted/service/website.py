@@ -3,8 +3,6 @@
 Devices look at the index now and then, and load only files that they lack.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib

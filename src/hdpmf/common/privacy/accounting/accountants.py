@@ -13,8 +13,6 @@ Wang 2018 (exact Gaussian), Mironov 2017 (Renyi curve of Laplace), Canonne, Kama
 (the conversion from Renyi to epsilon and delta).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Privacy costs of a method: for a rating, a user, or whole people."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

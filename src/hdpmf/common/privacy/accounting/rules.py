@@ -9,8 +9,6 @@ amounts that nothing bounds (item factors are not clipped). The numbers are ther
 they are what one channel costs already.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

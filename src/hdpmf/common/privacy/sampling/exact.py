@@ -16,8 +16,6 @@ j/(2 sigma))); a zero with a minus is drawn again. That is the method of Karney 
 step for its unit; about 0.71 of the proposals are accepted, whatever sigma is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction

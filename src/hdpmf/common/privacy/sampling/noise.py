@@ -7,8 +7,6 @@ Parameters are rounded so that there is never less noise than asked for, and tha
 it.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Ratings as tensors: tables, sorted segments, orders of visits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

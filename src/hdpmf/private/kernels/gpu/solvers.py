@@ -1,7 +1,5 @@
 """Training on a GPU: batch (Algorithm 1) and sequential, as published."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ One program is one warp wherever ratings are gathered: it needs no barrier, and 
 each other's waits.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """The tables of version 2.0."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -6,8 +6,6 @@ the user rated: it begins as a compressed EASE and is then trained on pairs, the
 random unrated items against each rated one. A device puts its own ratings in, as for EASE.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ One triple of algorithms, which every implementation of DAP has: X25519, HKDF-SH
 AES-128-GCM. The work is done by the package ``pyhpke``. Base mode does not say who the sender is.
 """
 
-from __future__ import annotations
-
 import secrets
 from typing import Self
 

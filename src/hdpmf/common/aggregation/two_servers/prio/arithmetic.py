@@ -9,8 +9,6 @@ in the compiled code).
 Field64 has p = 2^64 - 2^32 + 1, so 2^64 = 2^32 - 1 and 2^96 = -1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -27,8 +27,6 @@ degree 81 instead of 9, and so forty times as many products on the device. What 
 entries cost: ``benchmarks/prio.py --largest``.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np

@@ -6,8 +6,6 @@ Python code Numba needs ten seconds to compile it.
 Numba's cache sees changes in a kernel's own file only: after a change of a formula, ``make clean``.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -4,8 +4,6 @@ That is TurboSHAKE128 (RFC 9861): Keccak-p[1600] with 12 rounds. The draft's Xof
 ``len(tag) | tag | len(seed) | seed | binder`` with domain byte 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

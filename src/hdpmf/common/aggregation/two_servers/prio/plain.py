@@ -4,8 +4,6 @@ For one person's device, which makes one report at a time. All results are those
 the bit.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

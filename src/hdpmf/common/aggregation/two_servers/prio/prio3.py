@@ -12,8 +12,6 @@ servers nothing but whether the vector is valid. A report must be counted once: 
 twice under two keys may learn more.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Sequence

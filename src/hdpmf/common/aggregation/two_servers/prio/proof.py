@@ -8,8 +8,6 @@ Servers read the gadget's outputs from it, add the circuit's outputs with random
 device can know, and check the polynomial at one random point.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 

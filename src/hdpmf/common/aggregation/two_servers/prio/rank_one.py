@@ -28,8 +28,6 @@ So ``random_degree`` is the larger of chunk and 3. At 300 heads of 10 bits three
 fail with probability 2^-169 (``soundness_bits``).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hdpmf.common.aggregation.two_servers.prio.field import kernels
