@@ -65,7 +65,7 @@ from hdpmf.common.aggregation.two_servers.prio import Prio3
 from hdpmf.common.aggregation.two_servers.tokens import NONCE_SIZE, IssuerKey, blind_token
 from hdpmf.common.privacy.pairs import LINEAR_BITS, PAIR_BITS, limit_of
 from hdpmf.common.protocol.documents import to_base64
-from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.servers import Collector, Server
 from hdpmf.common.protocol.task import (
     EVERYBODY,
@@ -78,7 +78,7 @@ from hdpmf.common.protocol.task import (
 )
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
@@ -156,7 +156,7 @@ def keys(folder: Path) -> tuple[ServerKeys, ServerKeys]:
     """Of both servers."""
     made = []
     for name in ("library", "university"):
-        party, signing = PartyKey.generate(), SigningKey.generate()
+        party, signing = PartyKey.generate(), Identity.generate()
         state = folder / f"{name}-keys"
         state.mkdir()
         hpke = HpkeKeyRing(state, signing)
@@ -165,7 +165,7 @@ def keys(folder: Path) -> tuple[ServerKeys, ServerKeys]:
             organisation=name,
             url=f"https://{name}.example",
             identity=party.public,
-            signing=signing.public,
+            signing=to_base64(signing.public),
         )
         made.append((party, hpke, card))
     (first, hpke, leader), (second, other, helper) = made

@@ -13,9 +13,8 @@ pytest.importorskip("pyhpke")
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.protocol.documents import to_base64
-from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.servers import Collector, Servers, card_to_json, read_server
-from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 
 OPTIONS = {
     "leader": (
@@ -81,8 +80,8 @@ def test_a_server_is_set_up_with_secret_keys_and_a_public_card(call: Call, tmp_p
     assert read_server(card).authority.startswith("-----BEGIN CERTIFICATE-----")
     party = (folder / "keys" / "party.key").read_bytes()
     assert party.hex().encode() not in card
-    signing = SigningKey((folder / "keys" / "signing.key").read_bytes())
-    assert signing.public == read_server(card).signing
+    signing = Identity((folder / "keys" / "signing.key").read_bytes())
+    assert to_base64(signing.public) == read_server(card).signing
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["leader"]
 
 

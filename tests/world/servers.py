@@ -24,13 +24,14 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     Role,
     TaskConfiguration,
 )
-from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.documents import to_base64
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys
 from hdpmf.common.protocol.servers import Server
 from hdpmf.common.protocol.task import Task, configuration_of, prio_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.leader import HelperApi, Leader
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, SimulationRules
 
@@ -50,7 +51,7 @@ class KnownNoise:
 
 
 def server_keys(
-    parties: Sequence[PartyKey], signing: Sequence[SigningKey], folders: Sequence[Path]
+    parties: Sequence[PartyKey], signing: Sequence[Identity], folders: Sequence[Path]
 ) -> tuple[ServerKeys, ServerKeys]:
     """The keys of a leader and of a helper, in files of these folders."""
     leader, helper = (
@@ -58,12 +59,12 @@ def server_keys(
             organisation=name,
             url=f"https://{name}.example:443",
             identity=party.public,
-            signing=key.public,
+            signing=to_base64(key.public),
         )
         for name, party, key in zip(("library", "university"), parties, signing, strict=True)
     )
     rings = [HpkeKeyRing(path, key) for path, key in zip(folders, signing, strict=True)]
-    RINGS.update({key.public: ring for key, ring in zip(signing, rings, strict=True)})
+    RINGS.update({to_base64(key.public): ring for key, ring in zip(signing, rings, strict=True)})
     return (
         ServerKeys(role="leader", party=parties[0], hpke=rings[0], own=leader, partner=helper),
         ServerKeys(role="helper", party=parties[1], hpke=rings[1], own=helper, partner=leader),
@@ -101,7 +102,7 @@ class ServerPair:
             lambda role: "sqlite://" if folder is None else f"sqlite:///{folder / role}.sqlite"
         )
         self._parties = [PartyKey.generate(), PartyKey.generate()]
-        self.signing = [SigningKey.generate(), SigningKey.generate()]
+        self.signing = [Identity.generate(), Identity.generate()]
         self.keys = self._keys()
         for keys in self.keys:
             keys.hpke.rotate(clock())

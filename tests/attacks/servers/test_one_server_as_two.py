@@ -23,11 +23,11 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
     id_to_text,
     job_id,
 )
-from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.documents import to_base64
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, plain_host, require_two_hosts
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
-from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 from hdpmf.untrusted.aggregator.http import LeaderResources, Resources
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 from hdpmf.untrusted.aggregator.serve import open_server
@@ -40,7 +40,7 @@ def card(name: str, url: str, **changed: Any) -> Server:
         "organisation": name,
         "url": url,
         "identity": PartyKey.generate().public,
-        "signing": SigningKey.generate().public,
+        "signing": to_base64(Identity.generate().public),
     }
     return Server(**(fields | changed))
 

@@ -10,19 +10,20 @@ import pytest
 
 from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
 from hdpmf.common.aggregation.two_servers.dap.messages import Role
+from hdpmf.common.protocol.documents import to_base64
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.key_list import VALID_SECONDS, KeyList, follow_key_list, read_signed_list
 from hdpmf.common.protocol.servers import Server
 from hdpmf.errors import ConfigError, DapError
 from hdpmf.untrusted.aggregator import hpke_keys, sealing
 from hdpmf.untrusted.aggregator.hpke_keys import (
     HpkeKeyRing,
-    SigningKey,
 )
 from hdpmf.untrusted.aggregator.sealing import KeyFile
 
 HPKE_KEYS_FILE = "hpke-keys"
 LIST_FILE = "hpke-list"
-SIGNING = SigningKey(bytes(range(32)))
+SIGNING = Identity(bytes(range(32)))
 DAY = 86_400
 NOW = 20_000 * DAY
 INFO, AAD = input_share_info(Role.HELPER), b"about"
@@ -38,7 +39,7 @@ def ring(folder: Path, period: float = 7 * DAY) -> HpkeKeyRing:
 
 
 def shown(keys: HpkeKeyRing, now: float) -> KeyList:
-    return read_signed_list(keys.signed_list(now), SIGNING.public, "it")
+    return read_signed_list(keys.signed_list(now), to_base64(SIGNING.public), "it")
 
 
 def ids(keys: HpkeKeyRing, now: float) -> list[int]:
@@ -144,7 +145,10 @@ def test_killed_anywhere_in_a_rotation(
 ) -> None:
     """The list on the disk never begins with a key that is not there; the next start goes on."""
     card = Server(
-        organisation="x", url="https://x.example", identity="a" * 42 + "A", signing=SIGNING.public
+        organisation="x",
+        url="https://x.example",
+        identity="a" * 42 + "A",
+        signing=to_base64(SIGNING.public),
     )
     for place in range(1, 40):
         folder = tmp_path / str(place)
@@ -155,7 +159,9 @@ def test_killed_anywhere_in_a_rotation(
         known = keys.signed_list(NOW)
         died = killed_at(place, monkeypatch, lambda: keys.rotate(NOW + DAY, erase=erase))  # noqa: B023
         again = ring(folder)
-        on_disk = read_signed_list((folder / LIST_FILE).read_bytes(), SIGNING.public, "it")
+        on_disk = read_signed_list(
+            (folder / LIST_FILE).read_bytes(), to_base64(SIGNING.public), "it"
+        )
         first = on_disk.keys[0]
         assert again.open(seal(first, INFO, AAD, b"x"), INFO, AAD) == b"x"
         follow_key_list(again.signed_list(NOW + DAY), known, card)
@@ -196,7 +202,7 @@ def test_killed_anywhere_while_a_key_is_erased(
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
-    assert SIGNING.to_bytes().hex() not in repr(SIGNING)
-    assert SIGNING.to_bytes().hex() not in repr(ring(tmp_path))
+    assert SIGNING.secret_bytes().hex() not in repr(SIGNING)
+    assert SIGNING.secret_bytes().hex() not in repr(ring(tmp_path))
     with pytest.raises(ConfigError, match="32 bytes"):
-        SigningKey(b"short")
+        Identity(b"short")

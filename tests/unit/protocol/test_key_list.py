@@ -8,6 +8,7 @@ import pytest
 from hdpmf.common.aggregation.two_servers.dap.hpke import KeyPair
 from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig, HpkeConfigList
 from hdpmf.common.protocol.documents import canonical, to_base64
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.key_list import (
     KeyList,
     PublishedKeys,
@@ -19,16 +20,15 @@ from hdpmf.common.protocol.key_list import (
 )
 from hdpmf.common.protocol.servers import Server, Servers
 from hdpmf.errors import ConfigError, ProtocolError, TransportError
-from hdpmf.untrusted.aggregator.hpke_keys import SigningKey
 
-SIGNING, OTHER = SigningKey(bytes(range(32))), SigningKey(bytes(range(1, 33)))
+SIGNING, OTHER = Identity(bytes(range(32))), Identity(bytes(range(1, 33)))
 OLD, NEW = KeyPair(1, bytes(range(32))).config, KeyPair(2, bytes(range(1, 33))).config
 FOREIGN = HpkeConfig(9, 0x9999, 1, 1, b"of some later draft")
 
 
 def card(**changes: object) -> Server:
     fields = {"organisation": "North", "url": "https://north.example", "identity": "a" * 42 + "A"}
-    return Server(**{**fields, "signing": SIGNING.public, **changes})  # type: ignore[arg-type]
+    return Server(**{**fields, "signing": to_base64(SIGNING.public), **changes})  # type: ignore[arg-type]
 
 
 def encoded(configs: HpkeConfigList) -> str:
@@ -36,7 +36,7 @@ def encoded(configs: HpkeConfigList) -> str:
 
 
 def signed(
-    *configs: HpkeConfig, serial: int = 5, not_after: int = 100, by: SigningKey = SIGNING
+    *configs: HpkeConfig, serial: int = 5, not_after: int = 100, by: Identity = SIGNING
 ) -> bytes:
     keys = KeyList(
         serial=serial, not_after=not_after, configs=encoded(HpkeConfigList(configs or (NEW,)))

@@ -18,6 +18,7 @@ from hdpmf.common.privacy import PrivacyWeights
 from hdpmf.common.privacy.sampling import SeededNoise
 from hdpmf.common.protocol import ItemFacts
 from hdpmf.common.protocol.catalogue import catalogue_table, signed_first
+from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, config_of
 from hdpmf.common.protocol.servers import Server, Servers
@@ -29,7 +30,7 @@ from hdpmf.private.client.outgoing import sealed_report, split_report
 from hdpmf.private.client.pairs import histories, row_of
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
-from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing, SigningKey
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.report_writer import Upload
 from hdpmf.untrusted.aggregator.tasks import ServerKeys, SimulationRules
@@ -112,13 +113,13 @@ class ServersInProcess:
     def __init__(self, seed: int) -> None:
         self.now = BEGIN
         parties = [PartyKey.generate(), PartyKey.generate()]
-        signing = [SigningKey.generate(), SigningKey.generate()]
+        signing = [Identity.generate(), Identity.generate()]
         cards = [
             Server(
                 organisation=name,
                 url=f"https://{name}.invalid",
                 identity=party.public,
-                signing=key.public,
+                signing=to_base64(key.public),
             )
             for name, party, key in zip(("leader", "helper"), parties, signing, strict=True)
         ]

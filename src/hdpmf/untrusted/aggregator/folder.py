@@ -47,7 +47,8 @@ from hdpmf.common.base.files import (
     storage_errors,
 )
 from hdpmf.common.net.certificates import Certificates, ensure_certificates
-from hdpmf.common.protocol.identity import PartyKey
+from hdpmf.common.protocol.documents import to_base64
+from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.servers import (
     Collector,
     Server,
@@ -60,10 +61,7 @@ from hdpmf.common.protocol.servers import (
 from hdpmf.errors import ConfigError, DapError, StorageError
 from hdpmf.untrusted.aggregator.collection import NOISE_KEY_FILE, NoiseKey
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase, Timer
-from hdpmf.untrusted.aggregator.hpke_keys import (
-    HpkeKeyRing,
-    SigningKey,
-)
+from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.sealing import KeyFile
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
@@ -207,7 +205,7 @@ class AggregatorFolder:
     @property
     def hpke(self) -> HpkeKeyRing:
         """The secret keys that decrypt reports."""
-        return HpkeKeyRing(self.path, SigningKey(self._read(_SIGNING)))
+        return HpkeKeyRing(self.path, Identity(self._read(_SIGNING)))
 
     @property
     def keys(self) -> ServerKeys:
@@ -316,9 +314,9 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
     for name, mode in (("keys", 0o700), ("collectors", 0o755)):
         (folder / name).mkdir(mode=mode)
     party = PartyKey.generate()
-    signing = SigningKey.generate()
+    signing = Identity.generate()
     atomic_write(folder / _PARTY, party.to_bytes(), mode=0o600)
-    atomic_write(folder / _SIGNING, signing.to_bytes(), mode=0o600)
+    atomic_write(folder / _SIGNING, signing.secret_bytes(), mode=0o600)
     atomic_write(folder / _METRICS, secrets.token_hex(32).encode() + b"\n", mode=0o600)
     # From the first day on, so that every copy of the folder has them.
     NoiseKey(KeyFile(folder / NOISE_KEY_FILE))
@@ -327,7 +325,7 @@ def _fill(folder: Path, config: AggregatorConfig) -> None:
         url=config.url,
         identity=party.public,
         authority="" if config.proxy else _authority(folder, config.name),
-        signing=signing.public,
+        signing=to_base64(signing.public),
     )
     HpkeKeyRing(folder, signing).rotate(time.time())
     atomic_write(folder / "card.json", card_to_json(card))

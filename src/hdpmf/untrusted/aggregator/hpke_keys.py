@@ -27,6 +27,7 @@ from hdpmf.common.aggregation.two_servers.dap.messages import (
 )
 from hdpmf.common.base.files import atomic_write, read_file
 from hdpmf.common.protocol.documents import from_base64, to_base64
+from hdpmf.common.protocol.identity import Identity
 from hdpmf.common.protocol.key_list import (
     VALID_SECONDS,
     KeyList,
@@ -35,11 +36,8 @@ from hdpmf.common.protocol.key_list import (
     read_signed_list,
 )
 from hdpmf.common.protocol.servers import Server
-from hdpmf.errors import ConfigError, ProtocolError, StorageError, needs
-from hdpmf.untrusted.aggregator.sealing import KEY_SIZE, NAME_SIZE, KeyFile
-
-with needs("cryptography"):
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hdpmf.errors import ProtocolError, StorageError
+from hdpmf.untrusted.aggregator.sealing import NAME_SIZE, KeyFile
 
 ROTATE_SECONDS = 7 * 86_400.0
 
@@ -48,36 +46,6 @@ _LIST_FILE = "hpke-list"
 _LABEL = b"hpke key of time and id"
 _IDS = 256
 _SLACK_SECONDS = 86_400  # clocks of devices, and caches on the way
-
-
-class SigningKey:
-    """The long-term key of a server, which signs lists of HPKE keys and nothing else."""
-
-    def __init__(self, secret: bytes) -> None:
-        if len(secret) != KEY_SIZE:
-            raise ConfigError(f"this is not a signing key of {KEY_SIZE} bytes")
-        self._key = Ed25519PrivateKey.from_private_bytes(secret)
-
-    def __repr__(self) -> str:
-        return f"SigningKey({self.public[:16]})"
-
-    @classmethod
-    def generate(cls) -> SigningKey:
-        """A new key."""
-        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
-
-    def to_bytes(self) -> bytes:
-        """The secret key."""
-        return self._key.private_bytes_raw()
-
-    @property
-    def public(self) -> str:
-        """The public key, in base64url."""
-        return to_base64(self._key.public_key().public_bytes_raw())
-
-    def sign(self, data: bytes) -> bytes:
-        """Signature of ``data``."""
-        return self._key.sign(data)
 
 
 class HpkeKeyRing:
@@ -89,7 +57,7 @@ class HpkeKeyRing:
         period: Seconds after which a new key is made.
     """
 
-    def __init__(self, folder: Path, signing: SigningKey, period: float = ROTATE_SECONDS) -> None:
+    def __init__(self, folder: Path, signing: Identity, period: float = ROTATE_SECONDS) -> None:
         self._store = KeyFile(folder / HPKE_KEYS_FILE)
         self._list = folder / _LIST_FILE
         self._signing = signing
@@ -111,7 +79,7 @@ class HpkeKeyRing:
 
     def is_on(self, card: Server) -> bool:
         """Return True if a card shows what these keys are known by."""
-        return card.signing == self._signing.public
+        return card.signing == to_base64(self._signing.public)
 
     def knows(self, config_id: int) -> bool:
         """Return True if there is a key of this id."""
@@ -236,7 +204,9 @@ class HpkeKeyRing:
             return None
         signed = read_file(self._list)
         try:
-            return signed, read_signed_list(signed, self._signing.public, "the list of keys")
+            return signed, read_signed_list(
+                signed, to_base64(self._signing.public), "the list of keys"
+            )
         except ProtocolError:
             return None
 

@@ -176,10 +176,7 @@ class ServiceFolder:
     @property
     def items(self) -> CatalogueVersion:
         """The items, with all versions of the catalogue."""
-        message = read_catalogue(self._read(CATALOGUE))
-        if not isinstance(message, CatalogueVersion):
-            raise StorageError(f"{self.path / CATALOGUE} is damaged; restore a backup")
-        return message
+        return read_catalogue(self._read(CATALOGUE))
 
     def items_of(self, run: bytes) -> CatalogueVersion:
         """The items that a run is about."""
