@@ -57,7 +57,7 @@ def test_people_join_by_links_and_the_model_comes_back(tmp_path: Path) -> None:
             folder.admit(read_collector((shop / "collector-card.json").read_bytes()))
         pair.start(LEADER, HELPER)
         watched = str(free_port())
-        pair.deployment.recommender(shop, "--metrics-port", watched)
+        pair.deployment.recommender(shop, "--metrics", watched)
         begin = time.time()
         prometheus = stack.enter_context(watching(tmp_path, watched, pair))
         place = ServiceFolder(shop)
@@ -79,7 +79,7 @@ def test_people_join_by_links_and_the_model_comes_back(tmp_path: Path) -> None:
             pair.deployment.device(store.stem, store, "--once", "--every", "1")
         wait_for(pair, lambda: place.unfinished() is not None)
         pair.deployment.kill(RECOMMENDER)
-        pair.deployment.recommender(shop, "--metrics-port", watched)
+        pair.deployment.recommender(shop, "--metrics", watched)
         for store in stores:
             pair.deployment.wait(store.stem, 240)
         (run,) = place.runs()

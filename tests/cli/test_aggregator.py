@@ -146,10 +146,10 @@ def test_recommenders_are_admitted_and_dismissed(
 def test_limits_are_read_from_the_file(call: Call, pair: tuple[Path, Path]) -> None:
     leader, _ = pair
     config = leader / "config.toml"
-    config.write_text(config.read_text().replace("task_bytes = 16777216", "task_bytes = 0"))
+    config.write_text(config.read_text().replace("waiting_uploads = 1024", "waiting_uploads = 0"))
     refused = call("aggregator", "status", leader)
     assert refused.code == 2
-    assert "task_bytes must be more than 0" in refused.err
+    assert "waiting_uploads must be more than 0" in refused.err
 
 
 def test_a_server_without_a_partner_does_not_run(call: Call, pair: tuple[Path, Path]) -> None:

@@ -54,11 +54,13 @@ def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
     assert made["address"] == "https://films.example:9443"
 
 
-def test_it_proposes_what_a_run_asks_of_a_person(call: Call, tmp_path: Path) -> None:
-    set_up = ("recommender", "init", tmp_path / "rec", "--data", "synthetic", "--people", 100_000)
-    result = call(*set_up, "--json")
-    assert result.json["proposal"] == {"people": 100_000, "epsilon": 1, "life": 4, "runs": 11}
-    assert call("recommender", "init", tmp_path / "r", *set_up[3:5], "--people", 0).code == 2
+def test_it_proposes_what_a_run_asks_of_a_person(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServiceFolder, "people", 100_000)
+    result = call("recommender", "status", folder, "--json")
+    assert result.json["proposal"] == {"epsilon": 1, "life": 4, "runs": 11}
+    assert "11 such runs" in call("recommender", "status", folder).out
 
 
 def test_a_run_that_cannot_be_says_why(call: Call, tmp_path: Path, folder: Path) -> None:

@@ -21,12 +21,12 @@ from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import InvitationLink, PartyKey
 from hdpmf.common.protocol.servers import Server, Servers, read_collector
 from hdpmf.common.protocol.task import EVERYBODY, Linear, Task
-from hdpmf.errors import ConfigError, FederationError
+from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service import website
+from hdpmf.untrusted.service.daemon import Daemon, request_in
 from hdpmf.untrusted.service.folder import RunRecord, ServiceFolder
 from hdpmf.untrusted.service.keys import load_keys, pin_servers
 from hdpmf.untrusted.service.participants import KEY, Admission, Invitations
-from hdpmf.untrusted.service.service import Service
 from hdpmf.untrusted.service.settings import Checkpoint, Part, RunSettings, seconds
 
 pytestmark = pytest.mark.slow
@@ -146,10 +146,9 @@ def _file(shop: Path, pair: Servers) -> Path:
     return path
 
 
-def test_a_run_of_its_own_process_gives_out_tokens(
+def test_a_run_gives_out_tokens_by_the_issuer_that_the_web_server_asks(
     call: Call, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The issuer that the web server asks is the one for which the run makes keys."""
     asked: list[object] = []
 
     @contextmanager
@@ -157,16 +156,17 @@ def test_a_run_of_its_own_process_gives_out_tokens(
         asked.append(issuer)
         yield "https://localhost:1"
 
-    def conduct(service: Service, run: bytes) -> None:
-        asked.append(service._issuer)
-        raise FederationError("enough", "nothing")
-
     monkeypatch.setattr(website, "serve_website", not_on_network)
-    monkeypatch.setattr(Service, "conduct", conduct)
+    monkeypatch.setattr(Daemon, "live", lambda self: asked.append(self._service._issuer))
     pin_servers(shop, "shop", a_pair())
-    assert call("recommender", "run", shop, "--minimum", "3").code != 0
+    assert call("recommender", "run", shop, "--minimum", "3").code == 0  # waits for who serves
+    assert call("recommender", "serve", shop).code == 0
     assert len(asked) == 2
     assert asked[0] is asked[1]
+    waiting = request_in(ServiceFolder(shop))
+    assert waiting is not None
+    assert waiting.settings is not None
+    assert waiting.settings.minimum == 3
 
 
 def test_links_are_short_and_each_lets_one_person_in(

@@ -13,8 +13,8 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
-from hdpmf.cli.output import note
-from hdpmf.cli.recommender_run import MonitoringOptions
+from hdpmf.cli.output import json_output, note
+from hdpmf.cli.recommender_run import _address, _log
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.metrics import Metrics
 
@@ -37,15 +37,19 @@ def folder(call: Call, tmp_path: Path) -> Path:
 def test_with_json_every_line_of_the_log_is_json_notes_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with MonitoringOptions(log_format="json").log(Metrics()) as say:
+    with json_output(True), _log(Metrics()) as say:
         say("run 0123456789ab begins")
         note("listening")
     note("for people again")
     *lines, last = capsys.readouterr().err.splitlines()
     assert [json.loads(line)["said"] for line in lines] == ["run 0123456789ab begins", "listening"]
     assert last == "for people again"
-    with (
-        pytest.raises(ConfigError, match="text or json"),
-        MonitoringOptions(log_format="xml").log(Metrics()),
-    ):
-        pass
+
+
+def test_counts_are_served_on_this_machine_unless_said_otherwise() -> None:
+    assert _address("9500") == ("127.0.0.1", 9500)
+    assert _address("0.0.0.0:9500") == ("0.0.0.0", 9500)
+    assert _address("[::1]:9500") == ("::1", 9500)
+    for wrong in ("", "here", "9500:", "99999", "-1"):
+        with pytest.raises(ConfigError, match="PORT"):
+            _address(wrong)

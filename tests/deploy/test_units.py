@@ -71,6 +71,6 @@ def test_the_page_starts_every_service() -> None:
 def test_metrics_are_on_where_the_example_for_prometheus_asks_for_them() -> None:
     asked = (ROOT / "deploy" / "prometheus.yml").read_text("utf-8")
     (port,) = re.findall(r'targets: \["127\.0\.0\.1:(\d+)"\]', asked)
-    assert f"--metrics-port {port}" in unit_command("recommender")
+    assert f"--metrics {port}" in unit_command("recommender")
     for example in ("compose.yml", "kubernetes/recommender.yml"):
-        assert f'"--metrics-port", "{port}"' in (ROOT / "deploy" / example).read_text("utf-8")
+        assert f'"--metrics", "0.0.0.0:{port}"' in (ROOT / "deploy" / example).read_text("utf-8")

@@ -41,7 +41,7 @@ NUMBERS: dict[str, dict[str, object]] = {
     "private.device.public": {"BYTES_PER_DAY, MOST_TASKS": (2**29, 8)},
     "private.device.state_file": {"_COST, _PAD": (2**17, 4096)},
     "untrusted.aggregator.tasks": {
-        "(r := Rules()).minimum, r.most_items, r.most_heads": (10, 200_000, 300),
+        "(r := Rules()).minimum, r.most_items, MOST_HEADS": (10, 200_000, 300),
         "(r := Rules()).skew, r.keep, r.lease": (300.0, 2_592_000.0, 60.0),
     },
     "untrusted.aggregator.hpke_keys": {"ROTATE_SECONDS": 604_800.0},

@@ -18,7 +18,6 @@ from hdpmf.cli.options import (
     argument,
     command,
     option,
-    privacy_option,
     read_bytes,
     warn_about_servers,
 )
@@ -59,12 +58,6 @@ def init(
         ),
     ] = None,
     proxy: BehindProxy = False,
-    people: Annotated[
-        int | None,
-        privacy_option(
-            "How many people may take part, about: proposes what a run asks of each.", "N", min=1
-        ),
-    ] = None,
 ) -> Result:
     """Set up a recommender: its items, its rating scale, where it is reached."""
     from hdpmf.common.base.names import claimed_name
@@ -96,13 +89,6 @@ def init(
         f"people reach it at {address}",
         f"pin its two servers: hdpmf recommender servers {folder} SERVERS.json",
     ]
-    if people is not None:
-        fields["proposal"] = proposal = _proposal(people)
-        text.append(
-            f"of about {people:,} people a run of hdp-pairs should ask epsilon "
-            f"{proposal['epsilon']:g} of a person (at delta 1e-5); devices let {proposal['runs']} "
-            f"such runs through in a life of {proposal['life']:g}, by default"
-        )
     return Result(fields, text)
 
 
@@ -112,7 +98,7 @@ def _proposal(people: int) -> dict[str, Any]:
 
     epsilon = proposed_epsilon(people)
     runs = math.floor(rho_of(LIFE_EPSILON) / rho_of(epsilon))
-    return {"people": people, "epsilon": epsilon, "life": LIFE_EPSILON, "runs": runs}
+    return {"epsilon": epsilon, "life": LIFE_EPSILON, "runs": runs}
 
 
 def _catalogue(
@@ -194,6 +180,7 @@ def status(folder: RecommenderFolder) -> Result:
     fields = {
         "name": service.config.name,
         "people": service.people,
+        "proposal": _proposal(max(service.people, 1)),
         "catalogue": _catalogue_fields(service),
         "runs": [run_facts(service, run) for run in service.runs()],
         "state": service.state(),
@@ -204,7 +191,12 @@ def status(folder: RecommenderFolder) -> Result:
 
 
 def _status_text(fields: dict[str, Any]) -> Iterator[Block]:
-    yield f"{fields['people']:,} people are enrolled"
+    proposal = fields["proposal"]
+    yield (
+        f"{fields['people']:,} people are enrolled; of so many a run should ask epsilon "
+        f"{proposal['epsilon']:g} of a person (at delta 1e-5). Devices let {proposal['runs']} such "
+        f"runs through in a life of {proposal['life']:g}, by default"
+    )
     yield _catalogue_line(fields["catalogue"])
     runs = fields["runs"]
     if runs:

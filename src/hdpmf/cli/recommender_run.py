@@ -1,22 +1,21 @@
-"""``hdpmf recommender run`` and ``serve``: conduct one run, or serve until stopped."""
+"""``hdpmf recommender run`` and ``serve``: ask for a run, and serve until stopped."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options import (
     RecommenderFolder,
     command,
-    model_option,
     option,
     privacy_option,
     run_option,
 )
-from hdpmf.cli.output import Result, emit, note, notes_to, privacy_line, run_claim
+from hdpmf.cli.output import Result, emit, note, notes_to, privacy_line, run_claim, wants_json
 from hdpmf.common.methods import method_named
 from hdpmf.common.protocol.task import EVERYBODY
 from hdpmf.errors import ConfigError
@@ -25,57 +24,7 @@ if TYPE_CHECKING:
     from hdpmf.untrusted.service.folder import ServiceFolder
     from hdpmf.untrusted.service.metrics import Metrics
     from hdpmf.untrusted.service.outcome import RunOutcome
-    from hdpmf.untrusted.service.service import Service
     from hdpmf.untrusted.service.settings import RunSettings
-
-
-@dataclass(frozen=True)
-class MonitoringOptions:
-    """The endpoint for Prometheus, and the format of the log."""
-
-    metrics_port: Annotated[
-        int | None, run_option("Serve counts for Prometheus there, on this machine only.", "PORT")
-    ] = None
-    metrics_host: Annotated[str, run_option("Or on this address.")] = "127.0.0.1"
-    log_format: Annotated[str, run_option("The log on stderr: text, or json lines.", "FORMAT")] = (
-        "text"
-    )
-
-    @contextmanager
-    def monitored(
-        self, service: ServiceFolder, metrics: Metrics
-    ) -> Iterator[Callable[[str], None]]:
-        """Log alerts and serve counts in the block; yields a function that logs."""
-        from hdpmf.untrusted.service.health import inspect_folder
-
-        with self.log(metrics) as log:
-            for alert in inspect_folder(service).alerts:
-                log(f"{alert.words}; to do: {alert.todo}")
-            if self.metrics_port is None:
-                yield log
-                return
-            from hdpmf.untrusted.service.telemetry import endpoint
-
-            host = self.metrics_host
-            with endpoint(
-                metrics, self.metrics_port, host, lambda: inspect_folder(service)
-            ) as port:
-                log(f"counts for Prometheus: http://{host}:{port}/metrics")
-                yield log
-
-    @contextmanager
-    def log(self, metrics: Metrics) -> Iterator[Callable[[str], None]]:
-        """Log runs to stderr, inside the block; yields a function that logs a line."""
-        from hdpmf.untrusted.service.metrics import watch
-        from hdpmf.untrusted.service.telemetry import json_log
-
-        if self.log_format == "text":
-            yield watch(metrics)
-        elif self.log_format == "json":
-            with json_log(metrics) as log, notes_to(log):
-                yield log
-        else:
-            raise ConfigError(f"--log-format is text or json, not {self.log_format!r}")
 
 
 @dataclass(frozen=True)
@@ -113,10 +62,6 @@ class TaskOptions:
             default="the whole period, so that they tell nothing",
         ),
     ] = None
-    heads: Annotated[
-        int | None,
-        model_option("Most items that have pairs.", "M", default="by public numbers, at most 300"),
-    ] = None
 
     def settings(self, enrolled: int) -> RunSettings:
         """Return the settings of a run with so many devices."""
@@ -126,7 +71,6 @@ class TaskOptions:
         return RunSettings(
             minimum=minimum,
             epsilon=self.epsilon,
-            heads=self.heads,
             asked=round(self.asked * EVERYBODY),
             period=seconds(self.period),
             precision=None if self.precision is None else seconds(self.precision),
@@ -137,51 +81,24 @@ class TaskOptions:
 def run(
     folder: RecommenderFolder,
     task: TaskOptions,
-    monitoring: MonitoringOptions,
     give_up: Annotated[bool, run_option("Give the run up that was not finished.")] = False,
 ) -> Result:
-    """Begin a run; where one was not finished, go on with it from where it was.
+    """Ask for a run: the process that serves the folder (hdpmf recommender serve) conducts it.
 
-    It is conducted here, unless another process serves the folder (hdpmf recommender serve): then
-    that one begins it. Pin the two servers first (hdpmf recommender servers).
+    Pin the two servers first (hdpmf recommender servers).
     """
     from hdpmf.untrusted.service.folder import ServiceFolder
 
     service = ServiceFolder(folder)
     unfinished = service.unfinished()
-    serving = service.is_serving()
     if give_up:
-        return _give_up(service, unfinished, serving)
-    if unfinished is not None and serving:
+        return _give_up(service, unfinished, service.is_serving())
+    if unfinished is not None:
         raise ConfigError(
-            f"run {unfinished.hex()[:12]} is under way in the process that serves {folder}"
+            f"run {unfinished.hex()[:12]} is under way; hdpmf recommender serve goes on with it, "
+            "and --give-up ends it"
         )
-    settings = None if unfinished is not None else task.settings(service.people)
-    if serving and settings is not None:
-        return _request(service, settings)
-    return _conduct(service, settings, unfinished or b"", monitoring)
-
-
-def _conduct(
-    folder: ServiceFolder,
-    settings: RunSettings | None,
-    unfinished: bytes,
-    monitoring: MonitoringOptions,
-) -> Result:
-    """Conduct a run with these settings or, without any, the one that was not finished."""
-    from hdpmf.untrusted.service.service import Service
-
-    if settings is not None:
-        Service(folder).check(settings)  # before anything is opened
-    with folder.serving(), _on_network(folder, monitoring) as (service, log):
-        if settings is None:
-            log(
-                f"going on with run {unfinished.hex()[:12]} as it was begun; other options are "
-                "for a new run"
-            )
-        return _outcome(
-            folder, service.conduct(unfinished if settings is None else service.begin(settings))
-        )
+    return _request(service, task.settings(service.people))
 
 
 def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
@@ -191,9 +108,9 @@ def _request(folder: ServiceFolder, settings: RunSettings) -> Result:
 
     Service(folder).check(settings)
     run = ask_for_run(folder, settings)
+    who = "the process that serves it" if folder.is_serving() else "hdpmf recommender serve"
     return Result(
-        {"run": run, "requested": True},
-        [f"run {run[:12]} is asked for; the process that serves {folder.path} begins it"],
+        {"run": run, "requested": True}, [f"run {run[:12]} is asked for; {who} begins it"]
     )
 
 
@@ -231,51 +148,66 @@ def _outcome(folder: ServiceFolder, outcome: RunOutcome) -> Result:
     return Result(fields, text)
 
 
-@contextmanager
-def _on_network(
-    folder: ServiceFolder, monitoring: MonitoringOptions
-) -> Iterator[tuple[Service, Callable[[str], None]]]:
-    """Serve public files and tokens, inside the block; yields the service, and what logs."""
-    from hdpmf.untrusted.service.metrics import Metrics
-    from hdpmf.untrusted.service.service import Service
-    from hdpmf.untrusted.service.token_issuer import TokenIssuer
-    from hdpmf.untrusted.service.website import serve_website
-
-    metrics = Metrics()
-    with (
-        folder.participants() as participants,
-        monitoring.monitored(folder, metrics) as log,
-        serve_website(folder, issuer := TokenIssuer(participants), metrics.requests) as address,
-    ):
-        note(f"listening on {address}")
-        service = Service(folder, issuer, metrics=metrics, log=log)
-        try:
-            yield service, log
-        finally:
-            service.close()
-
-
 @command
-def serve(folder: RecommenderFolder, monitoring: MonitoringOptions) -> None:
+def serve(
+    folder: RecommenderFolder,
+    metrics: Annotated[
+        str | None,
+        run_option("Serve counts for Prometheus there; HOST is this machine's.", "[HOST:]PORT"),
+    ] = None,
+) -> None:
     """Serve until SIGTERM: publish the newest model, continue unfinished runs, begin new ones.
 
     Runs are asked for by hand (hdpmf recommender run) or by ``every`` in config.toml. A start
-    begins none by itself.
+    begins none by itself. With --json the log on stderr is lines of JSON, too.
     """
     from hdpmf.untrusted.service.daemon import Daemon
     from hdpmf.untrusted.service.folder import ServiceFolder
+    from hdpmf.untrusted.service.health import inspect_folder
+    from hdpmf.untrusted.service.metrics import Metrics
+    from hdpmf.untrusted.service.service import Service
+    from hdpmf.untrusted.service.telemetry import endpoint
+    from hdpmf.untrusted.service.token_issuer import TokenIssuer
+    from hdpmf.untrusted.service.website import serve_website
 
-    opened = ServiceFolder(folder)
-    with (
-        _until_terminated(),
-        opened.serving(),
-        _on_network(opened, monitoring) as (service, log),
-    ):
-        Daemon(
-            service,
-            report=lambda outcome: emit(_outcome(opened, outcome)),
-            log=log,
-        ).live()
+    opened, counts = ServiceFolder(folder), Metrics()
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        enter(_until_terminated())
+        enter(opened.serving())
+        issuer = TokenIssuer(enter(opened.participants()))
+        log = enter(_log(counts))
+        for alert in inspect_folder(opened).alerts:
+            log(f"{alert.words}; to do: {alert.todo}")
+        if metrics is not None:
+            host, port = _address(metrics)
+            port = enter(endpoint(counts, port, host, lambda: inspect_folder(opened)))
+            log(f"counts for Prometheus: http://{host}:{port}/metrics")
+        note(f"listening on {enter(serve_website(opened, issuer, counts.requests))}")
+        service = Service(opened, issuer, metrics=counts, log=log)
+        stack.callback(service.close)
+        Daemon(service, report=lambda outcome: emit(_outcome(opened, outcome)), log=log).live()
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Return host and port of ``[HOST:]PORT``."""
+    host, _, port = text.rpartition(":")
+    if not (port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"--metrics takes PORT or HOST:PORT, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+@contextmanager
+def _log(metrics: Metrics) -> Iterator[Callable[[str], None]]:
+    """Log to stderr, inside the block; yields a function that logs a line."""
+    from hdpmf.untrusted.service.metrics import watch
+    from hdpmf.untrusted.service.telemetry import json_log
+
+    if wants_json():
+        with json_log(metrics) as log, notes_to(log):
+            yield log
+    else:
+        yield watch(metrics)
 
 
 class _TerminationSignal(BaseException):

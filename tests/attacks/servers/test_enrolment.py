@@ -41,11 +41,11 @@ ISSUER = ed25519.Ed25519PrivateKey.generate()
 class Shop:
     """A recommender's way in, with a clock that the test moves."""
 
-    def __init__(self, folder: Path, **rules: Any) -> None:
+    def __init__(self, folder: Path, key: Any = ISSUER, **rules: Any) -> None:
         self.now = 1_800_000_000.0
         self.folder = folder
         self.participants = Participants(folder / FILE)
-        (folder / "login.pem").write_bytes(public_pem(ISSUER))
+        (folder / "login.pem").write_bytes(public_pem(key))
         desk = EnrolmentDesk(folder, EnrolmentRules(**rules), SHOP, lambda: self.now)
         self.app = Website(folder, TokenIssuer(self.participants), desk=desk).app
 
@@ -216,8 +216,7 @@ def test_the_key_says_which_algorithm_a_login_has(shop: Shop) -> None:
     ids=["ES256", "RS256"],
 )
 def test_other_kinds_of_keys(tmp_path: Path, key: Any) -> None:
-    (tmp_path / "own.pem").write_bytes(public_pem(key))
-    shop = Shop(tmp_path, issuer=LOGIN, key="own.pem")
+    shop = Shop(tmp_path, key, issuer=LOGIN)
     assert shop.enrol(ANA, login=jwt(shop.now, ISSUER)) == 403
     good = jwt(shop.now, key)
     assert shop.enrol(ANA, login=good[:-4] + "AAAA") == 403
@@ -226,9 +225,9 @@ def test_other_kinds_of_keys(tmp_path: Path, key: Any) -> None:
 
 def test_weak_keys_of_a_login_are_refused_at_the_start(tmp_path: Path) -> None:
     for key in (rsa.generate_private_key(65_537, 1024), ec.generate_private_key(ec.SECP384R1())):
-        (tmp_path / "weak.pem").write_bytes(public_pem(key))
+        (tmp_path / "login.pem").write_bytes(public_pem(key))
         with pytest.raises(ConfigError, match="must be Ed25519"):
-            EnrolmentDesk(tmp_path, EnrolmentRules(issuer=LOGIN, key="weak.pem"), SHOP)
+            EnrolmentDesk(tmp_path, EnrolmentRules(issuer=LOGIN), SHOP)
 
 
 def test_open_enrolment_is_so_many_a_minute(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_the_worker_goes_on_after_a_refusal() -> None:
     ],
 )
 def test_what_others_are_told(error: Exception, status: int, told: bool) -> None:
-    answer = problem_response(error, 7)
+    answer = problem_response(error)
     assert answer.status_code == status
     assert answer.media_type == "application/problem+json"
     details = json.loads(bytes(answer.body))
@@ -123,4 +123,4 @@ def test_what_others_are_told(error: Exception, status: int, told: bool) -> None
     assert details["type"]
     assert details["title"]
     assert ("a word" in details["detail"]) == told
-    assert (answer.headers.get("retry-after") == "7") == (status == 503)
+    assert (answer.headers.get("retry-after") == "30") == (status == 503)

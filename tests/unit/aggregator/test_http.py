@@ -105,9 +105,7 @@ class Uploads:
         self.waiting = waiting
 
     def run(self, story: Answers) -> None:
-        limits = msgspec.structs.replace(
-            self.folder.config.limits, waiting_uploads=self.waiting, retry_after=7
-        )
+        limits = msgspec.structs.replace(self.folder.config.limits, waiting_uploads=self.waiting)
 
         async def served(engine: Leader) -> None:
             resources = LeaderResources(self.folder, engine, self.metrics)

@@ -22,8 +22,8 @@ def test_a_folder_in_use_or_not_set_up_is_refused(tmp_path: Path) -> None:
         ServiceFolder.create(tmp_path / "r", Config(name="test"), table())
     with pytest.raises(ConfigError, match="recommender init"):
         ServiceFolder(tmp_path / "nothing")
-    (tmp_path / "r" / "config.toml").write_text("name = 'x'\n[pace]\nattempts = 0\n")
-    with pytest.raises(ConfigError, match="attempts"):
+    (tmp_path / "r" / "config.toml").write_text("name = 'x'\n[pace]\npause = -1\n")
+    with pytest.raises(ConfigError, match="pause"):
         ServiceFolder(tmp_path / "r")
     for bad in ("http://app.example/", "app.example", 'https://a/"', "https://a/#b"):
         with pytest.raises(ConfigError, match="app is an address"):

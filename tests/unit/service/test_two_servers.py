@@ -192,7 +192,7 @@ def test_a_task_that_the_servers_cannot_be_given_stops_the_run_which_goes_on_lat
 
     client.add_task, real = unreachable, client.add_task  # type: ignore[method-assign]
     with pytest.raises(
-        FederationError, match=r"cannot be reached; tried 3 times\. The run is kept"
+        FederationError, match=r"cannot be reached; tried 5 times\. The run is kept"
     ):
         world.run(client, files).conduct()
     assert world.published is None

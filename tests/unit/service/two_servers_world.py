@@ -48,7 +48,7 @@ from tests.world import ServerPair, make_report
 START, PERIOD = 1_000_000_050, 100
 KEY = Identity(b"k" * 32)
 SETTINGS = RunSettings(minimum=3, heads=5, period=PERIOD)
-PACE = Pace(pause=1.0, attempts=3)
+PACE = Pace(pause=1.0)
 
 
 class Killed(BaseException):

@@ -44,7 +44,7 @@ _NAMES = tuple(_HOSTS.values())
 _POLL_SECONDS = 0.2
 _LIMITS = Limits(life=100 * UNIT, month=100 * UNIT)
 """What the result is compared with, the library, leaves nobody out."""
-_PACE = Pace(attempts=20, pause=0.5)
+_PACE = Pace(pause=0.5, retry=1.0)
 
 
 @dataclass(frozen=True, slots=True)

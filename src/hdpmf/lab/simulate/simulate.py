@@ -286,7 +286,7 @@ def simulate(
             keys=CollectorKeys.generate("simulation"),
             sum_servers=pair.sum_servers,
             publish=publish,
-            pace=Pace(attempts=1, pause=0.0),
+            pace=Pace(pause=0.0),
             metrics=Metrics() if metrics is None else metrics,
             log=log,
             sleep=sleep,

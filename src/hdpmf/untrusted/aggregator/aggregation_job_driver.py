@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hdpmf.common.base.logs import event
 from hdpmf.errors import DapError, HdpmfError
-from hdpmf.untrusted.aggregator.folder import Limits
+from hdpmf.untrusted.aggregator.folder import JOB_REPORTS, Limits
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
 
@@ -88,7 +88,7 @@ class AggregationJobDriver:
             try:
                 self._collect_garbage()
                 self._woken.clear()
-                handled = self._leader.aggregate(self._limits.job_reports)
+                handled = self._leader.aggregate(JOB_REPORTS)
                 self._metrics.aggregated.inc(handled)
                 event("looked-for-reports", logging.DEBUG, handled=handled)
                 self._failures = 0
@@ -105,7 +105,7 @@ class AggregationJobDriver:
                 continue
             if handled == 0:
                 self._woken.wait(_IDLE_SECONDS)
-            if handled < self._limits.job_reports:
+            if handled < JOB_REPORTS:
                 self._stopping.wait(_GATHER_SECONDS)
 
     def _collect_garbage(self) -> None:

@@ -65,6 +65,15 @@ from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
 from hdpmf.untrusted.aggregator.sealing import KeyFile
 from hdpmf.untrusted.aggregator.tasks import Rules, ServerKeys, ServerRole
 
+RETRY_AFTER = 30
+"""Seconds to wait after a 503."""
+
+TASK_BYTES = 16 << 20
+"""Of a task, at most."""
+
+JOB_REPORTS = 256
+"""Reports of an aggregation job."""
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on what callers may use of one server. The descriptions are comments in the file."""
@@ -75,9 +84,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     waiting_reports: Annotated[
         int, Meta(description="Reports to be aggregated; above this: 503, try again.")
     ] = 1_000_000
-    retry_after: Annotated[int, Meta(description="Seconds to wait after a 503.")] = 30
-    task_bytes: Annotated[int, Meta(description="Largest task, in bytes.")] = 16 << 20
-    job_reports: Annotated[int, Meta(description="Reports of an aggregation job.")] = 256
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

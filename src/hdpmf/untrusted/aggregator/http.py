@@ -77,7 +77,13 @@ from hdpmf.errors import (
     needs,
 )
 from hdpmf.untrusted.aggregator.aggregation_job_driver import AggregationJobDriver
-from hdpmf.untrusted.aggregator.folder import AggregatorFolder, BearerTokens
+from hdpmf.untrusted.aggregator.folder import (
+    JOB_REPORTS,
+    RETRY_AFTER,
+    TASK_BYTES,
+    AggregatorFolder,
+    BearerTokens,
+)
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.leader import Leader
 from hdpmf.untrusted.aggregator.metrics import AggregatorMetrics
@@ -107,13 +113,13 @@ _STATUS = {
 _CLOSE = {"connection": "close"}
 
 
-def problem_response(error: Exception, retry_after: int) -> Response:
+def problem_response(error: Exception) -> Response:
     """Return the problem document (RFC 9457) for an error; unexpected errors disclose nothing."""
     if isinstance(error, HTTPException):
         return _problem(error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, (StorageError, TransportError)):
         event("unavailable", logging.ERROR, error)
-        later = {"retry-after": str(retry_after)}
+        later = {"retry-after": str(RETRY_AFTER)}
         return _problem(503, "not possible at the moment; try again later", headers=later)
     if isinstance(error, (PrioError, ProtocolError)):
         kind = Problem(getattr(error, "kind", Problem.INVALID_MESSAGE))
@@ -140,8 +146,8 @@ def _problem(
 class _TryLaterError(HTTPException):
     """Nothing is taken now; ``outcome`` is for the metrics."""
 
-    def __init__(self, outcome: str, why: str, retry_after: int) -> None:
-        super().__init__(503, why, {"retry-after": str(retry_after)})
+    def __init__(self, outcome: str, why: str) -> None:
+        super().__init__(503, why, {"retry-after": str(RETRY_AFTER)})
         self.outcome = outcome
 
 
@@ -231,7 +237,7 @@ class Resources:
             await self.stop()
 
         async def refuse(request: Request, error: Exception) -> Response:
-            return problem_response(error, self._limits.retry_after)
+            return problem_response(error)
 
         return Starlette(
             routes=self.routes(),
@@ -252,7 +258,7 @@ class Resources:
                     method = "GET" if request.method == "HEAD" else request.method
                     response = await handlers[method](request)
                 except Exception as error:  # the caller gets an answer, the log the kind of error
-                    response = problem_response(error, self._limits.retry_after)
+                    response = problem_response(error)
             metrics.answers.labels(resource, response.status_code).inc()
             event("answered", logging.DEBUG, resource=resource, status=response.status_code)
             return response
@@ -260,7 +266,7 @@ class Resources:
         return Route(path, answer, methods=list(handlers), include_in_schema=False)
 
     def _later(self, outcome: str, why: str) -> _TryLaterError:
-        return _TryLaterError(outcome, why, self._limits.retry_after)
+        return _TryLaterError(outcome, why)
 
     def _check_clocks(self) -> None:
         """Raise if the clocks of the two servers differ: reports would be lost, or batches cut."""
@@ -301,7 +307,7 @@ class Resources:
     async def _put_task(self, request: Request) -> Response:
         asking = await self._in_thread(self._tokens.collector, request.headers)
         stated = id_from_text(request.path_params["task_id"], TASK_ID_SIZE)
-        body = await read_body(request, TASK_MEDIA_TYPE, self._limits.task_bytes)
+        body = await read_body(request, TASK_MEDIA_TYPE, TASK_BYTES)
         await self._in_thread(self._add_task, asking, stated, body)
         return Response(status_code=201)
 
@@ -492,7 +498,7 @@ class HelperResources(Resources):
         self._check_partner(request)
         self._check_clocks()
         task = await self._task(request)
-        most = 64 + self._limits.job_reports * task.verify_init_size
+        most = 64 + JOB_REPORTS * task.verify_init_size
         body = await read_body(request, MEDIA_TYPES[AggregationJobInitReq], most)
         found = await self._in_thread(self._helper.aggregation_job, task.id, body)
         return _made(AGGREGATION_JOBS_PATH, task, job_id(body), AggregationJobResp, found)

@@ -98,6 +98,9 @@ class ServerKeys:
         return verify_key(self.party, self.partner.identity, task_id, size)
 
 
+MOST_HEADS = 300
+"""Of a task: participants take no more."""
+
 _LATE = 86_400  # seconds after a task's begin
 _METADATA = 16 + 8 + 2 + 4  # report id, time, no extensions, length of the public share
 _CIPHERTEXT = 1 + 2 + 32 + 4 + 16  # config id, key of X25519, length, tag of AES-GCM
@@ -113,7 +116,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         int, Meta(description="Fewest reports of any sum, for its use; the noise protects people.")
     ] = 10
     most_items: Annotated[int, Meta(description="Most items of a task.")] = 200_000
-    most_heads: Annotated[int, Meta(description="Most items that have pairs in a task.")] = 300
     skew: Annotated[float, Meta(description="Seconds that devices' clocks may be ahead.")] = 300.0
     partner_skew: Annotated[
         float,
@@ -325,5 +327,5 @@ def _require(holds: bool, why: str) -> None:
 def _size(task: Task, rules: Rules) -> tuple[int, int, str]:
     """Return how large a task is, how large it may be, and the unit."""
     if isinstance(task.sums, Pairs):
-        return len(task.sums.heads), rules.most_heads, "heads"
+        return len(task.sums.heads), MOST_HEADS, "heads"
     return task.sums.items, rules.most_items, "items"

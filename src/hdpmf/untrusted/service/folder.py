@@ -59,7 +59,7 @@ from hdpmf.common.protocol.catalogue import (
 )
 from hdpmf.errors import ConfigError, HdpmfError, StorageError
 from hdpmf.untrusted.service.keys import CATALOGUE, make_catalogue_key
-from hdpmf.untrusted.service.participants import FILE, EnrolmentRules, Participants
+from hdpmf.untrusted.service.participants import FILE, LOGIN, EnrolmentRules, Participants
 from hdpmf.untrusted.service.settings import Pace, RunFiles, RunSettings, seconds
 
 _APP = re.compile(r"(https://|http://localhost[:/])[^\s#?\"]+", re.ASCII)
@@ -361,16 +361,13 @@ def _toml(config: Config) -> bytes:
         "",
         "# Who may enrol, besides those whose invitation has a secret: people with a token (JWT) "
         "of a login,",
-        "# by its issuer and the file of its public key in this folder; or everybody, so many a "
-        "minute.",
+        f"# by its issuer, whose public key is in {LOGIN}; or everybody, so many a minute.",
         "[enrolment]",
         f"issuer = {_quoted(config.enrolment.issuer)}",
-        f"key = {_quoted(config.enrolment.key)}",
         f"open = {config.enrolment.open}",
         "",
         "[pace]",
-        "# Tries to reach the two servers before a run waits, and seconds between them.",
-        f"attempts = {pace.attempts}",
+        "# Seconds between tries to reach the two servers.",
         f"pause = {pace.pause}",
         "# Seconds, at least, before a run that could not go on is tried again.",
         f"retry = {pace.retry}",

@@ -41,7 +41,7 @@ with needs("cryptography"):
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-FILE, KEY = "participants.sqlite", "invitations.key"
+FILE, KEY, LOGIN = "participants.sqlite", "invitations.key", "login.pem"
 
 _KIND = FileKind(
     name="a file of participants",
@@ -249,13 +249,12 @@ class EnrolmentRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Who may enrol, besides those with a secret of an invitation.
 
     Attributes:
-        issuer: Of the company's login (JWT's ``iss``); empty for none.
-        key: File of its public key (PEM), in the recommender's folder.
+        issuer: Of the company's login (JWT's ``iss``); empty for none. Its public key (PEM) is
+            ``login.pem`` in the recommender's folder.
         open: How many a minute without either; 0 for none.
     """
 
     issuer: str = ""
-    key: str = "login.pem"
     open: int = 0
 
     def __post_init__(self) -> None:
@@ -281,7 +280,7 @@ class EnrolmentDesk:
         self._address = address
         self._invitations = Invitations(folder / KEY)
         self._logins = (
-            Logins(rules.issuer, read_file(folder / rules.key), address) if rules.issuer else None
+            Logins(rules.issuer, read_file(folder / LOGIN), address) if rules.issuer else None
         )
         self._open = rules.open
         self._left = float(rules.open)

@@ -51,6 +51,7 @@ from hdpmf.untrusted.service.keys import CollectorKeys
 from hdpmf.untrusted.service.metrics import Metrics
 from hdpmf.untrusted.service.outcome import RunOutcome, outcome_of
 from hdpmf.untrusted.service.settings import (
+    ATTEMPTS,
     RUN_BYTES,
     Checkpoint,
     Pace,
@@ -319,7 +320,7 @@ class Run:
             try:
                 return call()
             except TransportError as error:
-                if attempt == self.pace.attempts:
+                if attempt == ATTEMPTS:
                     raise FederationError(
                         f"{error}; tried {attempt} times",
                         "The run is kept, and tried again while it is served: see that both "

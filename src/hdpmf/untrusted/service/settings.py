@@ -107,16 +107,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return by_rule if by_rule.heads <= most else plan(most)
 
 
+ATTEMPTS = 5
+"""Tries to reach the servers before a run waits."""
+
+
 class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Waiting times and numbers of tries of the recommender.
+    """Waiting times of the recommender.
 
     Attributes:
-        attempts: Tries to reach the servers before a run waits.
         pause: Seconds between attempts.
         retry: Seconds, at least, before a run that could not go on is tried again.
     """
 
-    attempts: int = 5
     pause: float = 2.0
     retry: float = 60.0
 
@@ -124,8 +126,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name in ("pause", "retry"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ConfigError(f"{name} must be 0 or more seconds, not {getattr(self, name)}")
-        if self.attempts < 1:
-            raise ConfigError("attempts must be at least 1")
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
