@@ -28,7 +28,7 @@ const FRAMES: readonly ((adjective: string, noun: string, other: string) => stri
   (adjective, noun) => `${adjective} ${noun}`,
   (_, noun, other) => `${noun} of the ${other}`,
   (adjective, noun, other) => `${other}, ${adjective} ${noun}`,
-  (_, noun, other) => `A ${noun} for ${other}`,
+  (_, noun, other) => `${noun} and ${other}`,
 ]
 
 /** So many different titles, the same each time. */

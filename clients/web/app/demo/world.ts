@@ -134,7 +134,7 @@ export class MadeUp implements Carrier {
     const count = this.made.length
     const heads = Math.min(count, 300)
     const normal = (): number => next() + next() + next() + next() - 2
-    const fame = this.made.map((_, at) => 4000 * (1 + ((at * 37 + number * 5) % count)) ** -0.62)
+    const fame = this.made.map((_, at) => 4000 * (1 + ((at + 7 * number) % count)) ** -0.62)
     const latent = this.made.map(({ genres, mood, year }) =>
       Array.from({ length: DIRECTIONS }, (_, at) =>
         genres.reduce((all, genre) => all + (((genre.charCodeAt(0) * 7 + genre.length * (at + 3)) % 9) - 4) / 5, 0) +
