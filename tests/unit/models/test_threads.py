@@ -18,6 +18,7 @@ import pytest
 
 import hdpmf
 from hdpmf import Ratings
+from hdpmf.common.data import IdIndex
 from hdpmf.common.methods import METHODS
 from hdpmf.models import Estimator, load_model, make_model
 from hdpmf.models.later_ratings import FoldIn, LaterRatings
@@ -55,7 +56,7 @@ def fitted(name: str) -> Estimator:
 
 
 def ratings_of(user: int) -> Ratings:
-    items = WORLD.items.ids[np.random.default_rng(user).permutation(WORLD.n_items)[:3]]
+    items = WORLD.items.ids[np.random.default_rng(abs(user)).permutation(WORLD.n_items)[:3]]
     return Ratings.from_arrays([user] * 3, items, [5.0, 4.0, 1.0])
 
 
@@ -110,6 +111,35 @@ def test_no_update_is_lost_and_readers_see_one_state(name: str) -> None:
     if model.can_rank:
         assert answers(model, users) == answers(alone, users)
     assert model.devices_.rated.tolist() == alone.devices_.rated.tolist()
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_reader_keeps_its_state_while_a_writer_replaces_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newcomer whose id is the first comes amid each read: everybody's position is another."""
+    model = fitted(name)
+    reads: list[Callable[[], Any]] = [lambda: model.predict(STILL, WORLD.items.ids[0]).tolist()]
+    if model.can_rank:
+        reads += [lambda: model.recommend(STILL[0], 5), lambda: model.rank(WORLD.take([0, 1]), 5)]
+    if model.predicts_ratings:
+        reads.append(lambda: model.score(WORLD))
+    find, newcomers = IdIndex.find, [0, -1, -2, -3]
+    armed = False
+
+    def amid(index: IdIndex, values: Any) -> Any:
+        nonlocal armed
+        found = find(index, values)
+        if armed:
+            armed = False
+            model.update(ratings_of(newcomers[0]))
+        return found
+
+    monkeypatch.setattr(IdIndex, "find", amid)
+    for read in reads:
+        before, armed = read(), True
+        assert read() == before
+        assert newcomers.pop(0) in model.devices_.users.ids
 
 
 @pytest.mark.parametrize("name", FOLDING)
