@@ -142,6 +142,7 @@ def test_people_see_both_servers_and_a_list_before_anything_leaves(story: Story)
 
 
 def test_both_servers_and_the_recommender_count_everybody(story: Story) -> None:
+    """Whoever has the extension has no page open meanwhile: `Away` in story.ts."""
     assert story.summary["reports"] == [EVERYBODY, EVERYBODY]
     first, second = slice(0, 2), slice(2, 4)
     for counted in story.world.counted().values():

@@ -8,7 +8,7 @@
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
-import { type Browser, type ElementHandle, type Frame, type Page, launch } from 'puppeteer-core'
+import { type Browser, type ElementHandle, type Frame, type Page, type WebWorker, launch } from 'puppeteer-core'
 
 import { Speech } from '../app/src/words/say.ts'
 // @ts-expect-error a script without types
@@ -20,11 +20,8 @@ const { say } = new Speech('en')
 
 /** A person, and what they have open. */
 class Person {
-  private constructor(readonly page: Page, private readonly address: string) {}
-
-  static async open(page: Page, address: string): Promise<Person> {
+  constructor(readonly page: Page, private readonly address: string) {
     page.setDefaultTimeout(PATIENCE)
-    return new Person(page, address)
   }
 
   /** The cell that draws; it is another one after each visit. */
@@ -91,7 +88,11 @@ class Person {
   }
 
   /** Come again: the app looks at what is published, and goes on. */
-  async look(): Promise<object> {
+  look(): Promise<object> {
+    return this.visit()
+  }
+
+  protected async visit(): Promise<object> {
     await this.page.goto('about:blank')
     await this.page.goto(this.address)
     await this.find('//h1')
@@ -112,10 +113,49 @@ class Person {
   /** A day later, which the app can only tell from what it remembers of the last visit. */
   async tomorrow(): Promise<object> {
     await this.page.evaluate(dayBefore)
-    await this.look()
+    await this.visit()
     await this.sees('New since')
     return { fresh: await this.texts('.news .what > :first-child'), titles: await this.titles() }
   }
+}
+
+declare const chrome: { readonly alarms: { create(name: string, when: object): Promise<void> } }
+
+/** Somebody with the extension, who has no page open while reports leave: an alarm wakes it. */
+class Away extends Person {
+  private async behind(): Promise<WebWorker> {
+    const target = await this.page.browser().waitForTarget((each) => each.type() === 'service_worker')
+    return (await target.worker())!
+  }
+
+  override async look(): Promise<object> {
+    await this.page.goto('about:blank')
+    // Sooner than the ten minutes of what ships.
+    await (await this.behind()).evaluate(
+      () => chrome.alarms.create('wake', { delayInMinutes: 0.02, periodInMinutes: 0.1 }))
+    return {}
+  }
+
+  override async reported(n: number): Promise<object> {
+    for (const end = Date.now() + PATIENCE; (await (await this.behind()).evaluate(sent)) < n;) {
+      if (Date.now() > end) throw new Error('no report leaves with no page open')
+      await new Promise((resolve) => { setTimeout(resolve, 500) })
+    }
+    await this.visit()
+    return super.reported(n)
+  }
+}
+
+/** Runs behind the extension: how many reports its state says have left. */
+async function sent(): Promise<number> {
+  const [{ name }] = await indexedDB.databases()
+  const opened = indexedDB.open(name ?? '')
+  await new Promise((resolve) => { opened.onsuccess = resolve })
+  const read = opened.result.transaction('device').objectStore('device').get('state')
+  await new Promise((resolve) => { read.onsuccess = resolve })
+  opened.result.close()
+  const { ledger, joined: [{ answer }] } = read.result.state
+  return ledger.length - (answer?.done ? 0 : 1)
 }
 
 /** Runs in the page, which has the worker's origin: set what the app remembers of the last visit a day back. */
@@ -155,10 +195,10 @@ async function opened(app: string, browsers: Browser[]): Promise<Record<string, 
   await fox.setViewport({ width: 1280, height: 800 })
   const id = await chromium.installExtension(join(DIST, 'extension-chromium'))
   return {
-    phone: await Person.open(phone, app),
-    desktop: await Person.open(desktop, app),
-    firefox: await Person.open(fox, app),
-    extension: await Person.open(await chromium.newPage(), `chrome-extension://${id}/index.html`),
+    phone: new Person(phone, app),
+    desktop: new Person(desktop, app),
+    firefox: new Person(fox, app),
+    extension: new Away(await chromium.newPage(), `chrome-extension://${id}/index.html`),
   }
 }
 
