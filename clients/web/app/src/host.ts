@@ -10,7 +10,7 @@ import {
   Device, LEVELS, LockedStore, PassphraseError, PrivacyError, ProtocolError, WHOLE, join, leave, newState, opened, rate, readLink,
 } from '@hdpmf/core'
 
-import { type Kept, keptIn, toggled, withKept } from './kept.ts'
+import { type Kept, Remembering, keptIn, toggled, withKept } from './kept.ts'
 import type { Act, HostInfo, LevelName, Notice, View } from './messages.ts'
 import {
   FIRST_LOOK, type Look, NO_PICK, PAGE, Shelves, askedOf, invitedOf, levelOf, nameOf, privacyOf, receiptsOf,
@@ -58,6 +58,8 @@ export class Host {
   private wake: () => void = () => undefined
 
   private passphrase = ''
+  private begun = 0
+  private drawn = 0
 
   private constructor(
     private readonly outside: Outside, private readonly store: LockedStore, device: Device,
@@ -343,8 +345,13 @@ export class Host {
     return new Shelves(state, joined, Math.floor(this.outside.now()), this.look)
   }
 
+  /** Show how things are now; what was begun before something newer was shown is left. */
   async draw(): Promise<void> {
-    this.outside.show(await this.view())
+    const number = ++this.begun
+    const view = await this.view()
+    if (number < this.drawn) return
+    this.drawn = number
+    this.outside.show(view)
   }
 
   private async view(): Promise<View> {
@@ -404,6 +411,6 @@ async function unlocked(outside: Outside): Promise<LockedStore> {
 function deviceOf(
   { carrier, now }: Outside, store: Store, say: (said: Said) => void,
 ): Promise<Device> {
-  const platform: Platform = { store, carrier, now, say }
+  const platform: Platform = { store: new Remembering(store), carrier, now, say }
   return Device.open(platform, newState(LEVELS.middle, 0))
 }

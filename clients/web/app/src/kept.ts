@@ -1,6 +1,33 @@
 /** What the app keeps in the device's state besides what the core knows. PRIVATE. */
 
-import type { State } from '@hdpmf/core'
+import type { Held, State, Store } from '@hdpmf/core'
+
+/**
+ * A store that is read once: what was committed last is here, and somebody else's commit makes the
+ * next one of ours fail. So large catalogues are neither read nor understood anew for every tap.
+ */
+export class Remembering implements Store {
+  private held: Held | null = null
+
+  constructor(private readonly inner: Store) {}
+
+  async load(): Promise<Held | null> {
+    const found = this.held ?? await this.inner.load()
+    this.held ??= found
+    return this.held
+  }
+
+  async commit(next: State, expected: number): Promise<boolean> {
+    const kept = await this.inner.commit(next, expected)
+    this.held = kept ? { state: next, version: expected + 1 } : null
+    return kept
+  }
+
+  async erase(): Promise<void> {
+    this.held = null
+    await this.inner.erase()
+  }
+}
 
 /** What stood at the top of a list, and when. */
 export interface Seen {

@@ -275,6 +275,26 @@ describe('taking part', () => {
   })
 })
 
+test('what is kept is read once, and somebody else’s change is not lost', async () => {
+  const inner = new MemoryStore<State | Locked>()
+  let loads = 0
+  const store: Store<State | Locked> = {
+    load: () => { loads += 1; return inner.load() },
+    commit: (next, expected) => inner.commit(next, expected),
+    erase: () => inner.erase(),
+  }
+  const trial = await Trial.open({ store })
+  await trial.host.act({ do: 'link', link: trial.world.link })
+  await trial.host.act({ do: 'join' })
+  const before = loads
+  await trial.rate(3)
+  expect(loads).toBe(before)
+  const { state, version } = (await inner.load()) as { state: State; version: number }
+  await inner.commit({ ...state, wish: 7 }, version)
+  await trial.rate(4)
+  expect([((await inner.load())?.state as State).wish, trial.app.rated]).toEqual([7, 7])
+})
+
 describe('this device', () => {
   test('is locked only by a passphrase, which opens it again', async () => {
     const trial = await Trial.joined()

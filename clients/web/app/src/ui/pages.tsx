@@ -4,7 +4,7 @@ import type { VNode } from 'preact'
 import { useRef, useState } from 'preact/hooks'
 
 import type {
-  AppView, Asked, Invited, ListView, Picked, RateView, SavedView, Shown, Title,
+  AppView, Asked, Invited, ListView, Picked, RateView, SavedView, Title,
 } from '../messages.ts'
 import { Cover } from './cover.tsx'
 import { Fields, Gauge, Levels, Picture, Row, Servers, Stars, Text, Why, type With, about } from './parts.tsx'
@@ -257,5 +257,3 @@ export function Locked({ speech, act }: With): VNode {
     </main>
   )
 }
-
-export type { Shown }
