@@ -314,8 +314,6 @@ export function takeModel(state: State, joined: Joined, digest: string, read: Re
   return withJoined({ ...state, files }, { ...joined, model: digest, arrays: names })
 }
 
-// Tasks
-
 /** Return the task in a document that a device may answer: by all that is public, nobody refuses. */
 export function readAsked(state: State, joined: Joined, document: Bytes, now: number): readonly [Bytes, Task] {
   const task = readTask(document)

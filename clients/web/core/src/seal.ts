@@ -88,7 +88,9 @@ export function ownRow(state: State, joined: Joined, task: Task, zeros: boolean)
   const rated = Object.entries(state.ratings[joined.invitation.address] ?? {}).flatMap(([item, { value, weight }]) => {
     const position = items.positions.get(item)
     const able = position !== undefined && !items.retired.has(position) && weight > 0
-    return able ? [{ position, stars: toStars(value, items), weight }] : []
+    // Nothing that is rated keeps a report from being made.
+    const onScale = Math.min(Math.max(value, items.scale_low), items.scale_high)
+    return able ? [{ position, stars: toStars(onScale, items), weight }] : []
   })
   return rowOf(task.sums, rated.sort((one, other) => one.position - other.position), state.wish)
 }

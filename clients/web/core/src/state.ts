@@ -10,8 +10,7 @@ import { type Collector, type Server, type Servers, servers } from './task.ts'
 
 export const DAY = 86_400
 export const NONE: Bytes = new Uint8Array(0)
-const MOST_REFUSED = 64
-const [MOST_LINK, MOST_INVITATION] = [300, 2 ** 16]
+const [MOST_REFUSED, MOST_LINK, MOST_INVITATION] = [64, 300, 2 ** 16]
 
 /** A rating; its item's weight is how much of the wish it may use, in thousandths: 0 is never sent. */
 export type Rated = Readonly<Record<'value' | 'weight' | 'at', number>>
@@ -122,6 +121,8 @@ export const leave = (state: State, address: string): State =>
 
 /** Return the state with a rating, or without it (null). */
 export function rate(state: State, address: string, item: string, rated: Rated | null): State {
+  const right = rated === null || (Number.isFinite(rated.value) && rated.weight >= 0 && rated.weight <= WHOLE)
+  if (!right) throw new PrivacyError(`a rating is a number, and its weight from 0 to ${WHOLE}`)
   const { [item]: _, ...others } = state.ratings[address] ?? {}
   const own = rated === null ? others : { ...others, [item]: rated }
   return { ...state, ratings: { ...state.ratings, [address]: own } }

@@ -7,7 +7,9 @@ import { type Published, readIndex } from '../src/published.ts'
 import { rowOf, toStars } from '../src/rows.ts'
 import { Device } from '../src/device.ts'
 import { type Joined, type State, join, newState, rate } from '../src/state.ts'
+import { ownRow } from '../src/seal.ts'
 import { MemoryStore } from '../src/store.ts'
+import { circuitOf, readTask } from '../src/task.ts'
 import { type Entry, ours, read, unhex } from './files.ts'
 
 const NAMES = {
@@ -85,6 +87,28 @@ test('rows are the same whole numbers as Python’s', () => {
     expect(Object.fromEntries(found.flatMap((each, at) => (each ? [[String(at), each]] : [])))).toEqual(row)
   }
   expect(cases.length).toBe(60)
+})
+
+test('nothing that is rated keeps a report from being made', () => {
+  const { begin, steps } = read(ours(), 'decide.json').cases[0]
+  const { index, files } = steps.find((each: Entry) => each.published).published
+  const catalogue = JSON.parse(index).catalogue
+  const fresh = join(newState(begin.limits), begin.invitation)
+  const address = begin.invitation.address
+  const state = { ...fresh, joined: [{ ...fresh.joined[0], catalogue }], files: { [catalogue]: unhex(files[catalogue]) } }
+  const ids = JSON.parse(new TextDecoder().decode(unhex(files[catalogue]))).table.ids
+  const [task] = Object.values<string>(files).map(unhex).flatMap((data) => {
+    try { return [readTask(data)] } catch { return [] }
+  })
+  for (const value of [1e300, -1e300, 7, 0, 3.3]) {
+    const rated = ids.reduce((all: State, item: string) => rate(all, address, item, { value, weight: 999.5, at: 0 }), state)
+    const row = ownRow(rated, rated.joined[0], task, false)
+    expect(row.every(Number.isInteger)).toBe(true)
+    expect(circuitOf(task).encode(row)).toBeDefined()
+  }
+  for (const bad of [{ value: NaN, weight: 1 }, { value: 3, weight: 1001 }, { value: 3, weight: -1 }]) {
+    expect(() => rate(state, address, ids[0], { ...bad, at: 0 })).toThrow(/a rating is a number/)
+  }
 })
 
 test('the ledger’s histories come to the same numbers as Python’s', () => {
