@@ -96,7 +96,7 @@ describe.each(NAMES)('%s', (name) => {
     await page.close()
   })
 
-  test('nothing is saved or opened unless the person tapped, or what is on no list', async () => {
+  test('nothing is opened, and nothing saved unless the person tapped, under a name for it', async () => {
     const alone = await browser.newPage()
     await alone.goto(`${host.address}/index.html#unasked`)
     await soon(3500)

@@ -3,7 +3,7 @@
  * crosses them. Everything here is about what may leave: see docs/adr/0033-a-wall-in-the-browser.md.
  */
 
-import { LINKS } from './links.ts'
+export {}
 
 /** Set by the build: a file of the extension, or, for a page, the worker's whole code. */
 declare const WORKER: { readonly file: string } | { readonly code: string }
@@ -53,7 +53,6 @@ function started(): Worker {
 function asked(data: Record<string, unknown>, shell: MessagePort): void {
   if (background && 'rest' in data) return close()
   if (!navigator.userActivation.isActive) return
-  if (LINKS.includes(data.open as string)) open(data.open as string, '_blank', 'noopener,noreferrer')
   if (data.choose === true) choose(shell)
   const { name, bytes } = (data.save ?? {}) as { name?: unknown; bytes?: unknown }
   if (typeof name !== 'string' || !NAME.test(name) || !(bytes instanceof Uint8Array)) return
