@@ -12,7 +12,7 @@ const { link } = await MadeUp.begin({ now: 1 })
 const TABS = ['list', 'rate', 'saved', 'privacy'] as const
 
 let site: Served
-beforeAll(async () => { site = await served() })
+beforeAll(async () => { site = await served() }, 120_000)
 afterAll(() => site?.close())
 
 const turnTo = async (ui: Frame, tab: typeof TABS[number]): Promise<void> => {
@@ -33,7 +33,7 @@ async function faultsOf({ page, ui }: Opened): Promise<string[]> {
 
 describe.skipIf(!has('chrome'))('in Chromium', () => {
   let browser: Browser
-  beforeAll(async () => { browser = await started('chrome') })
+  beforeAll(async () => { browser = await started('chrome') }, 120_000)
   afterAll(() => browser?.close())
 
   test('on a phone, 20 ratings take at most 25 taps and no key, with the list in sight', async () => {
@@ -129,6 +129,52 @@ describe.skipIf(!has('chrome'))('in Chromium', () => {
     expect(found).toEqual(Object.fromEntries(Object.keys(found).map((name) => [name, []])))
     await page.close()
   }, 60_000)
+
+  test('by keyboard alone: paste, join, rate, look at the list, hide, and take it back', async () => {
+    const { page, ui, errors } = await opened(browser, site.address)
+    const here = (): Promise<string> => ui.evaluate(() => {
+      const found = document.activeElement
+      return found?.getAttribute('aria-label') ?? found?.textContent ?? ''
+    })
+    /** Press Tab until something of this name has the focus. */
+    const reach = async (name: RegExp): Promise<void> => {
+      for (let tries = 0; tries < 60; tries++) {
+        if (name.test(await here())) return
+        await page.keyboard.press('Tab')
+      }
+      throw new Error(`${name} is not reached; at ${await here()}`)
+    }
+    await ui.focus('#link')
+    await page.keyboard.type(link)
+    await page.keyboard.press('Enter')
+    await ui.waitForSelector('.foot')
+    expect(await here()).toMatch(/invites you$/)
+    await reach(/^Join$/)
+    await page.keyboard.press('Enter')
+    await ui.waitForSelector('.tile')
+    await reach(/^1 star$/)
+    for (const _ of [2, 3, 4]) await page.keyboard.press('ArrowRight')
+    await ui.waitForSelector('.strip li')
+    await ui.waitForFunction(() => document.querySelectorAll('.tile:first-child .on').length === 4)
+    expect(await here()).toBe('4 stars')
+    const seen = await ui.evaluate(() => {
+      const [box, strip] = [document.activeElement, document.querySelector('.strip')].map((each) => each?.getBoundingClientRect())
+      return (box?.bottom ?? 0) <= (strip?.top ?? 0)
+    })
+    expect(seen, 'nothing lies over what has the focus').toBe(true)
+    await reach(/^For you$/)
+    await page.keyboard.press('Enter')
+    await ui.waitForSelector('.row')
+    expect(await here()).toBe('Your list')
+    await reach(/^Hide /)
+    await page.keyboard.press('Enter')
+    await ui.waitForSelector('.gone')
+    expect(await here()).toBe('Show again')
+    await page.keyboard.press('Enter')
+    await ui.waitForFunction(() => document.querySelector('.gone') === null)
+    expect(errors).toEqual([])
+    await page.close()
+  })
 
   test('on the second day it says what is new', async () => {
     const { page, ui } = await opened(browser, site.address, { link })
