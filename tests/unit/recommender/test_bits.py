@@ -81,6 +81,15 @@ def test_the_mean_is_found_on_any_scale(scale, mean: float, coding: str):
     assert model.score(test)["mse"] < UserMean().fit(train).score(test)["mse"]
 
 
+def test_the_mean_is_found_where_all_give_the_lowest_or_the_highest():
+    """The curve of a threshold alone, on which ratings are spread as usual, is half a star off."""
+    world = synthetic_world(600, 200, 24_000, rng=1, features=False)
+    high = world.values > np.median(world.values)
+    extreme = Ratings.from_arrays(world.user_ids, world.item_ids, np.where(high, 5.0, 1.0))
+    found = [HDPBit(1.0, rng=seed, patterns=0).fit(extreme).facts_.mean for seed in range(3)]
+    assert abs(np.mean(found) - extreme.values.mean()) < 0.2
+
+
 def test_the_slope_of_a_threshold_follows_the_mean():
     """Where nearly everybody gives the highest, a threshold at four of five tells little."""
     slopes = {}
