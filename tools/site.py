@@ -41,6 +41,8 @@ def places(root: Path) -> dict[Path, Path]:
         Path(name): Path(name.lower())
         for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
     }
+    found[Path("clients/web/core/README.md")] = Path("core.md")
+    found[Path("spec/wire.md")] = Path("wire.md")
     for path in sorted((root / "docs").rglob("*")):
         if path.is_file() and path.suffix != ".ipynb":
             found[path.relative_to(root)] = path.relative_to(root / "docs")

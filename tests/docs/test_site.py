@@ -94,6 +94,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("pyproject.toml", "mkdocs.yml", *(path.name for path in ROOT.glob("*.md"))):
         shutil.copy(ROOT / name, folder / name)
+    for name in ("spec/wire.md", "clients/web/core/README.md", "clients/web/examples/node"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
     (folder / "build" / "site" / "0.1.0").mkdir(parents=True)
     nowhere = dict.fromkeys(
         ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
@@ -163,7 +167,7 @@ def test_the_home_page_begins_with_code_a_picture_and_three_doors_and_has_no_for
     words = re.sub(r"<(?!img)[^>]+>", "", head)  # code is in colours
     assert words.index("pip install") < words.index("load_dataset") < words.index("<img")
     doors = re.findall(r'<strong><a href="([^"]+)">', head)
-    assert doors == ["deploy.html#5-devices", "deploy.html", "tutorial.html"]
+    assert doors == ["app.html", "deploy.html", "tutorial.html"]
     assert "W_ij" not in head
     assert "W_ij" in article
 

@@ -8,6 +8,7 @@
 
 import type { Column, Feature } from './model.ts'
 
+/** Why an item is in a list; the app has the words. */
 export type Reason =
   /** The owner rated these, all of them highly or not. */
   | { readonly kind: 'own'; readonly items: readonly string[]; readonly highly: boolean }

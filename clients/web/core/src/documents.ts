@@ -46,6 +46,7 @@ export function fromBase64(text: string, size?: number): Bytes {
   return data
 }
 
+/** Return bytes in hexadecimal. */
 export const toHex = (data: Uint8Array): string =>
   Array.from(data, (byte) => byte.toString(16).padStart(2, '0')).join('')
 
