@@ -26,6 +26,7 @@ export interface Compressed {
   readonly unit: Float64Array
 }
 
+/** A published model, ready to be fitted to somebody. */
 export interface PublicModel {
   readonly ids: readonly string[]
   readonly positions: ReadonlyMap<string, number>
