@@ -133,7 +133,7 @@ PLANTED = (
     Planted(
         "anybody signs a server's list of keys",
         "common/protocol/key_list.py",
-        "if not verifies(bytes.fromhex(public), signature, _digest(signed.keys)):",
+        "if not verifies(from_base64(public), signature, _digest(signed.keys)):",
         "if False:",
         ("tests/unit/protocol/test_key_list.py::test_a_list_of_another_server_is_refused",),
     ),
@@ -168,7 +168,7 @@ PLANTED = (
     Planted(
         "anybody asks for another device's token",
         "untrusted/service/token_issuer.py",
-        "if not verifies(bytes.fromhex(device), signature, said):",
+        "if not verifies(from_base64(device), signature, said):",
         "if False:",
         (f"{_ISSUER}::test_strangers_and_malformed_requests_get_nothing_and_take_no_place",),
     ),
