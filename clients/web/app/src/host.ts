@@ -11,7 +11,7 @@ import {
 } from '@hdpmf/core'
 
 import { type Kept, Remembering, keptIn, toggled, withKept } from './kept.ts'
-import type { Act, HostInfo, LevelName, Notice, View } from './messages.ts'
+import type { Act, HostInfo, LevelName, Notice, Trouble, View } from './messages.ts'
 import {
   FIRST_LOOK, type Look, NO_PICK, PAGE, Shelves, askedOf, invitedOf, levelOf, nameOf, privacyOf, receiptsOf,
   troubleOf, valueOf,
@@ -87,7 +87,13 @@ export class Host {
 
   /** Do what is due; return the seconds until there may be something to do again. */
   async step(): Promise<number> {
-    const wait = await this.device.step().catch(() => LONGEST)
+    let wait = LONGEST
+    try {
+      wait = await this.device.step()
+    } catch (error) {
+      const trouble: Trouble = { what: 'stopped', why: error instanceof Error ? error.name : '' }
+      this.look = { ...this.look, troubles: new Map([[this.address, trouble]]) }
+    }
     await this.draw()
     return Math.min(wait, LONGEST)
   }
@@ -98,8 +104,8 @@ export class Host {
       try {
         await this.done(act)
       } catch (error) {
-        if (!(error instanceof ProtocolError || error instanceof PrivacyError)) throw error
-        this.say('failed')
+        this.say('failed') // and what comes next is done all the same
+        if (!(error instanceof ProtocolError || error instanceof PrivacyError)) queueMicrotask(() => { throw error })
       }
       await this.draw()
     })
@@ -137,6 +143,7 @@ export class Host {
         await this.change((state) => leave(state, act.address))
         return this.left()
       case 'forget': return this.forget()
+      case 'erase': return this.erase()
       case 'receipts':
         return this.outside.save('sumi-receipts.json', new TextEncoder().encode(receiptsOf((await this.device.held()).state)))
       case 'export': return this.export(act.passphrase)
@@ -310,6 +317,15 @@ export class Host {
     }
     await this.store.protect(passphrase === '' ? null : passphrase)
     this.say(passphrase === '' ? 'unlocked for good' : 'locked next time')
+  }
+
+  /** Forget everything, also what was spent. */
+  private async erase(): Promise<void> {
+    await this.device.erase()
+    this.device = await deviceOf(this.outside, this.store, (said) => this.told(said))
+    this.look = FIRST_LOOK
+    await this.left()
+    this.say('erased')
   }
 
   private keep(change: Partial<Kept>): Promise<void> {

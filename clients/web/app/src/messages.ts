@@ -59,7 +59,7 @@ export interface Shelf {
 /** Something that happened, for one line on the screen. */
 export interface Notice {
   readonly what:
-    | 'bad link' | 'no answer' | 'other servers' | 'changed' | 'left' | 'forgotten' | 'imported'
+    | 'bad link' | 'no answer' | 'other servers' | 'changed' | 'left' | 'forgotten' | 'erased' | 'imported'
     | 'bad file' | 'bad passphrase' | 'locked next time' | 'unlocked for good' | 'failed'
   /** Counts up, so that the same thing twice is seen twice. */
   readonly number: number
@@ -113,7 +113,7 @@ export interface Run {
 /** Why something does not go on, until it does. */
 export type Trouble =
   | { readonly what: 'clock'; readonly minutes: number }
-  | { readonly what: 'not enrolled' | 'again' | 'given up' | 'refused'; readonly why: string }
+  | { readonly what: 'not enrolled' | 'again' | 'given up' | 'refused' | 'stopped'; readonly why: string }
 
 export interface Member {
   readonly address: string
@@ -232,6 +232,7 @@ export type Act =
   | { readonly do: 'add' }
   | { readonly do: 'leave'; readonly address: string }
   | { readonly do: 'forget' }
+  | { readonly do: 'erase' }
   | { readonly do: 'receipts' }
   | { readonly do: 'export'; readonly passphrase: string }
   | { readonly do: 'import'; readonly passphrase: string }

@@ -1,4 +1,4 @@
-import { type Locked, MemoryStore, type State, type Store } from '@hdpmf/core'
+import { type Locked, MemoryStore, ProtocolError, type State, type Store } from '@hdpmf/core'
 import { describe, expect, test } from 'vitest'
 
 import { MadeUp, type Wishes } from '../demo/world.ts'
@@ -311,6 +311,33 @@ describe('this device', () => {
     await next.host.act({ do: 'passphrase', old: 'apfelbaum', passphrase: '' })
     expect((await Trial.open({ world, store })).pages).not.toContain('locked')
   }, 60_000)
+
+  test('is emptied where its owner wants that, and begins anew', async () => {
+    const trial = await Trial.joined()
+    await trial.rate(3)
+    await trial.host.act({ do: 'erase' })
+    expect([trial.last.page, trial.last.notice?.what]).toEqual(['start', 'erased'])
+    const { state } = (await trial.store.load()) as { state: State }
+    expect([state.ratings, state.joined, state.ledger, state.wish]).toEqual([{}, [], [], 0])
+    await trial.host.act({ do: 'link', link: trial.world.link })
+    await trial.host.act({ do: 'join' })
+    expect(trial.app.rated).toBe(0)
+  })
+
+  test('goes on after a store that failed, and says so', async () => {
+    const trial = await Trial.joined()
+    const { commit } = trial.store
+    trial.store.commit = () => Promise.reject(new ProtocolError('the disk is full'))
+    const { titles } = trial.shown('rate')
+    await trial.host.act({ do: 'rate', id: titles[0].id, stars: 3 })
+    expect([trial.last.notice?.what, trial.app.rated]).toEqual(['failed', 0])
+    trial.clock += 3600
+    await trial.host.step()
+    expect((await trial.turn('privacy')).members[0].trouble?.what).toBe('stopped')
+    trial.store.commit = commit
+    await trial.host.act({ do: 'rate', id: titles[0].id, stars: 3 })
+    expect(trial.app.rated).toBe(1)
+  })
 
   test('is taken along in a file, and takes part no more itself', async () => {
     const trial = await Trial.joined()

@@ -62,6 +62,8 @@ export function PrivacyPage({ shown, host, language, speech, act }: With & {
         <Secrets shown={shown} speech={speech} act={act} />
         <p><small>{say('privacy.forgetText')}</small></p>
         <Sure label={say('privacy.forget')} sure={say('privacy.forgetSure')} done={() => act({ do: 'forget' })} />
+        <p><small>{say('privacy.eraseText')}</small></p>
+        <Sure label={say('privacy.erase')} sure={say('privacy.eraseSure')} done={() => act({ do: 'erase' })} />
       </Section>
       <Section title={say('privacy.about')}>
         <p>{host.kind === 'page' ? say('privacy.servedPage', { origin: host.origin }) : say('privacy.servedExtension')}</p>
