@@ -22,12 +22,11 @@ from hdpmf.common.protocol.documents import to_base64
 from hdpmf.common.protocol.identity import Identity, PartyKey
 from hdpmf.common.protocol.key_list import PublishedKeys, config_of
 from hdpmf.common.protocol.servers import Server, Servers
-from hdpmf.common.protocol.task import is_asked, prio_of, read_task, task_id
+from hdpmf.common.protocol.task import is_asked, read_task, task_id
 from hdpmf.errors import FederationError
 from hdpmf.models import Estimator, make_model
 from hdpmf.models.hdp_pairs import HDPPairs
-from hdpmf.private.client.outgoing import sealed_report, split_report
-from hdpmf.private.client.pairs import histories, row_of
+from hdpmf.private.client.pairs import histories, row_of, sealed_report
 from hdpmf.untrusted.aggregator.datastore import ServerDatabase
 from hdpmf.untrusted.aggregator.helper import Helper
 from hdpmf.untrusted.aggregator.hpke_keys import HpkeKeyRing
@@ -342,8 +341,7 @@ def report_of(
     task, name = read_task(document), task_id(document)
     row = row_of(task.sums, histories(ratings, weights), ratings.n_items)
     report_id = secrets.token_bytes(REPORT_ID_SIZE)
-    shares = split_report(prio_of(task, name), row, report_id, at=task.begin)
-    return sealed_report(shares, task, name, configs)
+    return sealed_report(task, name, row, report_id, at=task.begin, configs=configs)
 
 
 def _everyones_model(

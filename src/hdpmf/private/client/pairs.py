@@ -1,7 +1,12 @@
-"""Sums of what devices send in a run of pairs, with the noise of both servers. Simulated here.
+"""What devices send in a run of pairs: a report of one person's row; simulated, all rows' sums.
 
-Between machines each device sends its own row, as two shares, and each server adds its noise.
+Between machines each device sends its own row, as two shares, and each server adds its noise. To
+see what leaves a device, read ``device.seal``.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +22,10 @@ from hdpmf.common.privacy.pairs import (
 )
 from hdpmf.common.privacy.sampling import Noise
 from hdpmf.common.privacy.weights import PrivacyWeights
-from hdpmf.common.protocol.task import Linear, Pairs
+from hdpmf.common.protocol.task import Linear, Pairs, Task, configuration_of, prio_of
+
+if TYPE_CHECKING:
+    from hdpmf.common.aggregation.two_servers.dap.messages import HpkeConfig
 
 SERVERS = 2
 """Each adds the whole noise: one honest server is enough for the claim."""
@@ -72,6 +80,50 @@ def row_of(sums: Linear | Pairs, own: Histories, items: int) -> np.ndarray:
         row[sums.items + own.items] = values
         row[-1] = means[0]
     return row
+
+
+def sealed_report(
+    task: Task,
+    task_id: bytes,
+    row: np.ndarray,
+    report_id: bytes,
+    *,
+    at: int,
+    configs: tuple[HpkeConfig, HpkeConfig],
+) -> bytes:
+    """Return a report as it is uploaded: a row in two shares, each encrypted to its server.
+
+    Neither share alone tells anything. The size, and the work to make it, depend on the task only.
+    What is encrypted is bound to the task's configuration, to the report's id and to its time.
+
+    Args:
+        row: The person's whole numbers, or zeros.
+        report_id: Random. Servers count an id once, however often it is encrypted anew.
+        at: The time that the report says, a multiple of the task's precision.
+        configs: The keys of leader and helper.
+    """
+    from hdpmf.common.aggregation.two_servers.dap.hpke import input_share_info, seal
+    from hdpmf.common.aggregation.two_servers.dap.messages import (
+        InputShareAad,
+        PlaintextInputShare,
+        Report,
+        ReportMetadata,
+        Role,
+    )
+
+    prio = prio_of(task, task_id)
+    circuit: Any = prio.circuit
+    shares = prio.shard(circuit.encode(row), report_id)
+    metadata = ReportMetadata(report_id, at // task.precision)
+    configuration = configuration_of(task, task_id)
+    aad = InputShareAad(task_id, configuration, metadata, shares.public_share).encode()
+    leader, helper = (
+        seal(config, input_share_info(role), aad, PlaintextInputShare(share).encode())
+        for config, role, share in zip(
+            configs, (Role.LEADER, Role.HELPER), shares.input_shares, strict=True
+        )
+    )
+    return Report(metadata, shares.public_share, leader, helper).encode()
 
 
 def linear_sums(plan: PairsPlan, own: Histories, noise: Noise) -> tuple[np.ndarray, np.ndarray]:

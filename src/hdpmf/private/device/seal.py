@@ -48,14 +48,12 @@ from hdpmf.common.protocol.task import (
     SIGNATURE_HEADER,
     Pairs,
     Task,
-    prio_of,
     read_task,
     signed_token_request,
     token_challenge,
 )
 from hdpmf.errors import PrivacyError, ProtocolError
-from hdpmf.private.client.outgoing import sealed_report, split_report
-from hdpmf.private.client.pairs import row_of
+from hdpmf.private.client.pairs import row_of, sealed_report
 from hdpmf.private.device.decide import Sending, is_zeros
 from hdpmf.private.device.ledger import WHOLE
 from hdpmf.private.device.public import Items, items_of
@@ -182,12 +180,11 @@ def _report(state: State, joined: Joined, answer: Answer, task: Task, now: int) 
     token, servers = Token.decode(answer.token), task.servers
     row = zero_row(task) if is_zeros(state, answer.task) else own_row(state, joined, task)
     at = task.begin + (now - task.begin) // task.precision * task.precision
-    shares = split_report(prio_of(task, answer.task), row, token.report_id, at=at)
     configs = (
         config_of(servers.leader, joined.keys[0], now),
         config_of(servers.helper, joined.keys[1], now),
     )
-    body = sealed_report(shares, task, answer.task, configs)
+    body = sealed_report(task, answer.task, row, token.report_id, at=at, configs=configs)
     # Nothing here names the device.
     headers = {"content-type": MEDIA_TYPES[UploadRequest], TOKEN_HEADER: token.to_header()}
     url = servers.leader.endpoint(REPORTS_PATH.format(task_id=id_to_text(answer.task)))
