@@ -48,12 +48,15 @@ def worlds() -> dict[str, Ratings]:
     titles = [f"{title} II" if at % 4 else title for at, title in enumerate(facts.titles)]
     years = [year if at % 3 else None for at, year in enumerate(facts.years)]
     facts = replace(facts, titles=tuple(titles), years=tuple(years))
+    clicks = synthetic_world(900, 60, 12_000, rng=4, implicit=True, pull=2.0)
+    assert clicks.item_table is not None
+    audiences = tuple(("G", "PG", "")[at % 3] for at in range(clicks.n_items))
     return {
         "stars": replace(stars, item_table=facts),
         "stars from 0 to 10 of items without features": synthetic_world(
             500, 40, 8_000, rng=3, scale=(0, 10, 1), features=False
         ),
-        "clicks": synthetic_world(900, 60, 12_000, rng=4, implicit=True, pull=2.0),
+        "clicks": replace(clicks, item_table=replace(clicks.item_table, audiences=audiences)),
         "clicks of items without features": synthetic_world(
             60, 40, 900, rng=5, implicit=True, features=False
         ),
@@ -111,6 +114,8 @@ def people(world: dict[str, Any]) -> list[dict[str, Any]]:
         years = {"from_year": 1990, "to_year": 1999}
         for only in (years, {"genres": [one]}, {"not_genres": [one]}):
             found.append({"rated": rated, "keep_rated": True, "only": only})
+    if any(table["audiences"]):
+        found.append({"rated": rated, "keep_rated": False, "only": {"audience": ["G"]}})
     return found
 
 

@@ -23,7 +23,7 @@ function stateOf(world: Entry, rated: Entry[]): State {
 }
 
 const filterOf = (only: Entry): Filter => Object.fromEntries(Object.entries({
-  genres: only.genres, notGenres: only.not_genres, fromYear: only.from_year, toYear: only.to_year,
+  genres: only.genres, notGenres: only.not_genres, fromYear: only.from_year, toYear: only.to_year, audiences: only.audience,
 }).filter(([, value]) => value !== undefined))
 
 /** Python's words. */
