@@ -64,6 +64,7 @@ def test_a_link_opens_in_the_app_and_its_secret_is_sent_to_nobody(
         page.wait_for_url(f"{app}/**")
         assert page.url == f"{app}/?from=a&b#{link}"
         assert page.evaluate("document.referrer") == ""
+        context.close()  # before the servers: Chromium connects in advance
     assert len(of_shop) >= 1
     assert any("from=a&b" in each for each in of_app)
     told = "".join([*of_shop, *of_app])
@@ -83,6 +84,7 @@ def test_without_an_app_people_paste_it_and_a_link_that_is_cut_off_is_told(
         page.goto(f"{shop}/join#{DIGEST[1:]}")
         expect(page.get_by_text("cut off")).to_be_visible()
         assert page.get_by_role("textbox").count() == 0
+        page.context.close()
 
 
 def test_an_address_is_only_text() -> None:
