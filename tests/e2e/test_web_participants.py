@@ -24,6 +24,7 @@ from tests.e2e.world import PEOPLE, World
 
 WEB = Path(__file__).parents[2] / "clients" / "web"
 RATED = 5
+SAYS_NO = "desktop"
 BROWSERS = ["phone", "desktop", "firefox", "extension"]
 EVERYBODY = PEOPLE + len(BROWSERS) + 1
 Seen = dict[str, dict[str, Any]]
@@ -115,7 +116,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         browsers = stack.enter_context(Browsers(port, folder))
         world.wait(lambda: world.summary(1))
         links = {name: world.link() for name in BROWSERS}
-        joined = browsers.all("join", links=links, name="demo", count=RATED)
+        joined = browsers.all("join", links=links, name="demo", count=RATED, no=[SAYS_NO])
         said = stack.enter_context(node_service(world, folder / "service"))
         world.wait(lambda: world.service.people == EVERYBODY)
         world.begin_run()
@@ -152,8 +153,10 @@ def test_both_servers_and_the_recommender_count_everybody(story: Story) -> None:
 
 def test_what_has_left_is_one_line_and_one_sentence(story: Story) -> None:
     for name, saw in story.reported.items():
-        assert len(saw["runs"]) == 1, name
-        assert "right at most" in saw["spent"][0], name
+        (run,) = saw["runs"]
+        assert run.endswith("zeros") == (name == SAYS_NO), name
+        told = "Nothing you rated has left" if name == SAYS_NO else "right at most"
+        assert told in saw["spent"][0], name
 
 
 def test_on_the_second_day_something_is_new(story: Story) -> None:

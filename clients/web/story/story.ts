@@ -69,8 +69,8 @@ class Person {
     await (await this.page.waitForSelector('#app'))?.click()
   }
 
-  /** Join, agree that ratings take part, rate, and return the list. */
-  async join(name: string, count: number): Promise<object> {
+  /** Join, rate, say whether ratings take part, and return the list. */
+  async join(name: string, count: number, yes: boolean): Promise<object> {
     await this.sees(say('invited.title', { name }))
     const servers = await this.texts('.who .domain')
     const promise = await this.texts('.promise')
@@ -80,8 +80,8 @@ class Person {
       await this.find(`(//li[contains(@class,"rated")])[${rated + 1}]`)
     }
     await this.press(say('tab.privacy'))
-    await this.press(say('ask.yes'))
-    await this.sees(say('privacy.takesPart'))
+    await this.press(say(yes ? 'ask.yes' : 'ask.no'))
+    await this.sees(say(yes ? 'privacy.takesPart' : 'privacy.takesPartNot'))
     await this.press(say('tab.list'))
     await this.sees(say('list.nothingLeft'))
     return { servers, promise, titles: await this.titles() }
@@ -99,13 +99,12 @@ class Person {
     return {}
   }
 
-  /** Wait until so many reports with own ratings have left, and read what is said of them. */
+  /** Wait until so many reports have left, and read what is said of them. */
   async reported(n: number): Promise<object> {
-    await this.sees(say('list.left', { n }))
     await this.press(say('tab.privacy'))
-    await this.find('//summary/time')
-    const runs = await this.texts('summary:has(time)')
-    const spent = await this.texts('.promise')
+    const cell = await this.cell()
+    await cell.waitForFunction((least) => document.querySelectorAll('summary:has(time) + ul > li').length >= least, {}, n)
+    const [runs, spent] = [await this.texts('summary:has(time) > span'), await this.texts('.promise')]
     await this.press(say('tab.list'))
     return { runs, spent }
   }
@@ -206,6 +205,8 @@ interface Asked {
   readonly do: 'join' | 'look' | 'reported' | 'tomorrow'
   readonly links?: Readonly<Record<string, string>>
   readonly name?: string
+  /** Who does not let ratings take part. */
+  readonly no?: readonly string[]
   readonly count?: number
 }
 
@@ -246,7 +247,7 @@ async function done(person: Person, name: string, asked: Asked): Promise<object>
   switch (asked.do) {
     case 'join':
       await person.come(asked.links?.[name] ?? '')
-      return person.join(asked.name ?? '', asked.count ?? 0)
+      return person.join(asked.name ?? '', asked.count ?? 0, !(asked.no ?? []).includes(name))
     case 'look': return person.look()
     case 'reported': return person.reported(asked.count ?? 0)
     case 'tomorrow': return person.tomorrow()
