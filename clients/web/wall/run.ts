@@ -73,10 +73,10 @@ export async function run(name: Name, folder: string, adversary: Adversary): Pro
     const whole = `${name} ${host} ${context}`
     return { base: adversary.base, context: whole, ports: await adversary.ports(whole), names }
   }
-  const tab = async (address: string, key: string, orders: object, settle: number, tries = 3): Promise<void> => {
+  const tab = async (address: string, key: string, orders: object, settle: number, tries = 5): Promise<void> => {
     const done = `${adversary.base}/done/${encodeURIComponent(key)}`
     const close = await opened(browser, `${address}/index.html#${encodeURIComponent(JSON.stringify({ ...orders, done }))}`)
-    const said = await adversary.done(key, 20_000)
+    const said = await adversary.done(key, 8_000)
     if (said !== null) {
       await wait(settle)
       tried.push(...[...said.values()].map(Number))
