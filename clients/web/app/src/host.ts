@@ -8,6 +8,7 @@
 import {
   type Carrier, type Invitation, type Link, type Locked, type Platform, type Said, type State, type Store,
   Device, LEVELS, LockedStore, PassphraseError, PrivacyError, ProtocolError, WHOLE, join, leave, newState, opened, rate, readLink,
+  serversDigest,
 } from '@hdpmf/core'
 
 import { type Kept, Remembering, keptIn, toggled, withKept } from './kept.ts'
@@ -56,7 +57,6 @@ export class Host {
   private notice: Notice | null = null
   private acts: Promise<void> = Promise.resolve()
   private wake: () => void = () => undefined
-
   private passphrase = ''
   private begun = 0
   private drawn = 0
@@ -88,11 +88,13 @@ export class Host {
   /** Do what is due; return the seconds until there may be something to do again. */
   async step(): Promise<number> {
     let wait = LONGEST
+    const others = [...this.look.troubles].filter(([, { what }]) => what !== 'stopped')
+    this.look = { ...this.look, troubles: new Map(others) }
     try {
       wait = await this.device.step()
     } catch (error) {
       const trouble: Trouble = { what: 'stopped', why: error instanceof Error ? error.name : '' }
-      this.look = { ...this.look, troubles: new Map([[this.address, trouble]]) }
+      this.look = { ...this.look, troubles: new Map([...others, [this.address, trouble]]) }
     }
     await this.draw()
     return Math.min(wait, LONGEST)
@@ -170,8 +172,16 @@ export class Host {
     try {
       const data = await this.outside.carrier.read(link.url, link.most).catch(() => null)
       if (data === null) return this.say('no answer')
-      this.open = { invitation: opened(link, data), link }
+      const invitation = opened(link, data)
+      const before = active(state).find((each) => each.invitation.address === link.address)
       this.level = levelOf(state)
+      // Whoever opens the link once more wants their list.
+      if (before?.enrolled && serversDigest(before.invitation.servers) === serversDigest(invitation.servers)) {
+        this.adding = false
+        await this.done({ do: 'member', address: link.address })
+        return await this.turnTo('list')
+      }
+      this.open = { invitation, link }
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error
       this.say('bad link')

@@ -121,6 +121,17 @@ describe('from a link to a list', () => {
     expect((await trial.turn('privacy')).level).toBe('careful')
   })
 
+  test('who opens the same link once more sees their list', async () => {
+    const trial = await Trial.joined()
+    await trial.rate(2)
+    await trial.host.act({ do: 'link', link: trial.world.link })
+    expect(trial.last.page, 'not enrolled yet: it may be a fresh link').toBe('invited')
+    await trial.host.act({ do: 'back' })
+    await trial.pass(60)
+    await trial.host.act({ do: 'link', link: trial.world.link })
+    expect(trial.shown('list').by).toBe('list')
+  })
+
   test.each([
     ['https://films.example/', 'bad link'],
     ['https://films.example/join#AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', 'bad link'],
