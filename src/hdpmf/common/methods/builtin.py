@@ -452,6 +452,7 @@ _PAIR_SUMS = (
 
 HDP_PAIRS = Method(
     name="hdp-pairs",
+    version=1,
     label="HDP-Pairs",
     summary="sums of what goes together; epsilon is a whole person's, proved where only sums are "
     "seen",

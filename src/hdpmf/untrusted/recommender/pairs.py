@@ -47,7 +47,7 @@ STAR_COLUMNS, STAR_SHARE, STAR_REST = 30, 1.5, 0.2
 """How many directions of taste vectors are fitted to, and the variance of a rating along them, in
 stars squared, for each part of a head's square that they are; and what they leave."""
 
-SLOPE, WITHIN, FEATURE_SPREAD, LEAST_SPREAD = 0.85, 0.6, 0.3, 0.1
+SLOPE, WITHIN, FEATURE_SPREAD, LEAST_SPREAD = 0.8, 0.6, 0.3, 0.1
 """What a star of bias moves a value by, in entries of presence; the variance of a value; the
 deviation of what a feature is worth, in stars; and the least variance of biases beside that.
 
