@@ -3,13 +3,6 @@
 A command's module is imported when the command is called. It imports heavy modules inside its
 functions, so that help and tab completion answer at once. Commands show the options of every
 method, so plugins are loaded before any of them.
-
-Exit codes: 0 done; 1 a bug of ours (with its traceback); 2 a wrong option; 3 unusable ratings, or
-an unknown user; 4 a missing or damaged data set; 5 a privacy budget or weight outside its range;
-6 a malformed message; 7 a saved model that cannot be read; 8 a disk error; 9 a missing optional
-dependency; 10 training diverged; 12 a federated run that stopped; 13 a sum by two servers failed;
-14 a question was answered with no; 15 some runs of an experiment failed, the results of the others
-are saved; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -176,13 +176,6 @@ class Method:
         return self.family in ("sums", "bits")
 
     @property
-    def designs(self) -> tuple[str, ...]:
-        """The designs of its surveys, as the protocol names them."""
-        if self.family == "bits":
-            return ("L",)
-        return ("A",) if self.estimator == "hdpmf.models.one_round:HDPSum" else ()
-
-    @property
     def unit(self) -> str:
         """Whose its epsilon is: a ``rating``'s, or, where a delta goes with it, a ``person``'s."""
         return "person" if "delta" in self.options else "rating"

@@ -242,7 +242,7 @@ def _attacks(audit: Audit, target: Target, pilot: int) -> dict[str, Halves]:
         return {name: scores.split(pilot) for name, scores in scored.items()}
     if audit.view == "messages" and method.unit == "person":
         return {"everything": certain(pilot, audit.runs)}  # only sums have noise
-    design = Design(method.designs[0], audit.epsilon)
+    design = Design("L" if method.family == "bits" else "A", audit.epsilon)
     presence = {"adjacency": audit.adjacency}
     if audit.view == "final":
         halves = final_scores(target, design, pilot, audit.runs, audit.seed, **presence)
