@@ -256,7 +256,7 @@ def cell_fields(cell: Cell) -> dict[str, Any]:
             for name, summary in cell.metrics.items()
         },
         "hyperparameters": cell.hyperparameters,
-        "epsilon_status": None if cell.claim is None else cell.claim.status,
+        "epsilon_status": None if cell.claim is None else cell.claim.standing,
         "epsilon_view": None if cell.claim is None else cell.claim.view,
         "run_ids": list(cell.run_ids),
     }
@@ -336,7 +336,8 @@ def _claim_lines(cells: Iterable[Cell]) -> list[str]:
     for cell in cells:
         if cell.claim is not None:
             claim = cell.claim
-            words = f"epsilon is {claim.status.upper()} against {claim.view}"
+            whose = "" if claim.unit == "rating" else f" per {claim.unit}"
+            words = f"epsilon{whose} is {claim.status.upper()} against {claim.view}"
             key = "no privacy" if claim.epsilon is None else words
             groups.setdefault(key, {})[cell.label] = None
     lines = [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

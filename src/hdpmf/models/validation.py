@@ -205,7 +205,7 @@ def compare(
                     "model": name,
                     **_means([each.metrics for each, _ in found]),
                     "epsilon": claim.epsilon,
-                    "epsilon_is": claim.status,
+                    "epsilon_is": claim.standing,
                     "fit_seconds": round(math.fsum(seconds for _, seconds in found), 3),
                 }
             )

@@ -139,6 +139,23 @@ def test_a_caption_explains_only_what_is_in_the_table(tmp_path: Path) -> None:
         assert absent not in latex
 
 
+def test_an_epsilon_of_a_person_is_told_from_one_of_a_rating(tmp_path: Path) -> None:
+    """Both were 1, proved, in one table: the first is worth many times the second."""
+    text = TABLE.replace(
+        '["hdpmf", "mf", "hdp-sum", "user-mean", "global-mean"]', '["hdp-sum", "hdp-pairs"]'
+    )
+    write_report(run(tmp_path / "store", 'measure = "both"\n' + text), tmp_path / "out")
+    latex = (tmp_path / "out" / "latex" / "mine.tex").read_text()
+    assert "HDP-Sum$^{\\ddagger}$" in latex
+    assert "HDP-Pairs$^{\\Vert}$" in latex
+    assert "$^\\Vert$ $\\epsilon$ is proved, and a whole person's" in latex
+    lists = (tmp_path / "out" / "latex" / "mine_lists.tex").read_text()
+    assert "HDP-Pairs & proved, per person: " in lists
+    assert "HDP-Sum & proved: " in lists
+    rows = csv.DictReader(io.StringIO((tmp_path / "out" / "csv" / "mine.csv").read_text()))
+    assert [row["epsilon_status"] for row in rows] == ["proved", "proved, per person"]
+
+
 def test_the_page_says_whose_wishes_the_weights_are_and_charges_by_them(tmp_path: Path) -> None:
     own = 'name = "own"\nmethods = ["hdp-sum", "pdpmf"]\n' + HEAD.replace(
         "n_ratings", "rng = 1, n_ratings"

@@ -336,9 +336,14 @@ class PrivacyClaim:
     unit: str = "rating"
 
     @property
+    def standing(self) -> str:
+        """The status, and that epsilon is a whole person's where it is."""
+        return self.status if self.unit == "rating" else f"{self.status}, per {self.unit}"
+
+    @property
     def worth(self) -> str:
-        """The status, and that the noise was simulated where it was."""
-        return f"{self.status}, {self.noise}" if self.noise else self.status
+        """The standing, and that the noise was simulated where it was."""
+        return f"{self.standing}, {self.noise}" if self.noise else self.standing
 
     def __str__(self) -> str:
         if self.epsilon is None:

@@ -110,6 +110,12 @@ class StoredClaim(msgspec.Struct, frozen=True):
     status: str
     view: str
     reason: str
+    unit: str = "rating"  # earlier rows lack it; reports take it from the method
+
+    @property
+    def standing(self) -> str:
+        """As ``PrivacyClaim.standing``."""
+        return self.status if self.unit == "rating" else f"{self.status}, per {self.unit}"
 
 
 class Result(msgspec.Struct, frozen=True):

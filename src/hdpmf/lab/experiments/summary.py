@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from hdpmf.common.data import dataset_info, dataset_names
 from hdpmf.common.methods import METHODS
@@ -133,13 +134,15 @@ def collect(
         runs = evaluation_runs(experiment, configuration, values, x)
         ended = [results[run.id] for run in runs if run.id in results]
         order = ("failed", "diverged", "missing", "done")
+        method = METHODS[configuration.method]
+        claims = [replace(one.claim, unit=method.unit) for one in ended if one.claim is not None]
         cells.append(
             Cell(
                 experiment=experiment.name,
                 dataset=configuration.dataset,
                 dataset_title=dataset_title(configuration.dataset),
                 method=configuration.method,
-                label=METHODS[configuration.method].label,
+                label=method.label,
                 in_paper=configuration.method in experiment.paper_methods,
                 factors=configuration.factors,
                 x=None if x is None else float(x),
@@ -147,7 +150,7 @@ def collect(
                 status=worst_status(ended, len(experiment.seeds), order),
                 hyperparameters=_together(values),
                 run_ids=tuple(run.id for run in runs),
-                claim=next((one.claim for one in ended if one.claim is not None), None),
+                claim=claims[0] if claims else None,
             )
         )
     return cells

@@ -399,4 +399,4 @@ def guarantee(cell: Cell) -> str:
     if method.family == "bits":
         hidden = "values (who rated what: no guarantee against anybody with the model)"
     seen = "sums" if method.headline == "sums" else "all messages"
-    return f"proved: {hidden}; {seen} seen"
+    return f"{claim.standing}: {hidden}; {seen} seen"

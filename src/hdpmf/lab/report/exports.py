@@ -262,7 +262,7 @@ def _cells_csv(content: Content, experiment: Experiment, more: MoreColumns | Non
         row |= {key: read.plain(values[key]) if key in values else None for key in chosen}
         row |= {
             "epsilon": cell.claim and cell.claim.epsilon,
-            "epsilon_status": cell.claim and cell.claim.status,
+            "epsilon_status": cell.claim and cell.claim.standing,
             "epsilon_view": cell.claim and cell.claim.view,
         }
         row |= (more(cell) if more is not None else {}) | _summaries(cell, ranked)
