@@ -55,6 +55,7 @@ def test_a_link_opens_in_the_app_and_its_secret_is_sent_to_nobody(
         page.goto(link)
         assert page.get_by_role("heading").inner_text() == "You are invited"
         assert page.get_by_role("textbox").input_value() == link
+        expect(page.get_by_text("for one person")).to_be_visible()
         assert accessible(page, of_any_severity=True) == []
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
@@ -80,6 +81,7 @@ def test_without_an_app_people_paste_it_and_a_link_that_is_cut_off_is_told(
         page.goto(f"{shop}/join#{DIGEST}")
         expect(page.get_by_text("paste it into the app")).to_be_visible()
         assert page.get_by_role("link").count() == 0
+        expect(page.get_by_text("for one person")).to_be_hidden()
         page.goto("about:blank")
         page.goto(f"{shop}/join#{DIGEST[1:]}")
         expect(page.get_by_text("cut off")).to_be_visible()

@@ -20,6 +20,7 @@ _SCRIPT = r"""
 const link = location.href, at = (id) => document.getElementById(id);
 const whole = /^#[\w-]{43}(\.[\w-]{32})?$/.test(location.hash);
 at(whole ? "whole" : "cut").hidden = false;
+at("one").hidden = !location.hash.includes(".");
 at("link").value = link;
 at("copy").onclick = () => {
   at("link").select();
@@ -38,7 +39,8 @@ noise.</p>
 <div id="whole" hidden>
 {app}<p><label for="link">{paste}</label></p>
 <input id="link" readonly><button id="copy">Copy</button>
-<p>Before you agree, it shows who runs the two servers. An invitation is for one person.</p>
+<p>Before you agree, it shows who runs the two servers.</p>
+<p id="one">This link is for one person: pass it to nobody else.</p>
 </div>
 <p id="cut" hidden>The link is cut off: ask for the whole one.</p>
 <noscript><p>Copy the whole address of this page, and paste it into the app.</p></noscript>
