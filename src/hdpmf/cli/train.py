@@ -181,7 +181,11 @@ def remarks(model: Estimator, cost: PersonCosts | None = None) -> list[str]:
     from hdpmf.models.one_round import OneRound
 
     lines = _warnings(model)
-    lines += [] if cost is None else [f"Epsilon is per {model.privacy.unit}; {cost}. {_EXACT}"]
+    if cost is not None:
+        unit = model.privacy.unit
+        # What a person's budget costs follows from public numbers, whatever they rated.
+        exact = "" if unit == "person" else f" {_EXACT}"
+        lines.append(f"Epsilon is per {unit}; {cost}.{exact}")
     if not isinstance(model, OneRound):
         return lines
     if model.n_silent_:
