@@ -40,14 +40,12 @@ _LARGEST = 1 << 10  # of a head's weight
 _MANY, _MOST = 2500.0, 0.8  # items, and the largest share of popularity in the budget
 
 _LEAST, _LEAST_OF_STARS = 0.11, 0.15
-"""Popularity's least share, for lists alone and with stars. Lists of ratings held out within the
-training parts of ML-1M are as good with .06 to .16; more lowers the error of stars (.0013 at 4
-against .1), and lists of sparse shops (synthetic, seeds of their own) come nearer to popular."""
+"""Popularity's least share, for lists alone and with stars: held out within ML-1M's training part,
+lists are as good with .06 to .16, stars better than with .1; sparse shops want more of it."""
 
 _HEADS = 6.0
-"""Heads, in roots of people times the root of rho. Of .4 to 1 times 17 heads at that to the power
-of .38, ratings held out within the training parts like .7 to .85 best on ML-100K (NDCG@10 with
-stars by .004) and 1 on ML-1M at a person's 8: this is as many there, and fewer below."""
+"""Heads, in roots of people times the root of rho: near the best of .4 to 1 times 17 at that to the
+power of .38, on ratings held out within the training parts of ML-100K and ML-1M."""
 
 _FEW, _HALF = 110.0, 0.5
 """Popularity's share for lists alone where people are few: in all of people times the root of rho,
@@ -87,7 +85,6 @@ class PairsPlan:
         linear: Deviation of one server's noise on a sum of presence.
         values: The same for values; 0 without stars.
         pairs: The same for a product of two entries; that of a square is larger by root two.
-
     """
 
     people: int
@@ -195,13 +192,10 @@ def make_plan(
     popular = min(max(1.6 * size ** (-1 / 3), _LEAST), 0.3)
     # Where few people choose among many items, popular ones hardly stand out from all the noise.
     many = max(1.0, min(items / _MANY, items / size))
-    alone = max(popular, min(_FEW / size, _HALF))
-    share = {"linear": min(alone * many, _MOST), "values": 0.0}
-    if stars:
-        own = min(min(max(popular, _LEAST_OF_STARS), 0.25) * many, _MOST)
-        share = {"linear": own, "values": min(0.45, 0.75 * (1 - own))}
-    share["pairs"] = 1.0 - sum(share.values())
-    linear, pairs = limit_of(LINEAR_BITS), limit_of(PAIR_BITS)
+    alone, beside = min(_FEW / size, _HALF), min(max(popular, _LEAST_OF_STARS), 0.25)
+    linear = min((beside if stars else max(popular, alone)) * many, _MOST)
+    values = min(0.45, 0.75 * (1 - linear)) if stars else 0.0
+    limit = limit_of(LINEAR_BITS) / (2 * rho)
     return PairsPlan(
         people=people,
         items=items,
@@ -209,9 +203,9 @@ def make_plan(
         stars=stars,
         rho=rho,
         kappa=kappa,
-        linear=math.ceil(math.sqrt(linear / (2 * share["linear"] * rho))),
-        values=math.ceil(math.sqrt(linear / (2 * share["values"] * rho))) if stars else 0,
-        pairs=math.ceil(pairs / (2 * math.sqrt(share["pairs"] * rho))),
+        linear=math.ceil(math.sqrt(limit / linear)),
+        values=math.ceil(math.sqrt(limit / values)) if stars else 0,
+        pairs=math.ceil(limit_of(PAIR_BITS) / (2 * math.sqrt((1 - linear - values) * rho))),
     )
 
 
@@ -377,8 +371,7 @@ def presence_rho(plan: PairsPlan, beta: float = 1.0, gamma: float = 1.0) -> floa
         beta: The person's weight.
         gamma: The item's.
     """
-    _, own, _ = _linear_reach(plan.kappa, beta, gamma)
-    linear = own**2 / plan.linear**2
+    linear = (_linear_reach(plan.kappa, beta, gamma)[1] / plan.linear) ** 2
     return linear + _pairs_rho(plan, beta, gamma) + _values_rho(plan, beta, gamma, present=False)
 
 

@@ -66,12 +66,11 @@ def pairs_scores(
             moved = [(*linear[world], pairs[world]) for world in (0, 1)]
             rows.append(_seen(plan, answer, moved, view))
         scored.append(np.array(rows))
-    weight = float(target.weights[target.row])
+    none, one = scored
+    scores = Scores(none[:, 0], one[:, 0])
     if view == "final":
-        return discriminated(scored[0], scored[1], pilot).split(pilot), _cost(
-            plan, adjacency, weight
-        )
-    return Scores(scored[0][:, 0], scored[1][:, 0]).split(pilot), _cost(plan, adjacency, weight)
+        scores = discriminated(none, one, pilot)
+    return scores.split(pilot), _cost(plan, adjacency, float(target.weights[target.row]))
 
 
 def _seen(
