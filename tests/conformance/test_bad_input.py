@@ -19,12 +19,16 @@ import pytest
 from scipy import sparse
 
 from hdpmf import (
+    BiasedMF,
+    HDPPairs,
     HDPSum,
     ItemFilter,
     ItemTable,
+    PrivacySpec,
     PrivacyWeights,
     Ratings,
     UserMean,
+    grid_search,
     load_dataset,
     make_model,
 )
@@ -177,6 +181,13 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "an item for a filter": (lambda: ItemFilter(items=3), "items is a list of ids"),
     "a year in text": (lambda: ItemFilter(from_year="1990"), "a year is a whole number"),
     "now in words": (lambda: MODEL.recommend(1, now="today"), "seconds since 1970"),
+    "no time for now": (lambda: MODEL.recommend(1, now=float("nan")), "seconds since 1970"),
+    "delta 1": (lambda: HDPPairs(delta=1).fit(WORLD), "a positive number of at most 0.1, not 1"),
+    "weights of a frame": (lambda: PrivacyWeights.uniform(FRAME), "make some with Ratings.of"),
+    "groups of a frame": (lambda: PrivacySpec().draw(FRAME), "make some with Ratings.of"),
+    "a weight in text": (lambda: PrivacyWeights.uniform(WORLD, "1"), "weights are numbers above"),
+    "weights in text": (lambda: PrivacyWeights.from_parts(WORLD, users=["a"]), "are numbers above"),
+    "one value for a grid": (lambda: grid_search(BiasedMF(), WORLD, {"reg": 0.1}), "are a list"),
     "features off": (lambda: HDPSum(features="off").fit(WORLD), "True, False or 'auto', and there"),
     "features none": (lambda: HDPSum(features=None).fit(WORLD), "True, False or 'auto', not None"),
     "weights in words": (lambda: MODEL.update([(1, 1, 3)], weights="a"), "privacy weights, which"),

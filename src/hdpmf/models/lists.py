@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
+from datetime import date
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
 from hdpmf.common.base.progress import progress_bar
 from hdpmf.common.data import Id, ItemFilter, RatingsLike
+from hdpmf.common.data.checks import times
 from hdpmf.errors import ConfigError, RatingsError, hint
 from hdpmf.models.fitted import FittedModel, column, first_times, is_one_id, reading
 from hdpmf.models.result_tables import RecommendedList, RecommendedLists
@@ -82,7 +84,7 @@ class Lists(FittedModel):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
-        now: float | None = None,
+        now: float | date | None = None,
         progress: bool | None = None,
     ) -> RecommendedList: ...
 
@@ -94,7 +96,7 @@ class Lists(FittedModel):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
-        now: float | None = None,
+        now: float | date | None = None,
         progress: bool | None = None,
     ) -> RecommendedLists: ...
 
@@ -105,7 +107,7 @@ class Lists(FittedModel):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
-        now: float | None = None,
+        now: float | date | None = None,
         progress: bool | None = None,
     ) -> RecommendedList | RecommendedLists:
         """The ``n`` best items for a user, best first: what they would choose and like, and why.
@@ -115,8 +117,8 @@ class Lists(FittedModel):
             n: How many items.
             keep_rated: Whether items that the user has rated may be in the list.
             only: What items have to be like: genres, years, or an explicit choice.
-            now: When the lists are asked for, in seconds since 1970: what was rated shortly before
-                counts more. None: all ratings count alike.
+            now: When the lists are asked for, in seconds since 1970 or a datetime: what was rated
+                shortly before counts more. None: all ratings count alike.
             progress: Whether to show a bar for several users, on a terminal or in a notebook; None:
                 in a notebook.
 
@@ -144,7 +146,7 @@ class Lists(FittedModel):
         *,
         keep_rated: bool = False,
         only: ItemFilter | None = None,
-        now: float | None = None,
+        now: float | date | None = None,
     ) -> Iterator[tuple[Id, list[Recommendation]]]:
         """Yield each user with their list; memory does not grow with the number of users."""
         self._check_fitted()
@@ -153,8 +155,12 @@ class Lists(FittedModel):
             raise ConfigError(
                 f'only is an ItemFilter, as ItemFilter(genres=["Drama"]), not {only!r}'
             )
-        if now is not None and not isinstance(now, (int, float, np.number)):
-            raise ConfigError(f"now is a number of seconds since 1970, as time.time(), not {now!r}")
+        if now is not None:
+            try:
+                now = int(times("now", [now])[0])
+            except RatingsError:
+                what = "seconds since 1970, as time.time(), or a datetime"
+                raise ConfigError(f"now is a time, {what}, not {now!r}") from None
         codes = self._user_codes(column(users))
         model = self if now is None else self._at_time(now)
         made = model._list_maker().lists(codes, n, keep_rated=keep_rated, only=only)

@@ -438,6 +438,9 @@ def grid_search(
         DivergedError: Training diverged for every combination.
     """
     ratings = as_ratings(data)
+    for name, choices in grid.items():
+        if isinstance(choices, str) or not hasattr(choices, "__len__"):
+            raise ConfigError(f"values to try for {name} are a list, not {choices!r}")
     empty = [name for name, values in grid.items() if not len(values)]
     if not grid or empty:
         raise ConfigError(f"there is nothing to try{f' for {empty[0]}' if empty else ''}")

@@ -106,7 +106,8 @@ class Option:
             return f"a whole number from {self.least or 0:g}" + (
                 "" if self.most is None else f" to {self.most:g}"
             )
-        return "a positive number" if self.above == 0 else "0 or a positive number"
+        most = "" if self.most is None else f" of at most {self.most:g}"
+        return f"{'a' if self.above == 0 else '0 or a'} positive number{most}"
 
 
 def option(default: Any, help: str, kind: type | None = None, **about: Any) -> Any:

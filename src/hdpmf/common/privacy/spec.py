@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpmf.common.data import Ratings
-from hdpmf.common.privacy.weights import PrivacyWeights
+from hdpmf.common.privacy.weights import PrivacyWeights, check_ratings
 from hdpmf.errors import PrivacyError
 
 
@@ -107,6 +107,7 @@ class PrivacySpec:
         Group sizes are the ratios times the number of users (items), rounded; who is in which group
         is random.
         """
+        check_ratings(ratings)
         generator = np.random.default_rng(rng)
         beta = _draw(self.user_groups, ratings.n_users, generator)
         gamma = _draw(self.item_groups, ratings.n_items, generator)

@@ -58,6 +58,7 @@ class PrivacyWeights:
     @classmethod
     def from_parts(cls, ratings: Ratings, users: Any = 1.0, items: Any = 1.0) -> PrivacyWeights:
         """Weights per user and per item: a mapping from ids, an array in id order, or a number."""
+        check_ratings(ratings)
         return cls(
             ratings.users,
             ratings.items,
@@ -73,7 +74,8 @@ class PrivacyWeights:
     @classmethod
     def per_rating(cls, ratings: Ratings, weights: Iterable[float]) -> PrivacyWeights:
         """One weight for each row of ``ratings``, in its order."""
-        given = _checked(np.asarray(weights, dtype=np.float64), len(ratings), "rating")
+        check_ratings(ratings)
+        given = _checked(weights, len(ratings), "rating")
         counts = ratings.user_counts()
         totals = np.bincount(ratings.user_codes, given, ratings.n_users)
         beta = np.where(counts > 0, totals / np.maximum(counts, 1), 1.0)
@@ -179,14 +181,29 @@ def _spread(given: Any, index: IdIndex, kind: str) -> np.ndarray:
                 "none; give each exactly one"
             )
         out = np.empty(len(index))
-        out[positions] = list(given.values())
+        out[positions] = _numbers(list(given.values()), kind)
         return out
-    array = np.asarray(given, dtype=np.float64)
+    array = _numbers(given, kind)
     return np.full(len(index), array) if array.ndim == 0 else array
 
 
+def check_ratings(ratings: object) -> None:
+    """Refuse what weights cannot be for."""
+    if not isinstance(ratings, Ratings):
+        raise RatingsError(
+            f"weights are of Ratings, not of a {type(ratings).__name__}; make some with Ratings.of"
+        )
+
+
+def _numbers(weights: Any, kind: str) -> np.ndarray:
+    array = np.asarray(weights)
+    if array.dtype.kind not in "iuf":
+        raise PrivacyError(f"{kind} weights are numbers above 0 and at most 1, not {array.dtype}")
+    return array.astype(np.float64)
+
+
 def _checked(weights: Any, expected: int, kind: str) -> np.ndarray:
-    array = np.array(weights, dtype=np.float64)
+    array = _numbers(weights, kind)
     if array.shape != (expected,):
         raise PrivacyError(
             f"expected one weight for each of {expected} {kind}s, got an array of shape "
