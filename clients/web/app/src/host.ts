@@ -37,8 +37,6 @@ const HOUR = 3600
 /** A visit is another one after so long. */
 const AWAY = 4 * HOUR
 const LONGEST = 600
-/** So many titles at the top are remembered, to say what is new. */
-const REMEMBERED = 60
 
 interface Open {
   readonly invitation: Invitation
@@ -269,7 +267,7 @@ export class Host {
   /** Remember what the list shows, and, where the last look is long ago, what it showed then. */
   private async visit(): Promise<void> {
     const { address } = this
-    const top = (await this.shelves().catch(() => null))?.top(REMEMBERED) ?? []
+    const top = (await this.shelves().catch(() => null))?.top(PAGE) ?? []
     if (top.length === 0) return
     const at = Math.floor(this.outside.now())
     await this.change((state) => {

@@ -36,7 +36,6 @@ export const FIRST_LOOK: Look = {
   tab: 'list', pick: NO_PICK, search: '', mine: false, count: PAGE, ratedBefore: new Set(), still: [], troubles: new Map(),
 }
 const STRIP = 5
-const NEW_AMONG = 24
 const MOST_FRESH = 3
 const MOST_KNOWN = 600
 const [MOST_NAME, MOST_TITLE, MOST_GENRE] = [80, 160, 40]
@@ -110,7 +109,7 @@ export class Shelves {
     this.trouble = look.troubles.get(address) ?? null
     this.since = kept.visits[address]?.since ?? null
     const known = new Set(this.since?.top)
-    const near = this.since === null || look.tab !== 'list' ? [] : this.top(NEW_AMONG)
+    const near = this.since === null || look.tab !== 'list' ? [] : this.top(PAGE)
     this.fresh = new Set(near.filter((id) => !known.has(id)))
   }
 
@@ -127,7 +126,7 @@ export class Shelves {
     return items === null || !(items.scale_low === 0 && items.scale_high === 1 && items.scale_step === null)
   }
 
-  /** The ids at the top of the list, as they are kept between visits. */
+  /** The first ids of the list: so many are seen at once, and remembered until the next visit. */
   top(count: number): string[] {
     return this.best(count, NO_PICK).map(({ item }) => item)
   }
@@ -210,7 +209,10 @@ export class Shelves {
 
   private nameOf(id: string): string {
     const position = this.items?.positions.get(id)
-    return tame((position === undefined ? '' : this.items?.titles[position]) || id, MOST_TITLE)
+    if (position === undefined) return tame(id, MOST_TITLE)
+    const { titles, years } = this.items as Items
+    // Many catalogues have the year in the title as well.
+    return tame((titles[position] || id).replace(` (${years[position]})`, ''), MOST_TITLE)
   }
 
   /** A rating on the recommender's scale as stars from 1 to 5. */

@@ -149,7 +149,7 @@ const arcs: Motif = (draws) =>
 /** What says most of a title comes first: half of all are dramas or comedies. */
 const MOTIFS: readonly (readonly [RegExp, number, Motif])[] = [
   [/anim|child|famil|kinder/i, 11, blocks],
-  [/docu|essay|science\b|sach/i, 12, bars],
+  [/docu|essay|science$|sach/i, 12, bars],
   [/west/i, 7, mesas],
   [/horror|ghost|gothic/i, 5, teeth],
   [/sci|space|future|zukunft/i, 0, rings],
