@@ -48,6 +48,8 @@ def test_citations_are_those_of_the_repository(call: Call) -> None:
         assert f"{{{said}}}" in paper
     for field in ("title", "license"):
         assert re.findall(rf"^{field}: \"?([^\"\n]+)", about, re.MULTILINE)[0] in software
+    for doi in re.findall(r"^doi: (.+)$", about, re.MULTILINE):
+        assert f"doi     = {{{doi}}}" in software
 
 
 def test_every_extra_says_what_it_is_for() -> None:
