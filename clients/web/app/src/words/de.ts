@@ -18,7 +18,7 @@ export const de: Words = {
   'start.busy': 'Die Einladung wird gelesen …',
 
   'invited.title': '{name} lädt dich ein',
-  'invited.what': 'Bewerte, was du kennst; deine Liste entsteht auf diesem Gerät. Sagst du später ja, gehen deine Bewertungen unter Rauschen in Summen ein. {name} sieht nur die Summen.',
+  'invited.what': 'Bewerte, was du kennst; deine Liste entsteht auf diesem Gerät. Sagst du später ja, gehen deine Bewertungen unter Rauschen in Summen ein; {name} sieht von ihnen nur die Summen.',
   'invited.who': 'Wer beteiligt ist',
   'invited.asks': 'fragt und veröffentlicht',
   'invited.sums': 'summiert versiegelte Berichte',

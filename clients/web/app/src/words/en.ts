@@ -16,7 +16,7 @@ export const en = {
   'start.busy': 'Reading the invitation …',
 
   'invited.title': '{name} invites you',
-  'invited.what': 'Rate what you know; your list is made on this device. If you say yes later, your ratings take part in sums under noise. {name} sees the sums only.',
+  'invited.what': 'Rate what you know; your list is made on this device. If you say yes later, your ratings take part in sums under noise; {name} sees nothing of them but the sums.',
   'invited.who': 'Who is involved',
   'invited.asks': 'asks, and publishes',
   'invited.sums': 'sums sealed reports',
