@@ -3,16 +3,14 @@
     python benchmarks/times.py                              # ML-100K, five seeds
     python benchmarks/times.py --data ml-1m --seeds 3
     python benchmarks/times.py --constants                  # weights of recent ratings
-    python benchmarks/times.py --periods                    # popularity of recent periods
 
 Tested on are each person's last fifth (``user-time``) and the last fifth of all (``time``). Weights
 are the paper's, epsilon is 1. Stars: MSE over all test ratings. Lists of ten: NDCG and recall, once
 with all ratings alike and once as they are made at the time of the user's first test rating
 (``in_time``). Lists are measured for users with a training rating, which with ``time`` are few.
 
-``--constants`` and ``--periods`` hold out the last fifth of the training part in the same way and
-never look at test ratings. A period is one run: each rating is in the sums of one, so it pays once,
-and each run has its whole noise.
+``--constants`` holds out the last fifth of the training part in the same way and never looks at
+test ratings.
 """
 
 from __future__ import annotations
@@ -29,16 +27,8 @@ from unittest.mock import patch
 import numpy as np
 
 from hdpmf import PrivacySpec, Ratings, load_dataset, make_model
-from hdpmf.common.model.device_fit import correct_popularity
-from hdpmf.common.model.taste import taste_columns
-from hdpmf.common.privacy.coding import WEIGHT_SCALE, WEIGHT_UNITS
-from hdpmf.models import Estimator
-from hdpmf.models.ranking_metrics import rank
 from hdpmf.private.client import recency
-from hdpmf.private.client.ranking import ChooseAndLike
-from hdpmf.untrusted.recommender.deconvolution import deconvolve
 from lists import find_data
-from years import Replay
 
 Row = dict[str, Any]
 SPLITS = ("user-time", "time")
@@ -123,38 +113,6 @@ def constants(data: str, seeds: int) -> Iterator[str]:
                 yield f"{data} {split} {method} {name}: {statistics.mean(found):.4f}"
 
 
-def periods(data: str, seed: int) -> Iterator[str]:
-    """Lists of hdp-sum within training, by popularity of recent periods."""
-    train, test = parts(data, "time", within=True)
-    replay = Replay(train, PrivacySpec().draw(train, rng=seed), 1.0, seed)
-    rated = np.bincount(train.item_codes, minlength=train.n_items) > 0
-
-    def ndcg(model: Estimator, popularity: np.ndarray) -> float:
-        names, columns = taste_columns(model.fit_, popularity)
-        order = ChooseAndLike(model.devices_, model._predicted, popularity, columns, names)
-        positions = np.arange(train.n_items)
-        return float(
-            rank(model.devices_, rated.copy(), order.scores, test, positions, 10).summary()["ndcg"]
-        )
-
-    for n_runs in (1, 2, 4, 8):
-        runs = replay.runs("number", n_runs, 1)
-        model = replay.model(replay.weighed(runs))
-        line = f"{data} seed {seed}, {n_runs} periods: MSE {model.score(test)['mse']:.4f}; NDCG of "
-        line += f"all years {ndcg(model, model._popularity()):.4f}"
-        last = replay.cut("number", n_runs) == n_runs - 1
-        exact = np.bincount(train.item_codes[last], minlength=train.n_items).astype(np.float64)
-        line += f", of the last period without noise {ndcg(model, exact):.4f}"
-        sums = np.array([run.answer.weights / WEIGHT_UNITS for run in runs])
-        for kept in (0.0, 0.25, 0.5, 0.75) if n_runs > 1 else ():
-            factors = kept ** np.arange(n_runs)[::-1]
-            scale = WEIGHT_SCALE * float(np.sqrt((factors**2).sum()))
-            recent = deconvolve(factors @ sums, scale).size_biased
-            recent = correct_popularity(recent, model.devices_.gamma, scale)
-            line += f", released and {kept:g} of each one before {ndcg(model, recent):.4f}"
-        yield line
-
-
 def main() -> None:
     """Measure, and print a table or JSON."""
     parser = argparse.ArgumentParser(
@@ -164,17 +122,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--constants", action="store_true")
-    parser.add_argument("--periods", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     find_data()
-    if given.constants or given.periods:
-        lines = (
-            constants(given.data, given.seeds)
-            if given.constants
-            else (line for seed in range(given.seeds) for line in periods(given.data, seed))
-        )
-        for line in lines:
+    if given.constants:
+        for line in constants(given.data, given.seeds):
             print(line, flush=True)
         return
     rows: list[Row] = []
