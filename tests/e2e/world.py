@@ -76,14 +76,20 @@ class World:
         self.deployment.start("participants", PROGRAM, str(self._others))
 
     def wait_for_task(self) -> None:
-        """Wait until another task than at the last call is published."""
+        """Wait until another task than at the last call is published, and has begun."""
+        public = self.service.path / "public"
 
-        def published() -> bool:
-            task = json.loads((self.service.path / "public" / "index.json").read_bytes())["task"]
-            before, self._task = self._task, task or self._task
-            return self._task != before
+        def begun() -> bool:
+            task = json.loads((public / "index.json").read_bytes())["task"]
+            if task in ("", self._task):
+                return False
+            begin = json.loads((public / f"task-{task}.json").read_bytes())["begin"]
+            if time.time() < begin + 1:
+                return False  # a device looks again only after minutes
+            self._task = task
+            return True
 
-        self.wait(published)
+        self.wait(begun)
 
     def summary(self, number: int = 1) -> dict[str, Any] | None:
         """What came of a run; None if it has not ended."""

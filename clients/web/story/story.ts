@@ -131,7 +131,7 @@ class Away extends Person {
     await this.page.goto('about:blank')
     // Sooner than the ten minutes of what ships.
     await (await this.behind()).evaluate(
-      () => chrome.alarms.create('wake', { delayInMinutes: 0.02, periodInMinutes: 0.1 }))
+      () => chrome.alarms.create('wake', { delayInMinutes: 0.02, periodInMinutes: 0.25 }))
     return {}
   }
 
@@ -143,6 +143,19 @@ class Away extends Person {
     await this.visit()
     return super.reported(n)
   }
+}
+
+/** Runs in the page: what the device intends with the last task, for who looks into a failure. */
+async function moments(): Promise<string> {
+  const [{ name }] = await indexedDB.databases()
+  const opened = indexedDB.open(name ?? '')
+  await new Promise((resolve) => { opened.onsuccess = resolve })
+  const read = opened.result.transaction('device').objectStore('device').get('state')
+  await new Promise((resolve) => { read.onsuccess = resolve })
+  opened.result.close()
+  const { ledger, joined: [{ answer, seen }] } = read.result.state
+  const { tokenAt, reportAt, end, token, promised, tries, again, done } = answer
+  return JSON.stringify({ now: Date.now() / 1000, tokenAt, reportAt, end, token: token.length, promised, tries, again, done, seen, lines: ledger.length })
 }
 
 /** Runs behind the extension: how many reports its state says have left. */
@@ -225,6 +238,7 @@ async function story(): Promise<void> {
         } catch (error) {
           const path = `${process.argv[3]}/${name}.png` as const
           await person.page.screenshot({ path }).catch(() => null)
+          console.error(name, await person.page.evaluate(moments).catch(() => 'has no page'))
           console.error(`${name}, ${asked.do}: ${error} (${path})`)
           throw error
         }
