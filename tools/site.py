@@ -41,6 +41,7 @@ def places(root: Path) -> dict[Path, Path]:
         Path(name): Path(name.lower())
         for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
     }
+    found[Path("clients/web/README.md")] = Path("app.md")
     found[Path("clients/web/core/README.md")] = Path("core.md")
     found[Path("spec/wire.md")] = Path("wire.md")
     for path in sorted((root / "docs").rglob("*")):

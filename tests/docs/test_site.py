@@ -94,7 +94,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("pyproject.toml", "mkdocs.yml", *(path.name for path in ROOT.glob("*.md"))):
         shutil.copy(ROOT / name, folder / name)
-    for name in ("spec/wire.md", "clients/web/core/README.md", "clients/web/examples/node"):
+    web = ("README.md", "core/README.md", "examples/node")
+    for name in ("spec/wire.md", *(f"clients/web/{own}" for own in web)):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
