@@ -182,6 +182,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "a year in text": (lambda: ItemFilter(from_year="1990"), "a year is a whole number"),
     "now in words": (lambda: MODEL.recommend(1, now="today"), "seconds since 1970"),
     "no time for now": (lambda: MODEL.recommend(1, now=float("nan")), "seconds since 1970"),
+    "no callbacks": (lambda: BiasedMF().fit(WORLD, callbacks=3), "functions, in a list"),
     "delta 1": (lambda: HDPPairs(delta=1).fit(WORLD), "a positive number of at most 0.1, not 1"),
     "weights of a frame": (lambda: PrivacyWeights.uniform(FRAME), "make some with Ratings.of"),
     "groups of a frame": (lambda: PrivacySpec().draw(FRAME), "make some with Ratings.of"),
@@ -202,6 +203,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "dates beside columns": (lambda: told(Ratings.from_arrays([1], [1], [2], timestamps=[
         dt.date(2021, 1, 1)])), "[1609459200]"),
     "a file for a data set": (lambda: load_dataset(__file__), "read it with Ratings.read"),
+    "no data set": (lambda: load_dataset(None), "unknown data set None"),
     "a data set that is near": (lambda: load_dataset("ml-20m"), "did you mean"),
     "no title, no genre": (lambda: ItemTable.of(ITEMS.assign(
         title=["One", np.nan], genres=[np.nan, "a|b"])).genres, "OK ((), ('a', 'b'))"),

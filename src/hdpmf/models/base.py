@@ -94,6 +94,8 @@ class Estimator(Lists, LaterRatings):
         check(self)
         if scale is not None and isinstance(train, Ratings):
             raise ConfigError("these ratings know their own scale; leave scale out")
+        if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+            raise ConfigError("callbacks are functions, in a list")
         ratings = self._taken(train, scale, again=True)
         if items is not None:
             ratings = ratings.describe(described_items(items, ratings.items))

@@ -113,7 +113,7 @@ def dataset_info(name: str) -> DatasetInfo:
     Raises:
         DatasetError: There is none of that name.
     """
-    if name not in REGISTRY and os.path.isfile(name):
+    if name not in REGISTRY and isinstance(name, str | Path) and os.path.isfile(name):
         raise DatasetError(f"{name} is a file and no data set; {hint('file')}")
     return REGISTRY.named(name)
 
