@@ -39,7 +39,7 @@ class World:
     """Use as a context; its processes end with it."""
 
     def __init__(self, folder: Path, *, people: int = PEOPLE, **settings: Any) -> None:
-        ratings = load_dataset("synthetic", n_users=200, n_items=120, n_ratings=8000)
+        ratings = load_dataset("synthetic", n_users=200, n_items=200, n_ratings=12_000)
         others = only_users(ratings, np.arange(ratings.n_users) < people)
         self.parties = Parties.set_up(folder, ratings, 2, **settings)
         self._task = ""
