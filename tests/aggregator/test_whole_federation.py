@@ -47,7 +47,7 @@ def hdpmf(*arguments: object) -> None:
 def test_people_join_by_links_and_the_model_comes_back(tmp_path: Path) -> None:
     items, shop, links = tmp_path / "items.csv", tmp_path / "shop", tmp_path / "links"
     items.write_text("item,title\n" + "".join(f"{number},Film {number}\n" for number in range(8)))
-    hdpmf("recommender", "init", shop, "--items", items, "--name", "shop", "--port", free_port())
+    hdpmf("recommender", "init", shop, "--items", items, "--name", "shop", "--listen", free_port())
     rules = Rules(minimum=2, lease=2.0)
     with Pair(tmp_path, rules=rules) as pair, ExitStack() as stack:
         servers = tmp_path / "servers.json"

@@ -24,7 +24,7 @@ OPTIONS = {
         "North",
         "--name",
         "localhost",
-        "--port",
+        "--listen",
         9501,
     ),
     "helper": (
@@ -34,7 +34,7 @@ OPTIONS = {
         "South",
         "--name",
         "sums.south.example",
-        "--port",
+        "--listen",
         9502,
     ),
 }

@@ -45,15 +45,6 @@ def test_status_counts_who_is_enrolled(call: Call, folder: Path) -> None:
     assert (state["runs"], state["model"], state["name"]) == ([], None, "shop")
 
 
-def test_a_data_sets_items_and_scale(call: Call, tmp_path: Path) -> None:
-    made = call(
-        "recommender", "init", tmp_path / "r", "--data", "synthetic", "--reach", "films.example",
-        "--json",
-    ).json  # fmt: skip
-    assert made["items"] == 400
-    assert made["address"] == "https://films.example:9443"
-
-
 def test_it_proposes_what_a_run_asks_of_a_person(
     call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,9 @@ from .conftest import Call
 
 pytest.importorskip("cryptography")
 
+from hdpmf.cli.options import host_and_port
 from hdpmf.cli.output import json_output, note
-from hdpmf.cli.recommender_run import _address, _log
+from hdpmf.cli.recommender_run import _log
 from hdpmf.errors import ConfigError
 from hdpmf.untrusted.service.metrics import Metrics
 
@@ -47,9 +48,9 @@ def test_with_json_every_line_of_the_log_is_json_notes_too(
 
 
 def test_counts_are_served_on_this_machine_unless_said_otherwise() -> None:
-    assert _address("9500") == ("127.0.0.1", 9500)
-    assert _address("0.0.0.0:9500") == ("0.0.0.0", 9500)
-    assert _address("[::1]:9500") == ("::1", 9500)
+    assert host_and_port("9500") == ("127.0.0.1", 9500)
+    assert host_and_port("0.0.0.0:9500") == ("0.0.0.0", 9500)
+    assert host_and_port("[::1]:9500") == ("::1", 9500)
     for wrong in ("", "here", "9500:", "99999", "-1"):
         with pytest.raises(ConfigError, match="PORT"):
-            _address(wrong)
+            host_and_port(wrong)

@@ -6,13 +6,13 @@ wait_for() { n=0; until "$@" > /dev/null 2>&1; do n=$((n + 1)); [ $n -lt 75 ]; s
 
 for role in leader helper; do
     port=$([ $role = leader ] && echo 19444 || echo 19445)
-    hdpmf aggregator init $role --role $role --organisation $role --name localhost --port $port
+    hdpmf aggregator init $role --role $role --organisation $role --name localhost --listen $port
 done > /dev/null
 hdpmf aggregator pair leader helper/card.json --same-host > /dev/null
 hdpmf aggregator pair helper leader/card.json --same-host > /dev/null
 seq 0 29 | sed 's/.*/&,Film &/; 1i item,title' > films.csv
 hdpmf recommender init recommender --name shop --items films.csv --scale 1 5 --step 1 \
-    --port 19443 > /dev/null
+    --listen 19443 > /dev/null
 hdpmf recommender servers recommender leader/servers.json --same-host > /dev/null
 for role in leader helper; do
     hdpmf aggregator admit $role recommender/collector-card.json > /dev/null

@@ -259,8 +259,8 @@ def rehearse_installation(folder: Path, log: Path) -> None:
 
 
 PROXIED = TRIAL | {
-    " --host 0.0.0.0": " --behind-proxy",
-    " --port 9443": "",
+    " --listen 0.0.0.0:9444": " --behind-proxy",
+    " --listen 0.0.0.0:9443": " --behind-proxy",
     " --authority authority.pem": "",
 }
 PROXIES = {"library": "library-caddy", "university": "university-caddy", "shop": "shop-nginx"}

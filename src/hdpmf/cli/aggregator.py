@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options import (
     BehindProxy,
+    Listen,
     SameHost,
     argument,
     command,
+    host_and_port,
     option,
     read_bytes,
     run_option,
@@ -38,8 +40,7 @@ def init(
     role: Annotated[RoleName, option("Devices upload to the leader.")],
     organisation: Annotated[str, option("Who runs it.", "NAME")],
     name: Annotated[str, option("Host name or address under which everybody reaches it.", "HOST")],
-    port: Annotated[int, option("Port to listen on.")] = 9444,
-    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
+    listen: Listen = "127.0.0.1:9444",
     proxy: BehindProxy = False,
     database: Annotated[
         str,
@@ -53,6 +54,7 @@ def init(
     """Set up a server: its keys, and the card that it gives to everybody."""
     from hdpmf.untrusted.aggregator.folder import AggregatorConfig, AggregatorFolder
 
+    host, port = host_and_port(listen)
     config = AggregatorConfig(
         role=role.value,
         organisation=organisation,

@@ -204,6 +204,17 @@ Yes = Annotated[bool, option("Do not ask.", None, "--yes", "-y")]
 ModelFolder = Annotated[Path, argument("A model that hdpmf train saved.", "FOLDER")]
 RecommenderFolder = Annotated[Path, argument("The recommender's folder.", "FOLDER")]
 
+Listen = Annotated[str, option("Address and port to listen on.", "[HOST:]PORT")]
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Return what ``[HOST:]PORT`` says; without a host this machine alone is meant."""
+    host, _, port = text.rpartition(":")
+    if not (port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"{text!r} is no address to listen on; write it as PORT or HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 BehindProxy = Annotated[
     bool,
     option(

@@ -11,44 +11,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from hdpmf.cli.options import (
     BehindProxy,
-    DatasetName,
+    Listen,
     RecommenderFolder,
     SameHost,
     Scale,
     argument,
     command,
+    host_and_port,
     option,
     read_bytes,
     warn_about_servers,
 )
-from hdpmf.cli.output import Block, Result, Table, note
+from hdpmf.cli.output import Block, Result, Table
 from hdpmf.errors import ConfigError, needs
 from hdpmf.untrusted.service.folder import UNNAMED
 
 if TYPE_CHECKING:
-    from hdpmf.common.protocol import CatalogueTable
     from hdpmf.untrusted.service.folder import ServiceFolder
 
 
 @command
 def init(
     folder: RecommenderFolder,
-    name: Annotated[
-        str, option("What people know it by: in invitations, before they agree to anything.")
-    ] = UNNAMED,
     items: Annotated[
-        Path | None,
+        Path,
         option(
             "The items: CSV, TSV or Parquet with ids and, if known, title, genres, year.", "FILE"
         ),
-    ] = None,
-    data: DatasetName = None,
+    ],
+    name: Annotated[
+        str, option("What people know it by: in invitations, before they agree to anything.")
+    ] = UNNAMED,
     scale: Scale = None,
-    step: Annotated[
-        float | None, option("Between neighbouring ratings.", "STEP", default="1")
-    ] = None,
-    host: Annotated[str, option("Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, option("Port to listen on.")] = 9443,
+    step: Annotated[float, option("Between neighbouring ratings.", "STEP")] = 1.0,
+    listen: Listen = "127.0.0.1:9443",
     reach: Annotated[
         list[str] | None,
         option(
@@ -61,17 +57,22 @@ def init(
 ) -> Result:
     """Set up a recommender: its items, its rating scale, where it is reached."""
     from hdpmf.common.base.names import claimed_name
+    from hdpmf.common.data import RatingScale
+    from hdpmf.common.data.items import read_item_table
     from hdpmf.common.net.certificates import ensure_certificates
+    from hdpmf.common.protocol.catalogue import catalogue_table
     from hdpmf.untrusted.service.folder import Config, ServiceFolder
 
     name = claimed_name(name)
-    table = _catalogue(items, data, scale, step)
+    found, (low, high) = read_item_table(items), scale or (1.0, 5.0)
+    table = catalogue_table(found.index, RatingScale(low, high, step), found)
     names = tuple(reach or ("localhost", "127.0.0.1"))
 
     def make_certificates(made: ServiceFolder) -> None:
         if not proxy:
             ensure_certificates(made.tls_folder, names)
 
+    host, port = host_and_port(listen)
     config = Config(name=name, host=host, port=port, names=names, proxy=proxy)
     service = ServiceFolder.create(folder, config, table, make_certificates)
     address = service.config.address
@@ -99,33 +100,6 @@ def _proposal(people: int) -> dict[str, Any]:
     epsilon = proposed_epsilon(people)
     runs = math.floor(rho_of(LIFE_EPSILON) / rho_of(epsilon))
     return {"epsilon": epsilon, "life": LIFE_EPSILON, "runs": runs}
-
-
-def _catalogue(
-    items: Path | None, data: str | None, scale: tuple[float, float] | None, step: float | None
-) -> CatalogueTable:
-    from hdpmf.common.data import RatingScale, load_dataset
-    from hdpmf.common.data.items import read_item_table
-    from hdpmf.common.protocol.catalogue import catalogue_table
-
-    if items is not None and data is None:
-        low, high = scale or (1.0, 5.0)
-        table = read_item_table(items)
-        return catalogue_table(
-            table.index, RatingScale(low, high, 1.0 if step is None else step), table
-        )
-    if data is None or items is not None:
-        raise ConfigError("give the items: --items FILE or --data NAME")
-    if scale is not None or step is not None:
-        raise ConfigError(
-            "--scale and --step describe a file of items; a data set of --data knows its own"
-        )
-    ratings = load_dataset(data)
-    note(
-        "The items are those that somebody rated in this data set: for trials. A real "
-        "catalogue: --items FILE."
-    )
-    return catalogue_table(ratings.items, ratings.scale, ratings.item_table)
 
 
 @command

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hdpmf.cli.options import (
     RecommenderFolder,
     command,
+    host_and_port,
     option,
     privacy_option,
     run_option,
@@ -180,21 +181,13 @@ def serve(
         for alert in inspect_folder(opened).alerts:
             log(f"{alert.words}; to do: {alert.todo}")
         if metrics is not None:
-            host, port = _address(metrics)
+            host, port = host_and_port(metrics)
             port = enter(endpoint(counts, port, host, lambda: inspect_folder(opened)))
             log(f"counts for Prometheus: http://{host}:{port}/metrics")
         note(f"listening on {enter(serve_website(opened, issuer, counts.requests))}")
         service = Service(opened, issuer, metrics=counts, log=log)
         stack.callback(service.close)
         Daemon(service, report=lambda outcome: emit(_outcome(opened, outcome)), log=log).live()
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Return host and port of ``[HOST:]PORT``."""
-    host, _, port = text.rpartition(":")
-    if not (port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(f"--metrics takes PORT or HOST:PORT, not {text!r}")
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 @contextmanager

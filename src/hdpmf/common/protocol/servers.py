@@ -149,7 +149,7 @@ def require_two_hosts(servers: Servers, *, same_host: bool = False) -> None:
     if len({plain_address(card.url) for card in (servers.leader, servers.helper)}) == 1:
         raise ConfigError(
             f"both servers are on one host ({host}) and have one port, so that they are one; give "
-            "each an address of its own (hdpmf aggregator init --name, --port)"
+            "each an address of its own (hdpmf aggregator init --name, --listen)"
         )
     if not same_host and host == plain_host(servers.helper.url):
         raise ConfigError(
