@@ -409,7 +409,7 @@ def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
     """The leader's database of before the sum is refused; the newest one answers as it did. In the
     old one an epoch begins, and the task is over at the helper, too.
     """
-    hosts, facts = on.hosts, _facts(shop)
+    hosts, before = on.hosts, _tasks(shop)
     on.crash("library")
     _copy_database(hosts, "newest")
     _copy_database(hosts, "old", back=True)
@@ -425,7 +425,9 @@ def _put_back_a_database(on: Rehearsal, shop: Path) -> None:
         300,
     )
     # The copy had the first task only: the second one is asked again, and paid again.
-    assert _facts(shop) != facts
+    first, second = _tasks(shop)
+    assert first == before[0]
+    assert second != before[1]
     on.crash("library")
     _copy_database(hosts, "old", back=True)
     on.run(Line("library", "hdpmf aggregator epoch aggregator"))
@@ -521,8 +523,10 @@ def _index(shop: Path) -> dict[str, Any]:
         return {"task": "", "model": "not published yet"}
 
 
-def _facts(shop: Path) -> str:
-    return str(_index(shop)["model"])
+def _tasks(shop: Path) -> list[str]:
+    """The tasks of the one run that has ended."""
+    (summary,) = (json.loads(path.read_bytes()) for path in shop.glob("runs/*/summary.json"))
+    return list(summary["tasks"])
 
 
 def _write_inputs(hosts: Hosts) -> None:
