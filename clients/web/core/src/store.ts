@@ -43,7 +43,7 @@ export class MemoryStore<T = State> implements Store<T> {
 }
 
 /** A browser's `indexedDB`; the compiler has no names of browsers here. */
-export type Databases = { /** Open one. */ open(name: string, version: number): any }
+export type Databases = { open(name: string, version: number): any }
 const [TABLE, KEY] = ['device', 'state']
 
 /** A store in IndexedDB; what it has kept is on disk. */
