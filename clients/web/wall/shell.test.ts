@@ -121,12 +121,14 @@ describe.each(NAMES)('%s', (name) => {
     const { page, told, say } = await app()
     await tap(page)
     await say(FILE)
-    await until(() => saved().includes('device.hdpmf'))
-    expect([...readFileSync(join(downloads, 'device.hdpmf'))]).toEqual([1, 2, 250])
+    const file = join(downloads, 'device.hdpmf')
+    // Browsers make the file first, and write it then.
+    await until(() => saved().includes('device.hdpmf') && readFileSync(file).length > 0)
+    expect([...readFileSync(file)]).toEqual([1, 2, 250])
     if (name === 'chromium') {
       await tap(page)
       const [chooser] = await Promise.all([page.waitForFileChooser(), say({ choose: true })])
-      await chooser.accept([join(downloads, 'device.hdpmf')])
+      await chooser.accept([file])
       await until(async () => (await told()).length === 2)
       expect((await told())[1]).toEqual({ file: [1, 2, 250] })
     }
