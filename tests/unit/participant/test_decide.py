@@ -22,7 +22,7 @@ from hdpmf.private.device.decide import (
 )
 from hdpmf.private.device.ledger import MONTH, UNIT, Limits, cost_of, total
 from hdpmf.private.device.public import BYTES_PER_DAY, MOST_TASKS, Published, wanted
-from hdpmf.private.device.state import Rated, State
+from hdpmf.private.device.state import Rated, State, changed
 from tests.unit.participant.publishing import (
     DAY,
     FILMS,
@@ -154,6 +154,16 @@ def test_used_up_limits_make_zeros_and_nothing_else() -> None:
     assert is_zeros(poor, name)
     assert total(rich.ledger).none == price
     assert total(poor.ledger).none == 0
+
+
+def test_a_second_report_of_a_task_is_of_zeros() -> None:
+    made, _ = live(told(state(), published(task=task())), START, START + PERIOD)
+    (line,) = made.ledger
+    assert not line.zeros
+    forgotten = changed(made, joined=tuple(changed(j, seen=(), answer=None) for j in made.joined))
+    again, sent = live(told(forgotten, published(task=task())), START, START + PERIOD)
+    assert len(sent) == 2
+    assert [line.zeros for line in again.ledger] == [False, True]
 
 
 def test_a_wish_for_nothing_makes_zeros() -> None:

@@ -379,3 +379,31 @@ def test_a_device_asks_for_enrolment_until_it_is_enrolled(make: Make, answers: l
     for asks in outside.enrolments:
         assert (asks.address, asks.secret, asks.login) == (FILMS, "", "")
         assert asks.identity == to_base64(made.signer.public)
+
+
+def test_what_was_made_before_the_owner_said_no_does_not_leave(make: Make) -> None:
+    outside = published_in(task=task())
+    file = make(state(RATED))
+    device = participant(file, outside)
+    while not any(sending.what == "report" for sending, _ in device._ready):
+        outside.now += int(device.step())
+    mine = [each for each in device._ready if each[0].what == "report"]
+    first = Sending("enrolment", FILMS, b"", int(outside.now))
+    file.change(lambda held: changed(held, wish=0))
+    device._take(first, 200)
+    device.step()
+    assert not any(each in device._ready for each in mine)
+
+
+def test_a_wish_that_grows_after_the_promise_makes_no_larger_row(make: Make) -> None:
+    asked = task()
+    outside = published_in(task=asked)
+    file = make(changed(state(RATED), wish=500))
+    device = participant(file, outside)
+    while not any(sending.what == "report" for sending, _ in device._ready):
+        outside.now += int(device.step())
+    row = row_of(file, asked)
+    file.change(lambda held: changed(held, wish=1000))
+    live(device, outside, PERIOD)
+    assert row_of(file, asked).tolist() != row.tolist()
+    assert outside.sums(asked, task_id(asked)) == row.tolist()

@@ -98,6 +98,11 @@ export class Host {
     return Math.min(wait, LONGEST)
   }
 
+  /** Take a link that was opened from outside; it does not take the place of what is being decided. */
+  async opened(link: string): Promise<void> {
+    if (this.open === null && !this.asking) await this.act({ do: 'link', link })
+  }
+
   /** Do something that the person wants, after what came before. */
   act(act: Act): Promise<void> {
     this.acts = this.acts.then(async () => {
@@ -166,11 +171,13 @@ export class Host {
     const { state } = await this.device.held()
     this.busy = true
     await this.draw()
-    this.tellOrigins(state, link.address)
     try {
+      this.tellOrigins(state, link.address)
       const data = await this.outside.carrier.read(link.url, link.most).catch(() => null)
       if (data === null) return this.say('no answer')
       const invitation = opened(link, data)
+      const { leader, helper } = invitation.servers
+      ;[leader, helper].forEach(({ url }) => new URL(url)) // TypeError where that is no address
       const before = active(state).find((each) => each.invitation.address === link.address)
       this.level = levelOf(state)
       // Whoever opens the link once more wants their list.
@@ -181,7 +188,7 @@ export class Host {
       }
       this.open = { invitation, link }
     } catch (error) {
-      if (!(error instanceof ProtocolError)) throw error
+      if (!(error instanceof ProtocolError || error instanceof TypeError)) throw error
       this.say('bad link')
     } finally {
       this.busy = false

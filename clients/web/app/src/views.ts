@@ -1,7 +1,7 @@
 /** Views of a device's state: what the UI cell draws. Pure, but for lists that are kept by ratings. */
 
 import {
-  type Cost, type Items, type Joined, type Line, type Said, type Server as Card, type State, LEVELS, MONTH, UNIT,
+  type Cost, type Items, type Joined, type Line, ProtocolError, type Said, type Server as Card, type State, LEVELS, MONTH, UNIT,
   WHOLE, itemsOf, ownRow, personOf, priceOf, promise, readTask, serversDigest,
   toHex, total,
   worstWithin,
@@ -38,7 +38,7 @@ export const FIRST_LOOK: Look = {
 const STRIP = 5
 const MOST_FRESH = 3
 const MOST_KNOWN = 600
-const [MOST_NAME, MOST_TITLE, MOST_GENRE] = [80, 160, 40]
+const [MOST_NAME, MOST_TITLE, MOST_GENRE, MOST_GENRES] = [80, 160, 40, 100]
 
 /** What each level lets through in a whole life, at most; what was spent before counts as well. */
 export function levels({ ledger }: Pick<State, 'ledger'>): readonly Level[] {
@@ -174,7 +174,8 @@ export class Shelves {
   }
 
   private choices(): { readonly genres: readonly string[]; readonly decades: readonly number[] } {
-    return this.lists?.choices ?? { genres: this.items === null ? [] : genresOf(this.items), decades: [] }
+    const { genres, decades } = this.lists?.choices ?? { genres: this.items === null ? [] : genresOf(this.items), decades: [] }
+    return { genres: genres.slice(0, MOST_GENRES), decades: decades.slice(-MOST_GENRES) }
   }
 
   private best(n: number, { genre, decade }: Picked): Recommended[] {
@@ -189,7 +190,7 @@ export class Shelves {
   private title(id: string, expected: number | null = null, reason: Reason | null = null): Title {
     const { items } = this
     const position = items?.positions.get(id)
-    const rated = this.own[id]
+    const rated = Object.hasOwn(this.own, id) ? this.own[id] : undefined
     const named = reason?.kind === 'own'
       ? { ...reason, items: reason.items.map((each) => this.nameOf(each)) }
       : reason?.kind === 'stars' ? { ...reason, stars: this.starsOf(reason.stars) } : reason
@@ -197,7 +198,7 @@ export class Shelves {
       id,
       title: this.nameOf(id),
       year: position === undefined ? null : items?.years[position] ?? null,
-      genres: (position === undefined ? [] : items?.genres[position] ?? []).map((genre) => tame(genre, MOST_GENRE)),
+      genres: (position === undefined ? [] : items?.genres[position] ?? []).slice(0, MOST_GENRES).map((genre) => tame(genre, MOST_GENRE)),
       stars: rated === undefined ? null : this.starsOf(rated.value),
       expected: expected === null || !this.stars ? null : this.starsOf(expected),
       reason: named,
@@ -264,8 +265,13 @@ function listsOf(state: State, address: string, now: number): Lists | null {
   const joined = state.joined.find((each) => each.invitation.address === address)
   const of = [address, state.ratings[address], joined?.catalogue, joined?.model]
   if (made === null || of.some((each, at) => each !== madeOf[at])) {
-    made = Lists.of(state, address, now)
     madeOf = of
+    try {
+      made = Lists.of(state, address, now)
+    } catch (error) {
+      if (!(error instanceof ProtocolError || error instanceof RangeError)) throw error
+      made = null // a model whose parts do not fit: as if none had come
+    }
   }
   return made
 }

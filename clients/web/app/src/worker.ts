@@ -89,7 +89,7 @@ async function begin({ ui, carrier: port, shell, link, host: info }: Begin): Pro
     host: info,
   }, link)
   shell.onmessage = ({ data }: MessageEvent<{ link?: string; file?: Uint8Array<ArrayBuffer> }>) => {
-    if (data.link !== undefined) void host.act({ do: 'link', link: data.link })
+    if (data.link !== undefined) void host.opened(data.link)
     if (data.file !== undefined) void host.restore(data.file)
   }
   await host.run((seconds, wake) => new Promise((resolve) => {

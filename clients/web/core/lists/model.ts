@@ -51,6 +51,7 @@ export interface PublicModel {
   readonly decode: Compressed
 }
 
+const MOST_WORK = 2 ** 32
 const FEWEST = 0.3
 const NOISE = 0.8
 const OWN_RIDGES = [5, 10, 15, 50, 30, 30]
@@ -76,6 +77,9 @@ function read(state: State, joined: Joined): PublicModel {
   const count = table.versions.find(([digest]) => digest === document.catalogue)?.[1]
   require(count !== undefined, 'the model is about other items than those of the catalogue')
   const array = arraysIn(document, state)
+  // Whoever publishes it may lie: what is too much for a phone is refused before it is made.
+  const wide = new Set(table.genres.flat()).size + (document.arrays.stars?.shape[1] ?? 0) + OWN_RIDGES.length
+  require(count * wide ** 2 <= MOST_WORK, 'the model has too many parts')
   const perItem = (name: string): Float64Array => {
     const { data, width } = array(name)
     require(width === 1 && data.length === count, `the model has not one ${name} per item`)

@@ -116,14 +116,14 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 /** Return the document in these bytes, which are its only spelling. */
 export function readDocument<T>(read: Read<T>, data: Uint8Array, most = MAX_DOCUMENT): T {
   require(data.length <= most, 'a document is too long')
-  let value: unknown
-  let spelled: string
+  let [value, same]: [unknown, boolean] = [null, false]
   try {
-    spelled = textOf(data)
+    const spelled = textOf(data)
     value = JSON.parse(spelled)
+    same = canonical(value) === spelled
   } catch {
-    throw new ProtocolError('refused: a document is no JSON') // its words would quote the sender
+    throw new ProtocolError('refused: a document is no JSON, or too deep') // its words would quote the sender
   }
-  require(canonical(value) === spelled, 'a document is not in the canonical form of RFC 8785')
+  require(same, 'a document is not in the canonical form of RFC 8785')
   return read(value)
 }

@@ -92,14 +92,15 @@ export const total = (lines: readonly Line[], since = -Infinity): Cost =>
     none: one.none + more.none, other: one.other + more.other, grain: one.grain + more.grain,
   }), NOTHING)
 
-/** Return the line of a report that is about to be made: in full, or of zeros. */
+/** Return the line of a report that is about to be made: in full, or of zeros; so is a second one of a task. */
 export function promise(
   limits: Limits, lines: readonly Line[], price: Price, wish: number,
   about: Pick<Line, 'at' | 'recommender' | 'task' | 'part'>,
 ): Line {
   const cost = costOf(price, wish)
   const [month, life] = [total(lines, about.at - MONTH), total(lines)].map(({ none }) => none + cost.none)
-  const zeros = !(wish > 0 && month <= limits.month && life <= limits.life)
+  const first = lines.every(({ task }) => task !== about.task)
+  const zeros = !(first && wish > 0 && month <= limits.month && life <= limits.life)
   return { ...about, price: costOf(price, WHOLE).none, wish, cost: zeros ? NOTHING : cost, zeros }
 }
 

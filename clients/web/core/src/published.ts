@@ -5,8 +5,9 @@
 
 import {
   DIGEST_SIZE, NotNowError, ProtocolError, type Read, VERSION, canonical, fileDigest, flag, fromBase64, isSame,
-  labelledDigest, list, named, numberFrom, object, only, orNull, readDocument, require, sha256, text, toBase64, whole,
+  labelledDigest, list, named, numberFrom, object, only, orNull, readDocument, require, text, toBase64, whole,
 } from './documents.ts'
+import { sha256 as running } from '@noble/hashes/sha2.js'
 import { type Bytes, utf8, verifies } from './platform.ts'
 import { isChosen } from './rows.ts'
 import { DAY, type Joined, NONE, type State, readToday, withJoined } from './state.ts'
@@ -17,7 +18,7 @@ const [REFUSED_FOR, MOST_TASKS] = [7 * DAY, 8] // tasks a day
 const [MAX_INDEX, MAX_LIST, MAX_CATALOGUE] = [2 ** 14, 2 ** 14, 2 ** 26]
 const MAX_KEYS = 2 * MAX_LIST + 64
 const [FREE, PER_ITEM] = [2 ** 21, 4096] // bytes of another file, and for each item
-const [MAX_ITEMS, MAX_RATING] = [2 ** 20, 10 ** 6]
+const [MAX_ITEMS, MAX_RATING, MOST_ARRAYS] = [2 ** 20, 10 ** 6, 32]
 type Kind = 'catalogue' | 'keys' | 'task' | 'model' | 'array'
 
 const digestText: Read<string> = (value) => {
@@ -56,7 +57,7 @@ export const INDEX: Wanted = { name: 'index.json', digest: '', most: MAX_INDEX }
 export function wanted(state: State, joined: Joined, seen: Published, now: number): Wanted[] {
   const refused = new Set(joined.refused.filter(([, at]) => Math.abs(now - at) < REFUSED_FOR).map(([name]) => name))
   const left = BYTES_PER_DAY - readToday(joined, now) - seen.read
-  return namedFiles(state, joined, seen)
+  return namedFiles(joined, seen)
     .filter(([, digest]) => digest !== '' && !refused.has(digest) && !seen.files.has(digest))
     .map(([kind, digest]) => ({
       name: `${kind}-${digest}.${kind === 'array' ? 'bin' : 'json'}`, digest,
@@ -64,20 +65,20 @@ export function wanted(state: State, joined: Joined, seen: Published, now: numbe
     })).filter(({ most }) => most > 0)
 }
 
-function namedFiles(state: State, joined: Joined, { index: names, files }: Published): [Kind, string][] {
+function namedFiles(joined: Joined, { index: names, files }: Published): [Kind, string][] {
   const found: [Kind, string][] = names.catalogue === joined.catalogue ? [] : [['catalogue', names.catalogue]]
   if (found.length > 0 && !files.has(names.catalogue)) return found // the rest is about items that are not here
   if (names.keys !== joined.keysDigest) found.push(['keys', names.keys])
   if (!joined.seen.some(([task]) => task === names.task)) found.push(['task', names.task])
   if (names.model === joined.model) return found
   const document = files.get(names.model)
-  return [...found, ['model', names.model], ...(document === undefined ? [] : arraysIn(document, state))]
+  return [...found, ['model', names.model], ...(document === undefined ? [] : arraysIn(document, joined))]
 }
 
-function arraysIn(document: Bytes, state: State): [Kind, string][] {
+function arraysIn(document: Bytes, joined: Joined): [Kind, string][] {
   try {
     const names = Object.values(readModel(document).arrays).map((each) => each.sha256)
-    return names.filter((name) => !(name in state.files)).map((name) => ['array', name])
+    return names.filter((name) => !joined.arrays.includes(name)).map((name) => ['array', name])
   } catch {
     return [] // it is refused when it is taken
   }
@@ -131,7 +132,8 @@ function readCatalogue(data: Bytes): Catalogue {
   const facts = [items.titles, items.genres, items.years, items.audiences].map(({ length }) => length)
   require(facts.every((length) => length === 0 || length === ids.length), 'facts are one per item or none')
   const width = items.scale_high - items.scale_low
-  require(width > 0 && (step === null || (step <= width && width / step <= 10_000)), 'no scale')
+  const least = Math.max(1, Math.abs(items.scale_low), Math.abs(items.scale_high)) / 2 ** 20
+  require(width >= least && (step === null || (step <= width && width / step <= 10_000)), 'no scale')
   require(!items.integer_ids || ids.every((id) => /^(0|-?[1-9]\d{0,17})$/.test(id)), 'ids are not written as integers')
   require(links[links.length - 1].items === ids.length, 'the last version does not have all items')
   return found
@@ -144,7 +146,7 @@ async function checkChain({ table: items, links, key }: Catalogue): Promise<void
     const facts = [id, items.titles[at] ?? '', items.genres[at] ?? [], items.years[at] ?? null]
     return utf8(`\n${canonical(items.audiences[at] ? [...facts, items.audiences[at]] : facts)}`)
   })
-  const head = utf8(canonical([items.integer_ids, ...scaleOf(items)]))
+  const said = running.create().update(utf8(canonical([items.integer_ids, ...scaleOf(items)])))
   const retired = new Set<number>()
   let [before, count] = ['', 0]
   for (const [at, version] of links.entries()) {
@@ -156,8 +158,8 @@ async function checkChain({ table: items, links, key }: Catalogue): Promise<void
       (place === 0 || all[place - 1] < position))
     require(able, `version ${at + 1} retires what it cannot`)
     version.retired.forEach((position) => retired.add(position))
-    const content = toBase64(sha256(head, ...lines.slice(0, version.items)))
-    require(content === version.content, `version ${at + 1} is about other items`)
+    lines.slice(count, version.items).forEach((line) => said.update(line))
+    require(toBase64(said.clone().digest()) === version.content, `version ${at + 1} is about other items`)
     const digest = digestOf(version)
     require(await verifies(spelled, fromBase64(version.signature, 64), digest), `version ${at + 1} is not signed`)
     ;[before, count] = [toBase64(digest), version.items]
@@ -282,6 +284,7 @@ export type Model = ReturnType<typeof model>
 function readModel(data: Bytes): Model {
   const found = readDocument(model, data)
   fromBase64(found.run, 16)
+  require(Object.keys(found.arrays).length <= MOST_ARRAYS, 'a model has too many arrays')
   return found
 }
 

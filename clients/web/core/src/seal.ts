@@ -54,9 +54,10 @@ export async function seal(committed: Held, sending: Sending, now: number): Prom
   }
   const task = readTask(answer.document)
   if (sending.what === 'token') return sealedRequest(state, joined, answer, task)
-  const line = state.ledger.findLast((each) => each.task === toHex(answer.task))
+  const [line, ...more] = state.ledger.filter((each) => each.task === toHex(answer.task))
   if (!answer.promised || line === undefined) throw new PrivacyError('the ledger does not have this report')
-  return sealedReport(joined, answer, task, ownRow(state, joined, task, line.zeros), now)
+  const paid = { ...state, wish: Math.min(state.wish, line.wish) }
+  return sealedReport(joined, answer, task, ownRow(paid, joined, task, line.zeros || more.length > 0), now)
 }
 
 /** The request to be enrolled: the device's key, and its proof. */
@@ -137,9 +138,9 @@ async function encryptTo(key: Bytes, info: Bytes, aad: Bytes, plaintext: Bytes) 
   const { subtle } = machine.crypto
   const { publicKey, privateKey } = await subtle.generateKey('X25519', true, ['deriveBits'])
   const enc = new Uint8Array(await subtle.exportKey('raw', publicKey))
-  const theirs = await subtle.importKey('raw', key, 'X25519', false, [])
-  const dh = new Uint8Array(await subtle.deriveBits({ name: 'X25519', public: theirs }, privateKey, 256))
-  if (dh.every((byte) => byte === 0)) throw new Error('a public key is none') // of small order
+  const other = await subtle.importKey('raw', key, 'X25519', false, [])
+  const dh = new Uint8Array(await subtle.deriveBits({ name: 'X25519', public: other }, privateKey, 256).catch(() => []))
+  require(dh.some((byte) => byte !== 0), "a server's public key is none") // of small order
   const shared = labelled(KEM, extractWith(KEM, NONE, 'eae_prk', dh), 'shared_secret', concat(enc, key), 32)
   const ids = [extractWith(SUITE, NONE, 'psk_id_hash', NONE), extractWith(SUITE, NONE, 'info_hash', info)]
   const context = concat(Uint8Array.of(0), ...ids)

@@ -77,6 +77,6 @@ function encodedPss(message: Bytes, salt: Bytes): Bytes {
 function inverseOf(number: bigint, modulus: bigint): bigint {
   let [a, b, x, y] = [number, modulus, 1n, 0n]
   while (b > 0n) [a, b, x, y] = [b, a % b, y, x - (a / b) * y]
-  if (a !== 1n) throw new Error('two numbers have a common factor, which nobody can find')
+  require(a === 1n, "the issuer's modulus has small factors")
   return x < 0n ? x + modulus : x
 }

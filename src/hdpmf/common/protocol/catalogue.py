@@ -75,6 +75,8 @@ class CatalogueTable(Document, frozen=True, tag="items"):
             )
         low, high = self.scale_low, self.scale_high
         check_scale(self._require, low, high, self.scale_step)
+        least = max(1.0, abs(low), abs(high)) / (1 << 20)
+        self._require(high - low >= least, "the rating scale is too narrow for 32-bit floats")
         self._require(
             max(abs(low), abs(high)) <= MAX_RATING, f"no rating may be beyond {MAX_RATING:,}"
         )

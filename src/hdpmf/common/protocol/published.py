@@ -34,6 +34,9 @@ _FILE = re.compile(r"((catalogue|keys|task|model)-[\w-]{43}\.json|array-[\w-]{43
 MAX_INDEX = 16 << 10
 """Bytes of an index."""
 
+MOST_ARRAYS = 32
+"""Arrays of a model."""
+
 
 class Index(Document, frozen=True, tag="index"):
     """What there is now. Files are named by their digests.
@@ -75,6 +78,7 @@ class Model(Document, frozen=True, tag="model"):
 
     def _check(self) -> None:
         from_base64(self.run, RUN_SIZE)
+        self._require(len(self.arrays) <= MOST_ARRAYS, f"a model has at most {MOST_ARRAYS} arrays")
 
     @property
     def files(self) -> dict[str, Array]:

@@ -182,13 +182,13 @@ def promise(
 ) -> Line:
     """Return the line of a report that is about to be made: in full, or of zeros.
 
-    It is of zeros where the cost is more than what is left of the month or of the life, or where
-    the owner wishes nothing to be sent. Ratings play no part in it.
+    It is of zeros where the cost is more than what is left of the month or of the life, where the
+    owner wishes nothing to be sent, or where the task has a line. Ratings play no part in it.
     """
     cost = cost_of(price, wish)
     month = total(lines, at - MONTH).none + cost.none
     fits = month <= limits.month and total(lines).none + cost.none <= limits.life
-    zeros = not (wish and fits)
+    zeros = not (wish and fits) or any(line.task == task for line in lines)
     return Line(
         at=at,
         recommender=recommender,

@@ -103,16 +103,18 @@ class Participant:
                 self._take(sending, None)
 
     def _send_due(self, now: float) -> None:
-        due = [each for each in self._ready if each[0].at <= now]
-        self._ready = [each for each in self._ready if each[0].at > now]
-        for sending, sealed in due:
-            try:
-                told = self._carrier.send(sealed)
-            except TransportError as error:
-                self._log(f"not reached: {error}")
-                self._take(sending, None)
-            else:
-                self._take(sending, told.status, told.body)
+        due = next((each for each in self._ready if each[0].at <= now), None)
+        if due is None:
+            return
+        self._ready.remove(due)  # one at a time: meanwhile the owner may change something
+        sending, sealed = due
+        try:
+            told = self._carrier.send(sealed)
+        except TransportError as error:
+            self._log(f"not reached: {error}")
+            self._take(sending, None)
+        else:
+            self._take(sending, told.status, told.body)
 
     def _take(self, sending: Sending, status: int | None, body: bytes = b"") -> None:
         """Commit what came of something that was sent."""
@@ -129,12 +131,14 @@ class Participant:
 
         said: list[str] = []
         try:
-            self._version = self._file.change(change).version
+            version = self._file.change(change).version
         except HdpmfError as error:
             self._log(str(error))
             if status is not None:  # an answer that is none
                 self._take(sending, None)
             return
+        if version == self._version + 1:
+            self._version = version  # else the owner was here: what is ready is made again
         self._say(said)
 
     def _look(self, now: int) -> dict[str, Published]:

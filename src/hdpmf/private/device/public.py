@@ -128,7 +128,7 @@ def _named(state: State, joined: Joined, seen: Published) -> Iterator[tuple[Kind
         yield "model", index.model
         with suppress(ProtocolError):  # it is refused when it is taken
             for array in read_model(seen.files.get(index.model, b"")).arrays.values():
-                if array.sha256 not in state.files:
+                if array.sha256 not in joined.arrays:  # another's tell nothing here
                     yield "array", array.sha256
 
 

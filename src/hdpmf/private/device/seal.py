@@ -57,6 +57,7 @@ from hdpmf.private.client.pairs import row_of, sealed_report
 from hdpmf.private.device.decide import Sending, is_zeros
 from hdpmf.private.device.ledger import WHOLE
 from hdpmf.private.device.public import Items, items_of
+from hdpmf.private.device.state import changed
 
 if TYPE_CHECKING:
     from hdpmf.private.device.state import Answer, Joined, State
@@ -178,7 +179,10 @@ def status_in(body: bytes) -> int:
 
 def _report(state: State, joined: Joined, answer: Answer, task: Task, now: int) -> Sealed:
     token, servers = Token.decode(answer.token), task.servers
-    row = zero_row(task) if is_zeros(state, answer.task) else own_row(state, joined, task)
+    row = zero_row(task)
+    if not is_zeros(state, answer.task):  # not more than was promised
+        paid = next(line for line in state.ledger if line.task == answer.task.hex())
+        row = own_row(changed(state, wish=min(state.wish, paid.wish)), joined, task)
     at = task.begin + (now - task.begin) // task.precision * task.precision
     configs = (
         config_of(servers.leader, joined.keys[0], now),

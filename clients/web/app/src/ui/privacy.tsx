@@ -67,7 +67,8 @@ export function PrivacyPage({ shown, host, language, speech, act }: With & {
       </Section>
       <Section title={say('privacy.about')}>
         <p>{host.kind === 'page' ? say('privacy.servedPage', { origin: host.origin }) : say('privacy.servedExtension')}</p>
-        <p>{say(host.kind === 'page' ? 'privacy.leavesPage' : 'privacy.leavesExtension')}</p>
+        {/* Behind a lock nothing happens before somebody is here. */}
+        <p>{say(host.kind === 'page' || shown.passphrase ? 'privacy.leavesPage' : 'privacy.leavesExtension')}</p>
         <p>{say('privacy.version', { version: host.version })}<br />
           {say('privacy.digest')} <code>{host.digest}</code></p>
         <label>{say('privacy.language')}{' '}
