@@ -385,8 +385,10 @@ def test_what_was_made_before_the_owner_said_no_does_not_leave(make: Make) -> No
     outside = published_in(task=task())
     file = make(state(RATED))
     device = participant(file, outside)
+    pause = 0.0
     while not any(sending.what == "report" for sending, _ in device._ready):
-        outside.now += int(device.step())
+        outside.now += int(pause)
+        pause = device.step()
     mine = [each for each in device._ready if each[0].what == "report"]
     first = Sending("enrolment", FILMS, b"", int(outside.now))
     file.change(lambda held: changed(held, wish=0))

@@ -130,6 +130,7 @@ class Participant:
             return decision.state
 
         said: list[str] = []
+        before = self._file.load().version
         try:
             version = self._file.change(change).version
         except HdpmfError as error:
@@ -137,7 +138,7 @@ class Participant:
             if status is not None:  # an answer that is none
                 self._take(sending, None)
             return
-        if version == self._version + 1:
+        if before == self._version and version <= before + 1:
             self._version = version  # else the owner was here: what is ready is made again
         self._say(said)
 
