@@ -177,14 +177,6 @@ test('whether a report can be made does not depend on ratings: scales that numbe
 })
 
 describe('the ledger bounds what left', () => {
-  test('a task is answered with ratings once, whatever was forgotten', async () => {
-    const { made, pass, reports } = await device()
-    await pass(TASK)
-    await made.change((state) => ({ ...state, joined: state.joined.map((each) => ({ ...each, seen: [], answer: null })) }))
-    const { state: { ledger: [first] } } = await made.held()
-    expect([reports(), first.zeros]).toEqual([1, false])
-  })
-
   test('two lines of one task are zeros', async () => {
     const { world, made, pass, time } = await device({ task: 0 })
     await world.ask(NOW, 2 * TASK)
