@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import BrowserContext, Page
 
 from hdpmf.common.aggregation.two_servers.dap.messages import MEDIA_TYPES, UploadRequest
 from hdpmf.common.protocol.enrolment import SignedEnrolment
@@ -21,7 +21,6 @@ from hdpmf.untrusted.service.publish import PublicFiles
 from hdpmf.untrusted.service.token_issuer import TokenIssuer
 from hdpmf.untrusted.service.website import serve_website
 from tests.aggregator.server_processes import HELPER, LEADER, Pair, make_task
-from tests.e2e.browsing import find_chromium
 from tests.unit.service.tables import table
 
 pytestmark = pytest.mark.slow
@@ -65,7 +64,9 @@ def ask(
     return list(page.evaluate(_ASK, [url, method, headers or {}, sent or None]))
 
 
-def test_an_app_of_another_origin_takes_part(tmp_path: Path, app: str) -> None:
+def test_an_app_of_another_origin_takes_part(
+    tmp_path: Path, app: str, new_context: Callable[..., BrowserContext]
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -75,16 +76,11 @@ def test_an_app_of_another_origin_takes_part(tmp_path: Path, app: str) -> None:
         Pair(tmp_path / "pair") as pair,
         shop.participants() as participants,
         serve_website(shop, TokenIssuer(participants)) as address,
-        sync_playwright() as driver,
-        # Its authority is none of the browser's.
-        driver.chromium.launch(
-            executable_path=find_chromium(), args=["--ignore-certificate-errors"]
-        ) as browser,
     ):
         pair.start(HELPER, LEADER)
         asked = make_task(pair.servers, pair.collector.card, enrolled=True, minimum=2)
         pair.give(asked)
-        page = browser.new_page()
+        page = new_context(ignore_https_errors=True).new_page()  # its authority is nobody's
         page.goto(f"{address}/join#digest.secret")
         assert page.get_by_role("heading").inner_text() == "You are invited"
         page.goto(app)

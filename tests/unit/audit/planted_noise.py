@@ -22,9 +22,9 @@ class SmallerNoise(SeededNoise):
 
 @dataclass(frozen=True)
 class WeakDesign(Design):
-    """A design whose clients draw too little noise."""
+    """A design whose devices draw too little noise."""
 
     factor: float = 0.5
 
-    def client(self, ratings, weights, noise):
-        return super().client(ratings, weights, SmallerNoise(noise, self.factor))
+    def answer(self, survey, ratings, weights, noise):
+        return super().answer(survey, ratings, weights, SmallerNoise(noise, self.factor))
