@@ -5,6 +5,7 @@ Threads switch as often as they can here; every estimator that takes in later ra
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -181,3 +182,26 @@ def test_a_model_is_saved_and_fitted_again_while_it_serves(tmp_path: Path) -> No
     in_threads(jobs, read)
     in_threads([lambda: model.fit(WORLD)], lambda: model.recommend(STILL[0], 3))
     assert len(model.devices_.users) == users
+
+
+_FIRST_LOADS = """
+import sys, threading
+from pathlib import Path
+from hdpmf.models.files import load_model
+sys.setswitchinterval(1e-6)
+begin = threading.Barrier(8)
+def load():
+    begin.wait()
+    load_model(Path(sys.argv[1]))
+threads = [threading.Thread(target=load) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+"""
+
+
+@pytest.mark.slow
+def test_threads_that_load_a_model_first_do_not_crash_each_other(tmp_path: Path) -> None:
+    """Without the lock that msgspec needs about four of ten such processes ended by a signal."""
+    fitted("hdp-sum").save(tmp_path / "model")
+    command = [sys.executable, "-c", _FIRST_LOADS, str(tmp_path / "model")]
+    assert [subprocess.run(command, check=False).returncode for _ in range(10)] == [0] * 10

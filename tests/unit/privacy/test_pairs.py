@@ -109,6 +109,7 @@ def test_one_history_for_another_costs_at_most_two_and_for_values_four_times_as_
     assert rho_between(plan, sent(plan, own), sent(plan, other)) <= most
 
 
+@pytest.mark.slow
 @given(histories(), st.sampled_from([1 / 4, 1 / 16, 1]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_presence_and_value_of_a_rating_cost_at_most_their_bounds(

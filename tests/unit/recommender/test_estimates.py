@@ -89,6 +89,7 @@ def test_a_few_odd_items_do_not_decide_how_far_biases_spread():
     assert many == MOST_SPREAD  # many items do decide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["A", "L"])
 def test_an_item_of_few_ratings_is_held_near_the_others(design):
     """400 items, nearly no noise: rated 200 times it is far from the mean, rated twice it is held

@@ -14,12 +14,15 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
 
 from hdpmf.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
+
+T = TypeVar("T")
 
 MAX_THREADS = 1024
 """More than any machine has cores for; a hundred thousand would only starve each other."""
@@ -47,6 +50,21 @@ def one_blas_thread() -> Iterator[None]:
 
     with threadpool_limits(1, user_api="blas"):
         yield
+
+
+_TEACHING = Lock()
+_KNOWN: set[type] = set()
+
+
+def known(kind: type[T]) -> type[T]:
+    """Return a type that msgspec has learnt: two threads that teach it one at once crash it."""
+    import msgspec
+
+    with _TEACHING:
+        if kind not in _KNOWN:
+            msgspec.json.Decoder(kind)
+            _KNOWN.add(kind)
+    return kind
 
 
 class Workers:
