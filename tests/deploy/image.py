@@ -18,7 +18,6 @@ from pathlib import Path
 
 from tests.deploy.page import ROOT
 
-MIRROR = "http://deb.debian.org/debian"
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 
 FEDERATION = Path(__file__).with_name("federation_in_image.sh")
@@ -52,7 +51,7 @@ def main() -> None:
 def _make_base(folder: Path, name: str) -> None:
     tree = folder / "base"
     packages = "--include=ca-certificates,python3,python3-venv"
-    made = ["debootstrap", "--variant=minbase", packages, "bookworm", str(tree), MIRROR]
+    made = ["debootstrap", "--variant=minbase", packages, "bookworm", str(tree)]
     subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
     (tree / "usr/bin/python").symlink_to("python3")
     container = _buildah(folder, "from", "scratch", quiet=True)
