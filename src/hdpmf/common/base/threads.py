@@ -52,18 +52,18 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
-_TEACHING = Lock()
-_KNOWN: set[type] = set()
+_FIRST_USE = Lock()
+_DECODABLE: set[type] = set()
 
 
-def known(kind: type[T]) -> type[T]:
-    """Return a type that msgspec has learnt: two threads that teach it one at once crash it."""
+def decodable(kind: type[T]) -> type[T]:
+    """Return a type that msgspec knows: two threads that are the first to use one crash it."""
     import msgspec
 
-    with _TEACHING:
-        if kind not in _KNOWN:
+    with _FIRST_USE:
+        if kind not in _DECODABLE:
             msgspec.json.Decoder(kind)
-            _KNOWN.add(kind)
+            _DECODABLE.add(kind)
     return kind
 
 

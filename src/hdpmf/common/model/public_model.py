@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from hdpmf.common.base.files import atomic_write, new_folder
-from hdpmf.common.base.threads import known
+from hdpmf.common.base.threads import decodable
 from hdpmf.common.data import IdIndex, ItemTable, RatingScale
 from hdpmf.common.data.item_features import ItemFeatures
 from hdpmf.common.model.device_fit import DeviceFit
@@ -176,7 +176,7 @@ def _read(folder: Path) -> PublicModel:
             return arrays[value["array"]]
         return ids(value)
 
-    return msgspec.convert(facts, known(PublicModel), dec_hook=convert)
+    return msgspec.convert(facts, decodable(PublicModel), dec_hook=convert)
 
 
 def ids(plain: list[Any]) -> IdIndex:

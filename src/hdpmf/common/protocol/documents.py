@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from hdpmf.common.base.threads import known
+from hdpmf.common.base.threads import decodable
 from hdpmf.errors import HdpmfError, ProtocolError
 
 VERSION = 2
@@ -85,7 +85,7 @@ def read_document(kind: type[D], data: bytes, what: str, most: int = MAX_DOCUMEN
     if len(data) > most:
         raise ProtocolError(f"not {what}: it has {len(data):,} bytes, and {most:,} are the most")
     try:
-        document = msgspec.json.decode(data, type=known(kind))
+        document = msgspec.json.decode(data, type=decodable(kind))
         same = canonical(document) == data
     except ProtocolError:
         raise
