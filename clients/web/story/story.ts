@@ -136,7 +136,11 @@ class Away extends Person {
   }
 
   override async reported(n: number): Promise<object> {
-    for (const end = Date.now() + PATIENCE; (await (await this.behind()).evaluate(sent)) < n;) {
+    const left = async (): Promise<number> => {
+      const { lines, done } = await (await this.behind()).evaluate(intended)
+      return lines - (done ? 0 : 1)
+    }
+    for (const end = Date.now() + PATIENCE; (await left()) < n;) {
       if (Date.now() > end) throw new Error('no report leaves with no page open')
       await new Promise((resolve) => { setTimeout(resolve, 500) })
     }
@@ -145,8 +149,8 @@ class Away extends Person {
   }
 }
 
-/** Runs in the page: what the device intends with the last task, for who looks into a failure. */
-async function moments(): Promise<string> {
+/** Runs in the page, or behind the extension: what the device has promised, and intends with the last task. */
+async function intended() {
   const [{ name }] = await indexedDB.databases()
   const opened = indexedDB.open(name ?? '')
   await new Promise((resolve) => { opened.onsuccess = resolve })
@@ -154,20 +158,9 @@ async function moments(): Promise<string> {
   await new Promise((resolve) => { read.onsuccess = resolve })
   opened.result.close()
   const { ledger, joined: [{ answer, seen }] } = read.result.state
-  const { tokenAt, reportAt, end, token, promised, tries, again, done } = answer
-  return JSON.stringify({ now: Date.now() / 1000, tokenAt, reportAt, end, token: token.length, promised, tries, again, done, seen, lines: ledger.length })
-}
-
-/** Runs behind the extension: how many reports its state says have left. */
-async function sent(): Promise<number> {
-  const [{ name }] = await indexedDB.databases()
-  const opened = indexedDB.open(name ?? '')
-  await new Promise((resolve) => { opened.onsuccess = resolve })
-  const read = opened.result.transaction('device').objectStore('device').get('state')
-  await new Promise((resolve) => { read.onsuccess = resolve })
-  opened.result.close()
-  const { ledger, joined: [{ answer }] } = read.result.state
-  return ledger.length - (answer?.done ? 0 : 1)
+  const { tokenAt, reportAt, end, token, promised, tries, again, done } = answer ?? { token: '', done: false }
+  const now = Date.now() / 1000
+  return { lines: ledger.length, now, tokenAt, reportAt, end, token: token.length, promised, tries, again, done, seen }
 }
 
 /** Runs in the page, which has the worker's origin: set what the app remembers of the last visit a day back. */
@@ -238,7 +231,7 @@ async function story(): Promise<void> {
         } catch (error) {
           const path = `${process.argv[3]}/${name}.png` as const
           await person.page.screenshot({ path }).catch(() => null)
-          console.error(name, await person.page.evaluate(moments).catch(() => 'has no page'))
+          console.error(name, await person.page.evaluate(intended).catch(() => 'has no page'))
           console.error(`${name}, ${asked.do}: ${error} (${path})`)
           throw error
         }
